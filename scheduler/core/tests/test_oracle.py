@@ -1,8 +1,9 @@
 """Plans on thousands of small worlds are those of the oracle, which follows the rules by trying everything.
 
-`faults.py` has the faults by which these and the other tests of the core were seen to fail.
+`faults.toml` has the faults by which these and the other tests of the core were seen to fail.
 """
 
+from collections import Counter
 from datetime import timedelta
 from random import Random
 
@@ -24,11 +25,12 @@ from scheduler.core.types import (
     association_of,
     entries_of,
 )
+from sessions.lifecycle import Reason
 
-PER_SEED = 100
+PER_SEED = 25
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(80))
 def test_plans_are_those_of_the_oracle(seed: int) -> None:
     for number in range(PER_SEED):
         world = random_world(Random(1000 * seed + number))
@@ -41,6 +43,25 @@ def test_plans_are_those_of_the_oracle(seed: int) -> None:
         cluster = ClusterState(snapshot)
         serve(cluster, entries_of(snapshot.queue), snapshot.rules, world.now)
         assert reserved_in(cluster) == reserved_of(expected), where
+
+
+def test_worlds_have_every_case() -> None:
+    seen: Counter[str] = Counter()
+    for number in range(300):
+        world = random_world(Random(number))
+        snapshot = world.snapshot()
+        expected = decide(snapshot, world.now)
+        seen["start"] += len(expected.started)
+        seen["estimate"] += len(expected.starts)
+        seen.update(reason for _, reason in expected.waiting)
+        for group in expected.left.groups.values():
+            if group.reserved is not None:
+                seen["whole host" if group.reserved.at is None else "reservation"] += 1
+            waiting = [it for it in snapshot.queue if it.group_id == group.id]
+            seen["preemption"] += any(preemption(group, it, world.now) is not None for it in waiting)
+    cases = {"start", "estimate", "whole host", "reservation", "preemption", Reason.USER_LIMIT, Reason.PROJECT_LIMIT}
+    cases |= {Reason.NO_HOST, Reason.RESERVED, Reason.NO_STORAGE, Reason.NO_SUITABLE_HOST, Reason.NO_CAPACITY}
+    assert {case for case in cases if seen[case] < 10} == set()
 
 
 def placements_of(expected: Outcome) -> list[tuple[object, ...]]:
@@ -65,9 +86,9 @@ def reserved_of(expected: Outcome) -> dict[int, tuple[object, ...]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(40))
 def test_histories_are_those_of_the_oracle(seed: int) -> None:
-    for number in range(10):
+    for number in range(4):
         where = 1000 * seed + number
         random = Random(where)
         world = random_world(random)
@@ -130,9 +151,8 @@ def change(world: World, state: IncrementalState) -> None:
     state.update([was], [now])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(40))
 def test_preemptions_are_those_of_the_oracle(seed: int) -> None:
-    found_any = 0
     for number in range(PER_SEED):
         world = random_world(Random(1000 * seed + number))
         snapshot, where = world.snapshot(), f"world {1000 * seed + number}"
@@ -148,13 +168,11 @@ def test_preemptions_are_those_of_the_oracle(seed: int) -> None:
                 if expected is None or found is None:
                     assert found is expected is None, where
                     continue
-                found_any += 1
                 group = state.groups[request.group_id]
                 victims = [group.running[name] for name in found.victim_ids]
                 lost = sum((world.now - it.started_at for it in victims), timedelta())
                 assert (found.host_id, len(victims), lost) == (expected.host_id, expected.count, expected.lost), where
                 assert is_room(group.host(found.host_id), group, victims, request, found.shares), where
-    assert found_any > 5
 
 
 def is_room(
@@ -176,9 +194,8 @@ def is_room(
     return later.fits(request.shape) and is_split and all(left.free[places[gpu_id]] >= 0 for gpu_id, _ in shares)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(16))
 def test_what_is_held_in_advance_is_covered_once_it_is_there(seed: int) -> None:
-    seen = set()
     for number in range(PER_SEED):
         world = random_world(Random(1000 * seed + number))
         snapshot = world.snapshot()
@@ -194,11 +211,9 @@ def test_what_is_held_in_advance_is_covered_once_it_is_there(seed: int) -> None:
             mine = [place for place, gpu in enumerate(host.view.gpus) if gpu.id in dict(session.shares)]
             is_covered = min([host.cpu, host.memory, *(host.free[place] for place in mine)]) >= 0
             assert cluster.covers(session, later) == is_covered, f"world {1000 * seed + number}"
-            seen.add(is_covered)
-    assert seen == {True, False}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(16))
 def test_orders_are_those_of_the_oracle(seed: int) -> None:
     for number in range(PER_SEED):
         world = random_world(Random(1000 * seed + number))
@@ -214,7 +229,7 @@ def test_orders_are_those_of_the_oracle(seed: int) -> None:
                 assert sorted(it.id for it in ahead) == sorted(expected[:position])
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(16))
 def test_what_could_start_is_what_fits_within_limits(seed: int) -> None:
     for number in range(PER_SEED):
         world = random_world(Random(1000 * seed + number))

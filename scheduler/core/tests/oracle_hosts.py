@@ -1,0 +1,178 @@
+"""Hosts of the oracle: what fits, how devices are chosen, and which host a policy prefers; by trying everything.
+
+Amounts on a device go below zero where a session holds in advance what others leave.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import exp, floor
+
+from scheduler.core.types import HostView, PlacementPolicyName, RunningSession, Shape
+
+Split = dict[int, int]  # milli-fGPU by position of the device
+
+
+@dataclass
+class Host:
+    """One host with what is left of it."""
+
+    view: HostView
+    cpu: int
+    memory: int
+    free: list[int]
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.view.name, self.view.id
+
+    @property
+    def capacity(self) -> int:
+        return self.view.gpus[0].capacity_milli if self.view.gpus else 0
+
+    def empty(self) -> list[int]:
+        """Return the devices of which nothing is taken."""
+        return [place for place, amount in enumerate(self.free) if amount == self.capacity]
+
+    def copy(self) -> "Host":
+        return Host(self.view, self.cpu, self.memory, list(self.free))
+
+    def add(self, session: RunningSession, sign: int) -> None:
+        """Take what a session holds (-1), or give it back (1)."""
+        self.cpu += sign * session.cpu
+        self.memory += sign * session.memory_bytes
+        for gpu_id, milli in session.shares:
+            for place, gpu in enumerate(self.view.gpus):
+                if gpu.id == gpu_id:
+                    self.free[place] += sign * milli
+
+    def after(self, shape: Shape, split: Split) -> "Host":
+        free = [amount - split.get(place, 0) for place, amount in enumerate(self.free)]
+        return Host(self.view, self.cpu - shape.cpu, self.memory - shape.memory_bytes, free)
+
+    def ways(self, milli: int) -> Iterator[tuple[int | None, tuple[int, ...]]]:
+        """Yield how the host can give so much: the device of the part, and the whole devices."""
+        whole, part = divmod(milli, self.capacity) if self.capacity else (0, milli)
+        if part and not self.view.divides:
+            return
+        for chosen in combinations(self.empty(), whole):
+            if not part:
+                yield None, chosen
+            for place, amount in enumerate(self.free):
+                if 0 < part <= amount and place not in chosen:
+                    yield place, chosen
+
+    def fits(self, shape: Shape) -> bool:
+        return (
+            self.cpu >= shape.cpu
+            and self.memory >= shape.memory_bytes
+            and set(shape.traits) <= self.view.traits
+            and (not shape.fgpu_milli or next(self.ways(shape.fgpu_milli), None) is not None)
+        )
+
+    def largest(self) -> int:
+        """Return the largest request for GPU that fits."""
+        sizes = range(sum(self.free) + self.capacity + 1) if self.capacity else range(1)
+        steps = [milli for milli in sizes if milli % 50 == 0]
+        return max((milli for milli in steps if not milli or next(self.ways(milli), None)), default=0)
+
+    def close(self, places: Sequence[int]) -> int:
+        """Return how close devices are, over all pairs."""
+        pairs = self.view.closeness
+        return sum(pairs[one][other] for one, other in combinations(places, 2)) if pairs else 0
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether it makes a difference which devices a session gets."""
+        pairs = self.view.closeness
+        return len({pairs[one][other] for one, other in combinations(range(len(pairs)), 2)}) > 1
+
+
+def split_with(host: Host, shape: Shape, part_device: int | None) -> Split:
+    """Return the split of a shape: the closest devices, then those whose loss leaves the others closest."""
+    whole, part = divmod(shape.fgpu_milli, host.capacity) if host.capacity else (0, 0)
+    empty = host.empty()
+    shared = [part_device] if part_device is not None and part_device not in empty else []
+    moves = part_device is not None and not shared  # the part goes to a free device, whichever suits
+    if moves and not host.is_wired:
+        others = [place for place in empty if place != part_device][:whole]
+        return dict.fromkeys(others, host.capacity) | {part_device or 0: part}
+    chosen = min(
+        combinations(empty, whole + moves),
+        key=lambda places: (
+            -host.close([*places, *shared]),
+            -host.close([place for place in empty if place not in places]),
+            places,
+        ),
+    )
+    split = dict.fromkeys(chosen, host.capacity)
+    if part:
+        split[chosen[0] if moves else shared[0]] = part
+    return split
+
+
+class Policy:
+    """Which of the hosts that fit takes a shape, and which device the part."""
+
+    def __init__(self, name: PlacementPolicyName, mix: Sequence[tuple[Shape, int]], capacity: int) -> None:
+        self.name = name
+        self.capacity = max(1, capacity)
+        ordered = sorted(((count, shape) for shape, count in _counted(mix)), key=lambda it: (-it[0], it[1]))
+        total, needed = 0, 0.95 * sum(count for count, _ in ordered)
+        self.usual = []
+        for count, shape in ordered:
+            if total < needed:
+                self.usual.append((shape, count))
+                total += count
+        self.total = total
+
+    def rank(self, host: Host, shape: Shape) -> tuple[object, ...]:
+        """Return the rank of a host: the lowest is taken."""
+        free = sum(max(0, amount) for amount in host.free)
+        if self.name == PlacementPolicyName.PACK:
+            rest = () if host.view.gpus else (host.cpu, host.memory)
+            return free, len(host.free), *rest, *host.name
+        if self.name == PlacementPolicyName.SPREAD:
+            return -free, -host.cpu, -host.memory, *host.name
+        part = shape.fgpu_milli % self.capacity
+        device = self.devices(host, shape)[0] if part else None
+        growth = self.unusable(self._after(host, shape, device)) - self.unusable(host)
+        return -floor(100 / (1 + exp(growth / self.capacity))), *host.name
+
+    def devices(self, host: Host, shape: Shape) -> list[int]:
+        """Return the devices that can give the part, the preferred first."""
+        able = sorted({place for place, _ in host.ways(shape.fgpu_milli) if place is not None})
+        if self.name == PlacementPolicyName.PACK:
+            return sorted(able, key=lambda place: (host.free[place], place))
+        if self.name == PlacementPolicyName.SPREAD:
+            return sorted(able, key=lambda place: (-host.free[place], place))
+        left = {place: self.unusable(self._after(host, shape, place)) for place in able}
+        return sorted(able, key=lambda place: (left[place], host.free[place], place))
+
+    def _after(self, host: Host, shape: Shape, device: int | None) -> Host:
+        whole, part = divmod(shape.fgpu_milli, self.capacity)
+        split = {device: part} if part and device is not None else {}
+        split |= dict.fromkeys([place for place in host.empty() if place not in split][:whole], self.capacity)
+        return host.after(shape, split)
+
+    def unusable(self, host: Host) -> float:
+        """Return the GPU of a host that the usual requests cannot use, in expectation."""
+        free = [max(0, amount) for amount in host.free]
+        lost = 0.0
+        for shape, count in self.usual:
+            whole, part = divmod(shape.fgpu_milli, self.capacity)
+            is_able = shape.cpu <= host.cpu and shape.memory_bytes <= host.memory and shape.fgpu_milli > 0
+            is_able = is_able and free.count(self.capacity) >= whole
+            lost += sum(each for each in free if not is_able or each < (part or self.capacity)) * count / self.total
+        if self.name == PlacementPolicyName.FGD:
+            return lost
+        with_gpu = [(shape, count) for shape, count in self.usual if shape.fgpu_milli]
+        milli = sum(shape.fgpu_milli * count for shape, count in with_gpu)
+        cores = host.cpu * milli / (sum(shape.cpu * count for shape, count in with_gpu) or 1)
+        memory = host.memory * milli / (sum(shape.memory_bytes * count for shape, count in with_gpu) or 1)
+        return lost + max(0.0, sum(free) - cores, sum(free) - memory)
+
+
+def _counted(mix: Sequence[tuple[Shape, int]]) -> Iterator[tuple[Shape, int]]:
+    for shape in dict.fromkeys(shape for shape, _ in mix):
+        yield shape, sum(count for other, count in mix if other == shape)

@@ -1,0 +1,155 @@
+"""Rules of the core in their smallest cases: those which random worlds seldom decide by."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from accounts.limits import Amounts, PolicyLimits
+from scheduler.core.cluster_state import ClusterState
+from scheduler.core.fair_share import FairShares
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.placement import plan, serve
+from scheduler.core.preemption import Candidates, find_preemption
+from scheduler.core.tests.worlds import make_host, make_request, make_snapshot
+from scheduler.core.types import (
+    EPOCH,
+    Association,
+    LimitHolder,
+    QueueOrder,
+    Rules,
+    RunningSession,
+    SessionRequest,
+    Snapshot,
+)
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+NOW = EPOCH + 1000 * HOUR
+
+
+def session(name: str, host: int, *shares: tuple[int, int], hours_ago: int = 1, owner: int = 1) -> RunningSession:
+    return RunningSession(name, owner, host, 1, 1, shares, NOW - hours_ago * HOUR)
+
+
+def placed(snapshot: Snapshot) -> dict[str, int]:
+    return {it.session_id: it.host_id for it in plan(snapshot, NOW).placements}
+
+
+def test_backfill_counts_the_time_of_start_and_stop() -> None:
+    running = session("r", 1, (100, 1000))._replace(ends_at=NOW + HOUR)
+    head = make_request("head", 2000)
+    for minutes, starts in ((54, True), (55, False)):
+        behind = make_request("behind", 1000)._replace(duration=minutes * MINUTE)
+        world = make_snapshot([make_host(1, [0, 1000])], [head, behind])
+        world = replace(world, running=(running,), rules={1: Rules(overhead=6 * MINUTE)})
+        assert (placed(world) == {"behind": 1}) == starts
+
+
+def whole_host(world: Snapshot, head: SessionRequest) -> int | None:
+    """Return the host that is reserved as a whole for a request that has waited for three hours."""
+    world = replace(world, queue=(head._replace(queued_at=NOW - 3 * HOUR),), rules={1: Rules(reservation_delay=HOUR)})
+    cluster = ClusterState(world)
+    serve(cluster, world.queue, world.rules, NOW)
+    reservation = cluster.groups[1].reservation
+    return None if reservation is None else reservation.host.host_id
+
+
+def test_a_whole_host_without_new_starts_is_that_which_lacks_least() -> None:
+    running = (session("old", 1, (100, 1000), (101, 1000), hours_ago=9), session("new", 2, (200, 1000), hours_ago=5))
+    world = replace(make_snapshot([make_host(1, [0, 0]), make_host(2, [0, 1000])], []), running=running)
+    assert whole_host(world, make_request("head", 2000)) == 2
+    running = (running[0], running[1]._replace(started_at=NOW - HOUR))  # since the reservation fell due
+    assert whole_host(replace(world, running=running), make_request("head", 2000)) == 1
+
+
+def test_a_whole_host_has_the_traits() -> None:
+    running = (session("a", 1, (100, 1000)), session("b", 2, (200, 1000)))
+    hosts = [make_host(1, [0]), make_host(2, [0], roots=(7,))]
+    world = replace(make_snapshot(hosts, []), running=running)
+    assert whole_host(world, make_request("head", 1000, roots=(7,))) == 2
+    assert whole_host(world, make_request("head", 1000, roots=(8,))) is None
+
+
+def test_close_gpus_never_take_an_avoided_host() -> None:
+    near = ((0, 9, 0), (9, 0, 0), (0, 0, 0))
+    one, two = (replace(make_host(number, [1000] * 3), closeness=near) for number in (1, 2))
+    one = replace(one, gpus=(one.gpus[0]._replace(free_milli=0), *one.gpus[1:]))  # its near pair is broken
+    two = replace(two, gpus=(*two.gpus[:2], two.gpus[2]._replace(free_milli=0)))
+    assert placed(make_snapshot([one, two], [make_request("a", 2000)])) == {"a": 2}
+    assert placed(make_snapshot([one, two], [make_request("a", 2000, avoided=(2,))])) == {"a": 1}
+
+
+def test_use_counts_by_its_charge_and_ends_with_the_session() -> None:
+    host = make_host(1, [1000])
+    whole, half = session("whole", 1, (100, 1000)), session("half", 1, (100, 1000))._replace(charge_percent=50)
+    holder, uses = Association(0, 1), []
+    for one in (whole, half):
+        shares = FairShares([host], Rules(), [one], {}, {})
+        uses.append((shares.base(holder, NOW)[2], shares.use(holder, NOW)))
+        shares.remove(one)
+        assert shares.use(holder, NOW) == 0
+    assert uses[0][0] == 2 * uses[1][0] > 0
+    assert abs(uses[0][1] - 2 * uses[1][1]) <= 1
+
+
+def test_members_of_a_project_are_readmitted_by_each_others_ends() -> None:
+    running = session("r", 1, (100, 500), owner=2)._replace(project_id=7)
+    world = make_snapshot([make_host(1, [500])], [make_request("a", 500)._replace(project_id=7)])
+    holder = LimitHolder(limits=PolicyLimits(sessions=1), used=Amounts(sessions=1))
+    state = IncrementalState(replace(world, running=(running,), projects={7: holder}))
+    assert state.serve(NOW) == []
+    state.update([running], [])
+    assert [it.session_id for it in state.serve(NOW)] == ["a"]
+
+
+def preempted(world: Snapshot, request: SessionRequest) -> tuple[str, ...]:
+    cluster = ClusterState(world)
+    serve(cluster, world.queue, world.rules, NOW)
+    found = find_preemption(cluster.groups[1], request, Candidates(cluster.running_sessions()), NOW)
+    return () if found is None else found.victim_ids
+
+
+def test_the_head_alone_preempts_on_its_reserved_host() -> None:
+    running = session("r", 1, (100, 1000))._replace(ends_at=NOW + HOUR, is_preemptible=True)
+    head, other = make_request("head", 1000), make_request("other", 1000)
+    world = replace(make_snapshot([make_host(1, [0])], [head, other]), running=(running,))
+    assert preempted(world, head) == ("r",)
+    assert preempted(world, other) == ()
+
+
+def test_the_youngest_of_equal_sessions_ends() -> None:
+    running = [session(f"r{it}", 1, (100, 250), hours_ago=it)._replace(is_preemptible=True) for it in (3, 1, 2)]
+    world = replace(make_snapshot([make_host(1, [250])], [make_request("a", 500)]), running=tuple(running))
+    assert preempted(world, make_request("a", 500)) == ("r1",)
+
+
+def test_fair_order_serves_who_has_used_least() -> None:
+    rules = {1: Rules(queue_order=QueueOrder.FAIR)}
+    running = session("r", 1, (100, 900), hours_ago=5, owner=1)
+    queue = [make_request("a", 100, owner=1), make_request("b", 100, owner=2)]
+    world = replace(make_snapshot([make_host(1, [100])], queue), running=(running,), rules=rules)
+    assert placed(world) == {"b": 1}
+
+
+def test_a_claim_is_covered_once_cores_memory_and_gpu_are_there() -> None:
+    claim = RunningSession("claim", 1, 1, 4, 4, ((100, 500),), NOW)
+    for other, is_covered in (
+        ((4, 4, 500), True),
+        ((5, 4, 500), False),
+        ((4, 5, 500), False),
+        ((4, 4, 501), False),
+    ):
+        held = RunningSession("other", 2, 1, other[0], other[1], ((100, other[2]),), NOW)
+        cluster = ClusterState(make_snapshot([make_host(1, [1000], cpu=8, memory=8)], []))
+        cluster.add_running(held)
+        cluster.add_running(claim)
+        assert cluster.covers(claim) == is_covered
+        assert cluster.covers(claim, [held])
+    cluster = ClusterState(make_snapshot([make_host(1, [1000, 1000], cpu=8, memory=8)], []))
+    cluster.add_running(RunningSession("other", 2, 1, 1, 1, ((101, 1001),), NOW))
+    cluster.add_running(claim)
+    assert cluster.covers(claim)
+
+
+def test_of_equal_hosts_it_is_one_that_has_the_image() -> None:
+    world = make_snapshot([make_host(1, [1000]), make_host(2, [1000])], [make_request("a", 500, image=3)])
+    assert placed(world) == {"a": 1}
+    assert placed(replace(world, image_hosts={3: frozenset({2})})) == {"a": 2}
