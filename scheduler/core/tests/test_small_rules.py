@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from accounts.limits import Amounts, PolicyLimits
+from resources.units import GIB
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.fair_share import FairShares
 from scheduler.core.incremental_state import IncrementalState
@@ -14,6 +15,7 @@ from scheduler.core.types import (
     EPOCH,
     Association,
     LimitHolder,
+    Placement,
     QueueOrder,
     Rules,
     RunningSession,
@@ -153,3 +155,29 @@ def test_of_equal_hosts_it_is_one_that_has_the_image() -> None:
     world = make_snapshot([make_host(1, [1000]), make_host(2, [1000])], [make_request("a", 500, image=3)])
     assert placed(world) == {"a": 1}
     assert placed(replace(world, image_hosts={3: frozenset({2})})) == {"a": 2}
+
+
+def test_images_decide_among_equal_hosts_alone() -> None:
+    first = make_host(1, [500, 500])
+    for second in (
+        make_host(2, [500, 500], cpu=8),
+        make_host(2, [500, 500], memory=32 * GIB),
+        make_host(2, [1000, 0]),
+        make_host(2, [500, 500], roots=(7,)),
+    ):
+        world = make_snapshot([first, second], [make_request("a", 250, image=3)])
+        assert placed(replace(world, image_hosts={3: frozenset({2})})) == {"a": 1}
+
+
+def test_what_others_claim_on_another_host_covers_nothing() -> None:
+    cluster = ClusterState(make_snapshot([make_host(1, [], cpu=4), make_host(2, [], cpu=4)], []))
+    here, there = (RunningSession(name, 1, host, 5, 1, (), NOW) for name, host in (("here", 1), ("there", 2)))
+    cluster.add_running(here)
+    cluster.add_running(there)
+    assert not cluster.covers(here, [there])
+
+
+def test_a_claim_that_starts_has_its_charge() -> None:
+    cluster = ClusterState(make_snapshot([make_host(1, [1000])], []))
+    cluster.start_at(make_request("a")._replace(charge_percent=50), Placement("a", 1), NOW)
+    assert cluster.groups[1].running["a"].charge_percent == 50
