@@ -25,6 +25,8 @@ from fgpu.tests.sharing import Load, contend, run_beside, sessions_of
 ROUNDS = 21
 CALLS = 50_000
 STARTS = 200
+STREAMS = (1000, 10_000)
+STREAM_ROUNDS = 3
 GATE_MS = 5000
 SHARES = ("10", "25", "50")
 PATTERNS = ("sync", "async", "graph")
@@ -59,6 +61,21 @@ def interleave(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[st
 
 def call_cost(session: Session, column: int) -> float:
     return float(session.run("test/cost", str(CALLS)).split()[column])
+
+
+def streams_cost(session: Session, streams: int) -> dict[str, float]:
+    """Return ns of CPU time per launch on each of the streams in turn, all of them in use, and on one afterwards."""
+    each, afterwards = map(float, session.run("test/cost", str(CALLS), str(streams)).split())
+    return {"each": each, "afterwards": afterwards}
+
+
+def streams(host: Host, count: int) -> dict[str, dict[str, float]]:
+    """Return what launches over so many streams cost, without and with the hook: the least of some runs."""
+    sessions = {"plain": host.bare(), "gated": host.session(limit(sm="99"))}
+    runs = [{name: streams_cost(session, count) for name, session in sessions.items()} for _ in range(STREAM_ROUNDS)]
+    return {
+        name: {figure: min(run[name][figure] for run in runs) for figure in ("each", "afterwards")} for name in sessions
+    }
 
 
 def start_ms(session: Session) -> float:
@@ -163,6 +180,7 @@ def main() -> None:
                 interleave(STARTS, {"plain": lambda: start_ms(plain), "hooked": lambda: start_ms(hooked)}), 3
             ),
         }
+        figures |= {f"streams_{count}_launch_ns": streams(host, count) for count in STREAMS}
     figures["gate_error_points"] = {
         f"{processes} process{'es' if processes > 1 else ''}": {
             percent: {pattern: gate_error(percent, pattern, processes) for pattern in PATTERNS} for percent in SHARES

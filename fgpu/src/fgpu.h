@@ -95,7 +95,8 @@ CUresult fgpu_place(CUstream stream, struct place *out); /* NULL: the current co
 
 /* ledger.c: what this process holds, and under which handle. */
 enum kind {
-    HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED
+    HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED,
+    KINDS
 };
 struct hold {          /* a charge, shared by every handle that keeps the memory alive */
     int gpu;           /* -1: not on a GPU, never charged */
@@ -120,7 +121,7 @@ void pools_reconcile(bool and_trim);
 
 /* flight.c: what this process has in flight, read from events around its launches. The caller holds the gate's lock. */
 struct queue;
-struct queue *flight_of(const struct place *here, CUstream stream, uint64_t now); /* NULL: no memory for it */
+struct queue *flight_of(const struct place *here, CUstream stream); /* NULL: no memory for it */
 void flight_poll(int gpu, struct queue *queue, uint64_t now);  /* this queue; now and then all of the GPU's */
 void flight_poll_all(uint64_t now);                            /* and put events behind what has none */
 bool flight_is_full(const struct queue *queue);

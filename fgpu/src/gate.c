@@ -155,7 +155,7 @@ static unsigned *waiters(int gpu, const struct pass *pass) {
 static CUresult try_to_pass(const struct place *here, CUstream stream, bool force, struct pass *pass) {
     LOCKED(gate);
     uint64_t now = clock_now();
-    pass->queue = flight_of(here, stream, now);
+    pass->queue = flight_of(here, stream);
     if (!pass->queue) return CUDA_OUT_OF_MEMORY;
     flight_poll(here->gpu, pass->queue, now);
     CUresult rc = look(here->gpu, pass->queue, force, now, pass);

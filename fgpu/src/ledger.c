@@ -4,7 +4,7 @@
 
 #include "fgpu.h"
 
-enum { BUCKET_BITS = 12, BUCKETS = 1 << BUCKET_BITS };
+enum { LEAST_BITS = 6 };
 
 struct entry {
     struct entry *next;
@@ -13,11 +13,41 @@ struct entry {
     struct hold *hold;
 };
 
-PER_PROCESS static struct entry *table[BUCKETS];
+/* Of each kind one, with about as many buckets as entries, so that no call costs more as more is held. */
+PER_PROCESS static struct table {
+    struct entry **buckets; /* NULL: none yet, and `first` is the only one */
+    struct entry *first;
+    unsigned bits;
+    uint64_t count;
+} tables[KINDS];
 PER_PROCESS static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
+#define EACH_BUCKET(b, table) \
+    (struct entry **b = buckets_of(table), **end = b + (1ull << (table)->bits); b < end; b++)
+
+static struct entry **buckets_of(struct table *table) { return table->buckets ? table->buckets : &table->first; }
 
 static struct entry **bucket(enum kind kind, uint64_t key) {
-    return &table[(key ^ (uint64_t)kind << 56) * 0x9E3779B97F4A7C15ull >> (64 - BUCKET_BITS)];
+    struct table *table = &tables[kind];
+    return buckets_of(table) + (table->bits ? key * 0x9E3779B97F4A7C15ull >> (64 - table->bits) : 0);
+}
+
+/* Entries of one key stay in their order. Without memory for it the chains become longer. */
+static void grow(enum kind kind) {
+    struct table *table = &tables[kind], old = *table;
+    unsigned bits = (unsigned)most(old.bits + 2, LEAST_BITS);
+    struct entry **fresh = calloc(1ull << bits, sizeof *fresh), *next;
+    if (!fresh) return;
+    table->buckets = fresh;
+    table->bits = bits;
+    for EACH_BUCKET(from, &old)
+        for (struct entry *entry = *from, **at; entry; entry = next) {
+            next = entry->next;
+            for (at = bucket(kind, entry->key); *at; at = &(*at)->next) {
+            }
+            *at = entry;
+            entry->next = NULL;
+        }
+    free(old.buckets);
 }
 
 /* The caller serialises changes of one hold. */
@@ -60,9 +90,12 @@ CUresult hold_settle(CUresult rc, struct hold *hold, enum kind kind, uint64_t ke
 
 /* Without memory for an entry the charge stays for ever: too much is charged then, never too little. */
 static void insert(enum kind kind, uint64_t key, uint64_t size, struct hold *hold) {
+    if (tables[kind].count >= 1ull << tables[kind].bits)
+        grow(kind);
     struct entry *entry = malloc(sizeof *entry), **at = bucket(kind, key);
     hold->refs++;
     if (entry) {
+        tables[kind].count++;
         *entry = (struct entry){*at, kind, key, size, hold};
         *at = entry;
     }
@@ -76,16 +109,16 @@ void ledger_put(enum kind kind, uint64_t key, uint64_t size, struct hold *hold) 
 struct hold *ledger_find(enum kind kind, uint64_t key) {
     LOCKED(ledger_lock);
     for (struct entry *e = *bucket(kind, key); e; e = e->next)
-        if (e->kind == kind && e->key == key) return e->hold;
+        if (e->key == key) return e->hold;
     return NULL;
 }
 
 /* The hold of the entry of that kind whose range has the address. */
 struct hold *ledger_find_address(enum kind kind, uint64_t address) {
     LOCKED(ledger_lock);
-    for (int i = 0; i < BUCKETS; i++)
-        for (struct entry *e = table[i]; e; e = e->next)
-            if (e->kind == kind && address - e->key < e->size) return e->hold;
+    for EACH_BUCKET(at, &tables[kind])
+        for (struct entry *e = *at; e; e = e->next)
+            if (address - e->key < e->size) return e->hold;
     return NULL;
 }
 
@@ -93,6 +126,7 @@ struct hold *ledger_find_address(enum kind kind, uint64_t address) {
 static void remove_entry(struct entry **at) {
     struct entry *entry = *at;
     *at = entry->next;
+    tables[entry->kind].count--;
     if (--entry->hold->refs == 0)
         undo(entry->hold);
     free(entry);
@@ -103,7 +137,7 @@ bool ledger_drop(enum kind kind, uint64_t key, uint64_t *size) {
     LOCKED(ledger_lock);
     struct entry **found = NULL;
     for (struct entry **at = bucket(kind, key); *at; at = &(*at)->next)
-        if ((*at)->kind == kind && (*at)->key == key)
+        if ((*at)->key == key)
             found = at;
     if (!found) return false;
     if (size)
@@ -114,26 +148,26 @@ bool ledger_drop(enum kind kind, uint64_t key, uint64_t *size) {
 
 void ledger_drop_context(CUcontext context) {
     LOCKED(ledger_lock);
-    for (int i = 0; i < BUCKETS; i++)
-        for (struct entry **at = &table[i]; *at;)
-            if ((*at)->hold->context == context)
-                remove_entry(at);
-            else
-                at = &(*at)->next;
+    for (int kind = 0; kind < KINDS; kind++)
+        for EACH_BUCKET(chain, &tables[kind])
+            for (struct entry **at = chain; *at;)
+                if ((*at)->hold->context == context)
+                    remove_entry(at);
+                else
+                    at = &(*at)->next;
 }
 
 /* Whatever `key` keeps alive, `other` keeps alive too. */
 void ledger_share(enum kind from, uint64_t key, enum kind to, uint64_t other) {
     LOCKED(ledger_lock);
     for (struct entry *e = *bucket(from, key); e; e = e->next)
-        if (e->kind == from && e->key == key)
+        if (e->key == key)
             insert(to, other, 0, e->hold);
 }
 
 void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool how) {
     LOCKED(ledger_lock);
-    for (int i = 0; i < BUCKETS; i++)
-        for (struct entry *e = table[i]; e; e = e->next)
-            if (e->kind == kind)
-                visit(e->hold, how);
+    for EACH_BUCKET(at, &tables[kind])
+        for (struct entry *e = *at; e; e = e->next)
+            visit(e->hold, how);
 }

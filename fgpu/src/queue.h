@@ -1,0 +1,52 @@
+/* The queues of this process: one per stream of a context that was launched on. The caller holds the gate's lock. */
+#pragma once
+
+#include "fgpu.h"
+
+enum { RING = 5, AT_ONCE = 128 };
+#define DESTROYED ((CUstream)UINTPTR_MAX)
+
+struct batch {
+    CUevent begin, end;
+    uint64_t launched, start; /* host time; not yet begun at `start` */
+    unsigned launches;
+    bool chained; /* starts at the end of the batch before */
+    bool begun;
+};
+struct queue_list {
+    struct queue *head, *tail;
+    unsigned count;
+};
+struct queue_sums { /* over the queues of one GPU */
+    unsigned working; /* have something on the GPU, or about to be */
+    unsigned closed;  /* have a batch in flight that an event closes */
+    uint64_t launches; /* of the working ones */
+};
+struct queue {
+    struct queue *next_in_bucket, *before, *after;
+    struct queue_list *list; /* that it is in: of its GPU's queues in use, or of the idle ones */
+    struct queue_sums counted; /* its part of the sums */
+    CUcontext context;
+    CUstream stream;
+    pthread_t thread; /* the per-thread stream is another one in every thread */
+    int gpu;
+    uint64_t last_end;
+    unsigned bucket;
+    unsigned entering;    /* threads between the gate and the end of their launch */
+    uint64_t first, next; /* batches in flight: ring[first % RING] ... ring[next % RING - 1] */
+    bool open;            /* ring[next % RING] has launches that no event closes yet */
+    struct batch ring[RING];
+};
+
+static inline struct batch *batch_at(struct queue *queue, uint64_t position) { return &queue->ring[position % RING]; }
+static inline bool in_flight(const struct queue *queue) { return queue->first < queue->next || queue->open; }
+bool queue_is_waiting(struct queue *queue); /* its stream waits for something not on the GPU, or on another */
+
+void queue_changed(struct queue *queue); /* count it anew, and put it where it belongs */
+struct queue *queue_next_to_poll(int gpu); /* of those in use, in turn; NULL: none */
+unsigned queues_in_use(int gpu);
+const struct queue_sums *queue_sums(int gpu);
+uint64_t queues_began(int gpu, uint64_t now); /* when the first of what works on the GPU was to start */
+void queues_trim(void); /* give idle ones back, beyond some */
+void queues_each(CUstream stream, void (*visit)(struct queue *)); /* all of a stream that was created */
+void queues_drop_context(CUcontext context);
