@@ -151,6 +151,11 @@ void gate_hold(void), gate_let_go(void);
 #define CUDA_LIBRARY "libcuda.so.1"
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 void *fgpu_real_dlsym(void *handle, const char *name);
+bool route_guards(const char *name);                 /* programs get ours, or none */
+void *route_pick(const char *name, int versioned);   /* where a dlsym or dlvsym of that name goes on */
+
+/* scope.c: that lookups find us, whatever comes before us. */
+void *scope_entry(const char *name); /* ours, of a function of the loader's; NULL: not one that we stand for */
 
 /* system.c */
 extern const char *system_limits_path(void), *system_region_path(void);

@@ -1,5 +1,5 @@
-/* The queues of this process, found by context and stream. What a launch costs must not grow with the number of streams:
- * those in use are listed by GPU and counted as they change; of the idle ones the longest unused go beyond some. */
+/* The queues of this process, found by context and stream. What a launch costs must not grow with their number: those
+ * in use are listed by GPU and counted as they change; of the idle ones the longest unused go beyond some. */
 #include <stdlib.h>
 
 #include "queue.h"

@@ -111,6 +111,8 @@ def container(image: str, host: Host, started: list[Container]) -> Container:
         "nvidia-smi",
         "env -i /usr/bin/nvidia-smi",
         "env LD_PRELOAD= nvidia-smi",
+        "env LD_PRELOAD=libc.so.6 nvidia-smi",
+        "env LD_PRELOAD=libcuda.so.1:libnvidia-ml.so.1 nvidia-smi",
         "env FGPU_LIMITS=/tmp/mine FGPU_REGION=/tmp/mine CUDA_DISABLE_CONTROL=true nvidia-smi",
         "sh -c 'sh -c nvidia-smi'",
     ],
