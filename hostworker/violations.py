@@ -10,6 +10,7 @@ from sessions.lifecycle import Reason
 TOLERANCE_PERCENT: Final = 5  # of the memory: what the driver rounds up, and what changes between two polls
 TIME_TOLERANCE_POINTS: Final = 10  # of a device's time: the driver's samples are whole percent and irregular
 TIME_WINDOWS: Final = 3  # in a row, until too much time is a violation
+UNCHARGED_POLLS: Final = 5  # in a row: between two readings a program may give memory back
 
 SessionDevice = tuple[str, str]  # session id, GPU UUID
 Violation = tuple[Reason, str]
@@ -21,6 +22,7 @@ class GpuUse:
 
     memory_bytes: int  # of those whose memory the driver tells
     is_partial: bool = False  # it does not tell that of all of them
+    processes: int = 1
     unhooked: int = 0  # processes that run without the hook
 
 
@@ -76,8 +78,8 @@ def assess(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeAssessment:
-    """Sessions to stop, and {device: windows in a row} in which a session took too much of its time."""
+class CountedAssessment:
+    """Sessions in violation, and {device: how often in a row} a session was found in excess."""
 
     violations: Mapping[str, Violation]
     overruns: Mapping[SessionDevice, int]
@@ -87,7 +89,7 @@ def assess_time(
     percents: Mapping[SessionDevice, float | None],
     allowances: Mapping[SessionDevice, GpuAllowance],
     overruns: Mapping[SessionDevice, int],
-) -> TimeAssessment:
+) -> CountedAssessment:
     """Return the assessment of one window of time, in percent of each device; `overruns` are those of the last one.
 
     Where a window's time is not known, what was counted before stays.
@@ -103,7 +105,35 @@ def assess_time(
         if share is not None and percent is not None and counts.get(place, 0) >= TIME_WINDOWS:
             words = f"It took {percent:.0f} % of the GPU's time; its share is {share:.0f} %."
             violations[place[0]] = (Reason.GPU_TIME_EXCEEDED, words)
-    return TimeAssessment(violations=violations, overruns={place: count for place, count in counts.items() if count})
+    return CountedAssessment(violations=violations, overruns={place: count for place, count in counts.items() if count})
+
+
+def assess_charges(
+    uses: Mapping[SessionDevice, GpuUse],
+    allowances: Mapping[SessionDevice, GpuAllowance],
+    charges: Mapping[SessionDevice, int],
+    overruns: Mapping[SessionDevice, int],
+    context_memory: int,
+) -> CountedAssessment:
+    """Return who holds memory that the hook has not charged: a process of theirs got around it.
+
+    `charges` are the bytes in the sessions' own accounts, `overruns` those of the previous poll. What the driver takes
+    for each context beside what is charged may be 5 % of the share or `context_memory` bytes a process.
+    """
+    violations: dict[str, Violation] = {}
+    counts: dict[SessionDevice, int] = {}
+    for place in uses.keys() & charges.keys():
+        use, allowed = uses[place], allowances.get(place, NOTHING)
+        if not allowed.is_hooked or allowed.memory_bytes is None:
+            continue
+        tolerance = max(allowed.memory_bytes * TOLERANCE_PERCENT // 100, context_memory * use.processes)
+        if use.memory_bytes > charges[place] + tolerance:
+            counts[place] = overruns.get(place, 0) + 1
+        if counts.get(place, 0) >= UNCHARGED_POLLS:
+            used, charged = size_text(use.memory_bytes), size_text(charges[place])
+            words = f"It holds {used} of GPU memory, of which its limits count {charged}."
+            violations[place[0]] = (Reason.HOOK_BYPASSED, words)
+    return CountedAssessment(violations=violations, overruns=counts)
 
 
 def _most_memory(share_bytes: int, context_bytes: int) -> int:

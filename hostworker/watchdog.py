@@ -14,7 +14,16 @@ from typing import Final
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
 from hostworker.gpu_times import GpuTimes
 from hostworker.privileged.base import HostPrivileges
-from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, Violation, assess, assess_time
+from hostworker.runtime.base import Key
+from hostworker.violations import (
+    GpuAllowance,
+    GpuUse,
+    SessionDevice,
+    Violation,
+    assess,
+    assess_charges,
+    assess_time,
+)
 from resources.models import Gpu, Host
 from resources.shares import Sharing, share_bytes
 from resources.tiers import GATED, UNHOOKED
@@ -44,11 +53,16 @@ def nothing_charged() -> Mapping[SessionDevice, int] | None:
     return None
 
 
+def no_account(key: Key) -> Mapping[str, int] | None:
+    """Return None: what attempts are charged cannot be read; the default of a Watchdog's `charged_memory`."""
+    return None
+
+
 class Watchdog:
     """Watches one host's GPUs; `hooks` returns the inodes of our hook.
 
     `charged` returns the nanoseconds of each device that the arbiter has charged to each session so far, None where it
-    does not answer.
+    does not answer. `charged_memory` returns the bytes of each device that the hook has charged to an attempt.
     """
 
     def __init__(
@@ -59,6 +73,7 @@ class Watchdog:
         context_memory: int,
         privileges: HostPrivileges,
         charged: Callable[[], Mapping[SessionDevice, int] | None] = nothing_charged,
+        charged_memory: Callable[[Key], Mapping[str, int] | None] = no_account,
     ) -> None:
         self._host = host
         self._telemetry = telemetry
@@ -66,10 +81,12 @@ class Watchdog:
         self._context_memory = context_memory
         self._privileges = privileges
         self._charged = charged
+        self._charged_memory = charged_memory
         self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
         self._silent: frozenset[str] = frozenset()  # devices that do not answer
         self._warned: Collection[SessionDevice] = ()
         self._overruns: Mapping[SessionDevice, int] = {}
+        self._uncharged: Mapping[SessionDevice, int] = {}
         self._times = GpuTimes()
         self._owners: Mapping[int, str] = {}
         self._charges: Mapping[SessionDevice, int] | None = None  # at the end of the last window
@@ -81,7 +98,7 @@ class Watchdog:
         seen = self._look()
         is_due = time.monotonic() - self._measured_at >= MEASURE_SECONDS
         if not seen and not is_due:
-            self._warned = ()
+            self._warned, self._uncharged = (), {}
             return
         sessions = self._sessions()
         containers = {process.pid: self._privileges.container_of(process.pid) for process in seen}
@@ -91,6 +108,7 @@ class Watchdog:
         assessment = assess(uses, allowances, self._warned, self._context_memory)
         self._warned = assessment.warned
         self._stop(assessment.violations)
+        self._compare_charges(sessions.values(), uses, allowances)
         self._note_times(uses, owners)
         if is_due:
             self._measure(sessions.values(), uses, allowances)
@@ -121,6 +139,22 @@ class Watchdog:
                 parts[owner, process.uuid].append((process.memory_bytes, is_unhooked))
         return {place: _use(each) for place, each in parts.items()}
 
+    def _compare_charges(
+        self,
+        sessions: Collection[Session],
+        uses: Mapping[SessionDevice, GpuUse],
+        allowances: Mapping[SessionDevice, GpuAllowance],
+    ) -> None:
+        """Compare what the driver says that sessions hold with their own accounts, which hold less only if bypassed."""
+        charges = {
+            (session.pk, uuid): held
+            for session in sessions
+            for uuid, held in (self._charged_memory((session.pk, session.attempt)) or {}).items()
+        }
+        assessment = assess_charges(uses, allowances, charges, self._uncharged, self._context_memory)
+        self._uncharged = assessment.overruns
+        self._stop_or_note(sessions, assessment.violations)
+
     def _stop(self, violations: Mapping[str, Violation]) -> None:
         for session in Session.objects.filter(pk__in=violations).select_related("host"):
             reason, words = violations[session.pk]
@@ -128,9 +162,9 @@ class Watchdog:
             services.end(session, reason, words)
 
     def _stop_or_note(self, sessions: Iterable[Session], violations: Mapping[str, Violation]) -> None:
-        """Stop the sessions that take too much of a GPU's time where their group says so; note it of the others.
+        """Stop the sessions in violation where their group says so; note it of the others.
 
-        What the driver says of time is coarse, and has been calibrated on no hardware yet.
+        What the driver says of time and of contexts' memory is coarse, and has been calibrated on no hardware yet.
         """
         noted = [each for each in sessions if each.pk in violations and not each.resource_group.end_gpu_overuse]
         for session in noted:
@@ -210,6 +244,7 @@ def _use(parts: Sequence[tuple[int | None, bool]]) -> GpuUse:
     return GpuUse(
         memory_bytes=sum(size for size in sizes if size is not None),
         is_partial=None in sizes,
+        processes=len(parts),
         unhooked=sum(is_unhooked for _, is_unhooked in parts),
     )
 

@@ -25,6 +25,7 @@ NOTED: Final = {  # reasons of events that change no status
 }
 TOLD_TO_SUPERADMINS: Final[dict[str, NoticeKind]] = {  # the same
     Reason.GPU_TIME_EXCEEDED: NoticeKind.GPU_OVERUSE,
+    Reason.HOOK_BYPASSED: NoticeKind.GPU_OVERUSE,
     Reason.OUTPUT_SLOWED: NoticeKind.OUTPUT_FLOOD,
     Reason.SHARED_LIMIT: NoticeKind.SHARED_LIMIT,
 }

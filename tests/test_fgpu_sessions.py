@@ -204,6 +204,14 @@ def test_the_watchdog_stops_a_session_bypassing_the_hook(group: ResourceGroup) -
     assert "without the hook" in session.session.detail
 
 
+@pytest.mark.parametrize("library", ["libc.so.6", "libcuda.so.1"])
+def test_preloading_a_library_gives_no_more_memory(group: ResourceGroup, library: str) -> None:
+    session = running(group, "0.5")
+    prefix = f"env LD_PRELOAD={library}"
+    assert session.total_memory(prefix=prefix) == [2048]
+    assert session.cuda("init", "enter 0", f"alloc plain {3 * GIB} 0", prefix=prefix)[-1] == OUT_OF_MEMORY
+
+
 def test_gpu_usage_is_recorded_for_plots(group: ResourceGroup) -> None:
     session = running(group, "0.5")
     session.hold(GIB)

@@ -17,8 +17,8 @@ MOST_GROWTH = 5 / 4
 
 def growth(measure: Callable[[int], float], amount: int) -> float:
     """Return how much dearer a call is with four times the amount; each figure is the least of some rounds."""
-    small, large = zip(*((measure(amount), measure(4 * amount)) for _ in range(ROUNDS)), strict=True)
-    return min(large) / min(small)
+    costs = [(measure(amount), measure(4 * amount)) for _ in range(ROUNDS)]
+    return min(large for _, large in costs) / min(small for small, _ in costs)
 
 
 def launch_cost(session: Session, streams: int, column: int) -> float:

@@ -29,7 +29,7 @@ def opened(session: Session, how: str, plugin: str, **environment: str) -> list[
 @pytest.mark.parametrize("names", BEFORE)
 def test_a_library_preloaded_before_the_hook_changes_nothing(host: Host, names: str) -> None:
     session = host.session()
-    with session.probe(**behind(session, names)) as probe:
+    with session.probe(True, **behind(session, names)) as probe:
         assert probe.alloc(3 * GIB) == OUT_OF_MEMORY
         assert probe.alloc(GIB) == 0
         assert probe.ask("info") == ["0", str(GIB), str(2 * GIB)]
@@ -40,7 +40,7 @@ def test_a_library_preloaded_before_the_hook_changes_nothing(host: Host, names: 
 @pytest.mark.parametrize(("name", "whose"), [("cuMemAlloc_v2", "hook"), ("cuMemAlloc_v9", "none")])
 def test_names_are_found_the_same_behind_libc(host: Host, how: str, name: str, whose: str) -> None:
     session = host.session()
-    with session.probe(**behind(session, "libc.so.6")) as probe:
+    with session.probe(True, **behind(session, "libc.so.6")) as probe:
         assert probe.ask(f"lookup {how} {name}")[0] == whose
 
 
@@ -62,7 +62,7 @@ def test_libc_by_another_name_changes_nothing(host: Host, tmp_path: Path) -> Non
     loaded = subprocess.run(["ldd", BUILD / "test/probe"], check=True, capture_output=True, text=True).stdout
     [libc] = [line.split()[2] for line in loaded.splitlines() if "libc.so.6" in line]
     (tmp_path / "libwork_around.so").symlink_to(libc)
-    with session.probe(**behind(session, str(tmp_path / "libwork_around.so"))) as probe:
+    with session.probe(True, **behind(session, str(tmp_path / "libwork_around.so"))) as probe:
         assert probe.alloc(3 * GIB) == OUT_OF_MEMORY
 
 
@@ -121,3 +121,14 @@ def test_programs_without_a_gpu_run_behind_other_libraries(host: Host, names: st
         env=session.environment() | behind(session, names),
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+@pytest.mark.parametrize("more", [[], ["libc.so.6"], ["libcuda.so.1"]])
+@pytest.mark.parametrize("runtime", ["libasan.so", "libtsan.so"])
+def test_a_sanitizers_runtime_before_the_hook_still_works(host: Host, runtime: str, more: list[str]) -> None:
+    """It interposes dlopen itself, and demands to be the first."""
+    command = ["gcc", f"-print-file-name={runtime}"]
+    library = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    session = host.session()
+    environment = behind(session, library, *more) | {"ASAN_OPTIONS": "detect_leaks=0"}
+    assert opened(session, "plain", "libplugin.so", **environment) == [str(OUT_OF_MEMORY), "0"]

@@ -129,6 +129,18 @@ class SessionFolders:
             locked, most = size_text(used[HOST_MEMORY]), size_text(pinned_bytes)
             raise ResizeError(f"It has page-locked {locked} of memory, too much for {most}.")
 
+    def charged_memory(self, key: Key) -> dict[str, int] | None:
+        """Return {UUID: bytes} that the hook has charged to the attempt's processes; None where that cannot be read.
+
+        Those that have died count until another asks for what they held.
+        """
+        try:
+            by_index = used_bytes(self.path(key) / REGION, lambda pid, started: False)
+            uuids = [limit.uuid for limit in parse_limits((self.path(key) / LIMITS).read_text())]
+        except (OSError, ValueError):
+            return None
+        return dict(zip(uuids, by_index, strict=False))
+
     def write_variables(self, key: Key, script: str) -> Path:
         """Write the lines that set the attempt's variables and return the file; others on this host cannot read it.
 

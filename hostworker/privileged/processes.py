@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,9 @@ PAUSE_SECONDS: Final = 0.001
 START_TIMEOUT_SECONDS: Final = 20.0  # for the main process to come up on a host under full load
 
 _CONTAINER = re.compile(r"(?:docker[-/])([0-9a-f]{64})")
-_HOOK_MAPPING = re.compile(rf"^\S+ [r-][w-]x[ps] \S+ \S+ ([0-9]+) +{re.escape(HOOK_PATH)}$", re.MULTILINE)
+_EXECUTABLE: Final = r"^\S+ [r-][w-]x[ps] (\S+) (\S+) ([0-9]+) +"  # offset, device, inode
+_HOOK_MAPPING = re.compile(_EXECUTABLE + re.escape(HOOK_PATH) + "$", re.MULTILINE)
+_DRIVER_MAPPING = re.compile(_EXECUTABLE + r"\S*/libcuda\.so[^/\n]*$", re.MULTILINE)
 
 
 def container_of(pid: int) -> str:
@@ -38,9 +41,22 @@ def started_in(main_pid: int, pid: int) -> int | None:
 
 
 def hook_inodes(pid: int) -> frozenset[int] | None:
-    """Return the inodes that the process has mapped under the hook's name; None when it has ended."""
+    """Return the inodes that the process has mapped under the hook's name; None when it has ended.
+
+    None of them counts where the process has more copies of a CUDA driver: then one is in a namespace of the loader's
+    (dlmopen(3), LD_AUDIT) that has no hook.
+    """
     maps = _read(f"{pid}/maps")
-    return frozenset(map(int, _HOOK_MAPPING.findall(maps))) if maps else None
+    if not maps:
+        return None
+    hooks = _HOOK_MAPPING.findall(maps)
+    has_all = _most_copies(_DRIVER_MAPPING.findall(maps)) <= _most_copies(hooks)
+    return frozenset(int(inode) for _, _, inode in hooks) if has_all else frozenset()
+
+
+def _most_copies(mappings: Sequence[tuple[str, str, str]]) -> int:
+    """Return how often the same part of one file is mapped; the parts of one copy differ in their offsets."""
+    return max(Counter(mappings).values(), default=0)
 
 
 def starts_hooked(main_pid: int, hooks: Collection[int]) -> bool | None:

@@ -256,7 +256,7 @@ def test_time_beyond_the_share_is_noted_and_reported_once(
     assert event.detail == "It took 60 % of the GPU's time; its share is 12 %."
     told = Notification.objects.get(kind="GPU_OVERUSE")
     assert (told.user, told.facts["host"]) == (admin, host.name)
-    assert text_of(told).title == f"{session.name} takes more GPU time than its share"
+    assert text_of(told).title == f"{session.name} takes more of a GPU than its share"
 
 
 def test_three_windows_beyond_the_share_can_end_the_session(
@@ -296,6 +296,92 @@ def test_what_the_arbiter_granted_of_others_time_is_allowed(
     for _ in range(3):
         dog.poll()
     assert fate(session) == (Status.TERMINATING, Reason.GPU_TIME_EXCEEDED)
+
+
+DRIVER = "7f10-7f11 r-xp 000a0000 fe:00 77    /usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03\n"
+SECOND_DRIVER = DRIVER.replace("7f10-7f11", "7f20-7f21")
+PART_OF_DRIVER = DRIVER.replace("000a0000", "000b0000").replace("7f10-7f11", "7f11-7f12")
+SECOND_HOOK = HOOKED.replace("7f00-7f01", "7f30-7f31")
+
+
+@pytest.mark.parametrize(
+    ("maps", "is_allowed"),
+    [
+        (HOOKED + DRIVER, True),
+        (HOOKED + DRIVER + PART_OF_DRIVER, True),
+        (HOOKED + DRIVER + SECOND_DRIVER, False),
+        (HOOKED + SECOND_HOOK + DRIVER + SECOND_DRIVER, True),
+    ],
+)
+def test_a_copy_of_the_driver_without_a_hook_ends_the_session(
+    host: Host, dog: Watchdog, run: Callable[..., None], maps: str, is_allowed: bool
+) -> None:
+    """In a namespace of the loader's that the hook is not in."""
+    session = start(host)
+    run(session, 1, 1, maps)
+    dog.poll()
+    assert fate(session) == (RUNS if is_allowed else (Status.TERMINATING, Reason.HOOK_BYPASSED))
+
+
+@pytest.fixture
+def charges() -> dict[str, int]:
+    """What the accounts of all attempts say, {GPU UUID: bytes}."""
+    return {}
+
+
+@pytest.fixture
+def comparing(host: Host, driver: Driver, charges: dict[str, int]) -> Watchdog:
+    privileges, inodes = DirectPrivileges(), frozenset({HOOK_INODE})
+    return Watchdog(host, driver, lambda: inodes, 0, privileges, charged_memory=lambda key: charges)
+
+
+def test_memory_that_no_account_has_is_noted(
+    host: Host, comparing: Watchdog, run: Callable[..., None], charges: dict[str, int]
+) -> None:
+    """With the library mapped, and less than the share in all."""
+    admin = make_user(is_superuser=True)
+    session = start(host)
+    run(session, 1, GIB)
+    charges[host.gpus.get().uuid] = GIB // 4
+    for _ in range(4):
+        comparing.poll()
+    assert not session.events.filter(reason=Reason.HOOK_BYPASSED).exists()
+    for _ in range(3):
+        comparing.poll()
+    assert fate(session) == RUNS
+    (event,) = session.events.filter(reason=Reason.HOOK_BYPASSED)
+    assert event.detail == "It holds 1 GiB of GPU memory, of which its limits count 256 MiB."
+    assert Notification.objects.get(kind="GPU_OVERUSE").user == admin
+
+
+def test_memory_that_no_account_has_can_end_the_session(
+    host: Host, comparing: Watchdog, run: Callable[..., None], charges: dict[str, int]
+) -> None:
+    host.group.end_gpu_overuse = True
+    host.group.save()
+    honest, offender = start(host), start(host)
+    run(honest, 1, GIB)
+    charges[host.gpus.get().uuid] = GIB
+    for _ in range(6):
+        comparing.poll()
+    assert fate(honest) == RUNS
+    run(offender, 2, GIB * 3 // 2)
+    for _ in range(5):
+        comparing.poll()
+    assert fate(offender) == (Status.TERMINATING, Reason.HOOK_BYPASSED)
+    assert fate(honest) == RUNS
+
+
+def test_memory_given_back_between_two_readings_is_forgiven(
+    host: Host, comparing: Watchdog, run: Callable[..., None], charges: dict[str, int]
+) -> None:
+    session = start(host)
+    run(session, 1, GIB)
+    uuid = host.gpus.get().uuid
+    for number in range(20):
+        charges[uuid] = GIB if number % 5 == 4 else 0
+        comparing.poll()
+    assert not session.events.filter(reason=Reason.HOOK_BYPASSED).exists()
 
 
 class Account:

@@ -97,6 +97,17 @@ def test_what_is_written_to_a_region_counts_and_is_not_read(enforcer: Enforcer, 
     assert enforcer.folders.written_bytes()[key] <= 4 * MIB
 
 
+def test_charged_memory_is_read_by_device(enforcer: Enforcer, started: ContainerSpec) -> None:
+    hold(enforcer, GIB)
+    assert enforcer.folders.charged_memory(("resized", 1)) == {UUID: GIB}
+
+
+def test_an_account_that_is_none_says_nothing(enforcer: Enforcer, started: ContainerSpec) -> None:
+    hold(enforcer, GIB).write_bytes(b"short")
+    assert enforcer.folders.charged_memory(("resized", 1)) is None
+    assert enforcer.folders.charged_memory(("another", 1)) is None
+
+
 def test_limits_and_lease_are_rewritten_for_whoever_has_them(
     enforcer: Enforcer, root: Root, started: ContainerSpec
 ) -> None:

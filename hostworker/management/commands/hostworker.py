@@ -170,4 +170,5 @@ def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
             return None
     hooks, privileges = enforcer.programs.hook_inodes, enforcer.privileges
     charged = enforcer.arbiter.charged if enforcer.arbiter else nothing_charged
-    return Watchdog(host, NvmlTelemetry(), hooks, enforcer.context_memory, privileges, charged)
+    charged_memory = enforcer.folders.charged_memory
+    return Watchdog(host, NvmlTelemetry(), hooks, enforcer.context_memory, privileges, charged, charged_memory)
