@@ -17,9 +17,12 @@ HIGH = 128 + _MUTEX_BYTES
 GPU_BASE, GPU_BYTES = HIGH + 8, 600
 SLOT_BASE, SLOT_BYTES = GPU_BASE + MAX_GPUS * GPU_BYTES, 160
 SLOTS = 256
-CONTENT_BYTES = SLOT_BASE + SLOTS * SLOT_BYTES
+SHARE_BASE, SHARES = SLOT_BASE + SLOTS * SLOT_BYTES, 192
 LOCK_BASE = 1 << 20
 _SLOT = struct.Struct(f"=iiQQ{MAX_GPUS + 1}Q")  # pid, pad, start time, stack address, bytes by holder
+_SHARE = struct.Struct("=QQ32si4x")  # id, bytes, a bit for each slot that holds it, GPU
+SHARE_BYTES = _SHARE.size
+CONTENT_BYTES = SHARE_BASE + SHARES * SHARE_BYTES
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock
 
 IsGone = Callable[[int, int], bool]  # of a process id in the container and its start time
@@ -32,6 +35,7 @@ def used_bytes(path: Path, is_gone: IsGone) -> list[int]:
     says so. The session can write there what it likes. Raises OSError, and ValueError for a file that is none.
     """
     totals = [0] * (MAX_GPUS + 1)
+    living = 0
     with path.open("rb") as file:
         content = file.read(CONTENT_BYTES)
         if len(content) < CONTENT_BYTES:
@@ -42,7 +46,19 @@ def used_bytes(path: Path, is_gone: IsGone) -> list[int]:
             if not pid or not any(used) or (not _is_locked(file.fileno(), number) and is_gone(pid, started)):
                 continue
             totals = [total + amount for total, amount in zip(totals, used, strict=True)]
-    return totals
+            living |= 1 << number
+    return [max(total - twice, 0) for total, twice in zip(totals, _counted_twice(content, living), strict=True)]
+
+
+def _counted_twice(content: bytes, living: int) -> list[int]:
+    """Return what several living processes hold together, as often as it is in their slots beyond once."""
+    twice = [0] * (MAX_GPUS + 1)
+    for number in range(SHARES):
+        identity, size, holders, gpu = _SHARE.unpack_from(content, SHARE_BASE + number * SHARE_BYTES)
+        count = (int.from_bytes(holders, "little") & living).bit_count()
+        if identity and count > 1 and 0 <= gpu <= MAX_GPUS:
+            twice[gpu] += size * (count - 1)
+    return twice
 
 
 def _is_locked(descriptor: int, number: int) -> bool:

@@ -1,5 +1,5 @@
 /* A simulated libcuda.so.1: enough of the driver interface to allocate, launch, capture and measure, on virtual GPUs.
- * Not NVIDIA's code, and no CUDA runs here. This file: start, devices, contexts, and how functions are found. */
+ * Not NVIDIA's code, and no CUDA runs here. This file: start, devices, contexts. */
 #include <stdio.h>
 
 #include "cuda.h"
@@ -116,7 +116,15 @@ API CUresult cuDeviceGetUuid_v2(CUuuid *out, CUdevice d) { return cuDeviceGetUui
 API CUresult cuDeviceGetAttribute(int *out, int attribute, CUdevice d)
 {
     NEED_DEVICE(d);
-    *out = attribute == 16 ? sim_config.gpu[visible[d]].sms : attribute == 75 ? 9 : 0; /* multiprocessors, capability */
+    switch (attribute) {
+    case 1: case 2: case THREADS_PER_SM: *out = attribute == THREADS_PER_SM ? 2048 : 1024; break; /* threads of a block */
+    case 10: *out = 32; break;                                          /* of a warp */
+    case SM_COUNT: *out = sim_config.gpu[visible[d]].sms; break;
+    case 75: *out = 9; break;                                           /* compute capability 9.0 */
+    case BLOCKS_PER_SM: *out = 32; break;
+    case 41: case 115: case MULTICAST_SUPPORTED: *out = 1; break;       /* unified addresses, pools */
+    default: *out = 0;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -226,46 +234,39 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active
     return CUDA_SUCCESS;
 }
 
+/* Limits of the current context: what is set is what is said. */
+static size_t context_limit[16] = {[LIMIT_STACK] = 1024, [LIMIT_PRINTF] = 1 << 20, [LIMIT_HEAP] = 8 << 20};
+API CUresult cuCtxSetLimit(int which, size_t value)
+{
+    NEED_CONTEXT;
+    if (which < 0 || which > LIMIT_PER_BLOCK || !value)
+        return CUDA_INVALID_VALUE;
+    context_limit[which] = value;
+    return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetLimit(size_t *out, int which)
+{
+    NEED_CONTEXT;
+    *out = which >= 0 && which <= LIMIT_PER_BLOCK ? context_limit[which] : 0;
+    return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { NEED_CONTEXT; *least = 0; *greatest = -5; return CUDA_SUCCESS; }
+API CUresult cuCtxGetApiVersion(CUcontext c, unsigned *out) { (void)c; *out = 3020; return CUDA_SUCCESS; }
+API CUresult cuCtxGetFlags(unsigned *out) { NEED_CONTEXT; *out = 0; return CUDA_SUCCESS; }
+API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice d) { NEED_DEVICE(d); *major = 9; *minor = 0; return CUDA_SUCCESS; }
+API CUresult cuDeviceCanAccessPeer(int *out, CUdevice a, CUdevice b) { NEED_DEVICE(a); NEED_DEVICE(b); *out = a != b; return CUDA_SUCCESS; }
+API CUresult cuDeviceGetPCIBusId(char *out, int room, CUdevice d)
+{
+    NEED_DEVICE(d);
+    snprintf(out, (size_t)room, "0000:%02X:00.0", (unsigned)visible[d] + 1);
+    return CUDA_SUCCESS;
+}
+API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice d, unsigned flags) { (void)flags; NEED_DEVICE(d); return CUDA_SUCCESS; }
+API CUresult cuMulticastCreate(void) { return CUDA_SUCCESS; } /* there, but not offered by the hook */
+
+API CUresult cuGetErrorString(CUresult code, const char **out) { return cuGetErrorName(code, out); }
 API CUresult cuGetErrorName(CUresult code, const char **out)
 {
     *out = code == 0 ? "CUDA_SUCCESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 802 ? "CUDA_ERROR_SYSTEM_NOT_READY" : "CUDA_ERROR";
     return CUDA_SUCCESS;
-}
-
-CUresult cuMemAlloc_v9(CUdeviceptr *, size_t);
-
-/* cuGetProcAddress: base name, the version it was introduced with, and its two flavours of default stream. */
-#define PLAIN(name, since, variant) {#name, since, (void *)(uintptr_t)variant, NULL},
-#define STREAMED(name, since) {#name, since, (void *)(uintptr_t)name, (void *)(uintptr_t)name##_ptsz},
-static const struct { const char *name; int since; void *plain, *per_thread; } addresses[] = {
-    PLAIN(cuInit, 2000, cuInit) PLAIN(cuMemAlloc, 2000, cuMemAlloc) PLAIN(cuMemAlloc, 3020, cuMemAlloc_v2)
-    PLAIN(cuMemAlloc, 99000, cuMemAlloc_v9) PLAIN(cuMemFree, 3020, cuMemFree_v2) PLAIN(cuMemAllocPitch, 3020, cuMemAllocPitch_v2)
-    PLAIN(cuMemAllocManaged, 6000, cuMemAllocManaged) PLAIN(cuMemGetInfo, 3020, cuMemGetInfo_v2)
-    PLAIN(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2) PLAIN(cuDeviceGet, 2000, cuDeviceGet)
-    PLAIN(cuDeviceGetCount, 2000, cuDeviceGetCount) PLAIN(cuCtxCreate, 3020, cuCtxCreate_v2)
-    PLAIN(cuCtxCreate, 13000, cuCtxCreate_v4) PLAIN(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain)
-    PLAIN(cuCtxSetCurrent, 4000, cuCtxSetCurrent) PLAIN(cuMemCreate, 10020, cuMemCreate)
-    PLAIN(cuMemAllocHost, 3020, cuMemAllocHost_v2) PLAIN(cuMemHostAlloc, 2020, cuMemHostAlloc) PLAIN(cuGetProcAddress, 12000, cuGetProcAddress_v2)
-    STREAMED(cuMemAllocAsync, 11020) STREAMED(cuMemAllocFromPoolAsync, 11020) STREAMED(cuMemFreeAsync, 11020)
-    STREAMED(cuLaunchKernel, 4000) STREAMED(cuLaunchKernelEx, 11060) STREAMED(cuLaunchCooperativeKernel, 9000)
-    STREAMED(cuGraphLaunch, 10000)
-};
-
-API CUresult cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status)
-{
-    int best = 0;
-    *out = NULL;
-    for (unsigned i = 0; i < sizeof addresses / sizeof *addresses; i++)
-        if (strcmp(addresses[i].name, name) == 0 && addresses[i].since <= version && addresses[i].since > best) {
-            best = addresses[i].since;
-            *out = flags & 2 && addresses[i].per_thread ? addresses[i].per_thread : addresses[i].plain;
-        }
-    if (status)
-        *status = *out ? 0 : 1;
-    return *out ? CUDA_SUCCESS : CUDA_NOT_FOUND;
-}
-
-API CUresult cuGetProcAddress(const char *name, void **out, int version, uint64_t flags)
-{
-    return cuGetProcAddress_v2(name, out, version, flags, NULL);
 }

@@ -11,10 +11,19 @@
 enum { BAD_HANDLE = 400 };
 
 struct context { int device, primary_refs; };
-struct graph { uint64_t ns, bytes; int device, launched; };
+struct graph { uint64_t ns, bytes; int device, launched, lossy; };
 struct stream { struct sim_ticket last; uint64_t ready; struct graph *capture; struct context *context; }; /* NULL: whichever is current */
 struct event { struct sim_ticket ticket; uint64_t at; int device; };
-struct pool { int device, host; uint64_t reserved, used, keep; };
+struct pool { int device, host, imported; uint64_t reserved, used, keep; };
+enum { POOL_CHUNK = 32 << 20, BLOCK_POINTER = 1, BLOCK_HANDLE, BLOCK_MAP, BLOCK_ARRAY, BLOCK_IPC };
+struct block { /* what occupies memory; found by address or handle */
+    struct block *next;
+    uint64_t address, bytes;
+    int device, kind, handles, maps, object; /* device -1: the host; object: by which others know it, plus one */
+    struct pool *pool;
+    struct block *owner; /* of a mapping: the memory behind it */
+    struct context *context;
+};
 
 extern pthread_mutex_t big; /* guards everything of this process */
 extern bool initialised;
@@ -26,6 +35,10 @@ extern __thread struct context *current;
 struct stream *stream_of(CUstream stream, bool per_thread);
 int device_of(const struct stream *stream);
 uint64_t take_addresses(uint64_t bytes);
+struct block *block_at(int kind, uint64_t address);    /* the caller holds `big`, in these three */
+struct block *block_around(uint64_t address);
+struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address);
+CUresult release_block(int kind, uint64_t key);
 void free_all_of(struct context *context);
 void pools_synchronised(void);
 

@@ -1,17 +1,6 @@
 /* The simulated driver's memory: blocks, arrays, virtual memory management, pools. */
 #include "cuda.h"
 
-enum { POOL_CHUNK = 32 << 20, BLOCK_POINTER = 1, BLOCK_HANDLE, BLOCK_MAP, BLOCK_ARRAY };
-
-struct block {
-    struct block *next;
-    uint64_t address, bytes;
-    int device, kind, handles, maps;
-    struct pool *pool;
-    struct block *owner; /* of a mapping: the memory behind it */
-    struct context *context;
-};
-
 static struct block *blocks, *spare;
 static uint64_t next_address = 0x7f0000000000ull;
 
@@ -20,8 +9,7 @@ uint64_t take_addresses(uint64_t bytes)
     return __atomic_fetch_add(&next_address, (bytes + 0x1fffff) & ~0x1fffffull, __ATOMIC_RELAXED);
 }
 
-/* Blocks: everything that occupies memory, found by address or handle. */
-static struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address)
+struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address)
 {
     struct block *block = spare && spare->bytes == bytes ? spare : NULL; /* the last freed address comes back first */
     if (block)
@@ -30,7 +18,7 @@ static struct block *add_block(int device, int kind, uint64_t bytes, uint64_t ad
         block = calloc(1, sizeof *block);
     if (!block->address || address)
         block->address = address ? address : take_addresses(bytes);
-    *block = (struct block){blocks, block->address, bytes, device, kind, 1, 0, NULL, NULL, current};
+    *block = (struct block){blocks, block->address, bytes, device, kind, 1, 0, 0, NULL, NULL, current};
     blocks = block;
     return block;
 }
@@ -43,12 +31,38 @@ static struct block **find(int kind, uint64_t address)
     return NULL;
 }
 
+struct block *block_at(int kind, uint64_t address)
+{
+    struct block **at = find(kind, address);
+    return at ? *at : NULL;
+}
+
+struct block *block_around(uint64_t address)
+{
+    for (struct block *block = blocks; block; block = block->next)
+        if (address - block->address < block->bytes)
+            return block;
+    return NULL;
+}
+
+/* The last block of this process that stands for an object takes its hold along. */
+static void drop_object(int object)
+{
+    for (const struct block *block = blocks; block; block = block->next)
+        if (block->object == object)
+            return;
+    sim_object_drop(object - 1);
+}
+
 static void drop_block(struct block **at, bool release)
 {
     struct block *block = *at;
     *at = block->next;
-    if (release)
+    if (block->object)
+        drop_object(block->object);
+    else if (release && block->device >= 0)
         sim_release(visible[block->device], block->bytes);
+    block->object = 0;
     block->next = spare;
     spare = block;
 }
@@ -57,7 +71,7 @@ static CUresult allocate(int device, int kind, uint64_t bytes, uint64_t *out)
 {
     if (!bytes || !out)
         return CUDA_INVALID_VALUE;
-    if (!sim_reserve(visible[device], bytes))
+    if (device >= 0 && !sim_reserve(visible[device], bytes))
         return CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&big);
     *out = add_block(device, kind, bytes, 0)->address;
@@ -65,7 +79,7 @@ static CUresult allocate(int device, int kind, uint64_t bytes, uint64_t *out)
     return CUDA_SUCCESS;
 }
 
-static CUresult release(int kind, uint64_t key)
+CUresult release_block(int kind, uint64_t key)
 {
     pthread_mutex_lock(&big);
     struct block **at = find(kind, key);
@@ -97,7 +111,7 @@ API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, s
     return element ? allocate(current->device, BLOCK_POINTER, *pitch * rows, (uint64_t *)out) : CUDA_INVALID_VALUE;
 }
 
-API CUresult cuMemFree_v2(CUdeviceptr p) { NEED_CONTEXT; return release(BLOCK_POINTER, p); }
+API CUresult cuMemFree_v2(CUdeviceptr p) { NEED_CONTEXT; return release_block(BLOCK_POINTER, p); }
 
 /* Page-locked host memory. */
 API CUresult cuMemHostAlloc(void **out, size_t n, unsigned flags)
@@ -137,8 +151,14 @@ API CUresult cuMipmappedArrayCreate(CUmipmap *out, const CUarray3DDesc *d, unsig
 {
     return levels ? array(out, d->width, d->height, d->depth, d->channels) : CUDA_INVALID_VALUE;
 }
-API CUresult cuArrayDestroy(CUarray a) { NEED_CONTEXT; return release(BLOCK_ARRAY, (uintptr_t)a); }
+API CUresult cuArrayDestroy(CUarray a) { NEED_CONTEXT; return release_block(BLOCK_ARRAY, (uintptr_t)a); }
 API CUresult cuMipmappedArrayDestroy(CUmipmap a) { return cuArrayDestroy(a); }
+
+/* Where memory of a location lies: a device, -1 for the host. */
+static int device_at(const CUlocation *where)
+{
+    return where->type == LOCATION_DEVICE ? where->id : where->type == LOCATION_LOCALITY_DOMAIN ? where->id & 0xff : -1;
+}
 
 /* Virtual memory management. */
 API CUresult cuMemCreate(CUmemHandle *out, size_t n, const CUmemProp *props, unsigned long long flags)
@@ -146,9 +166,7 @@ API CUresult cuMemCreate(CUmemHandle *out, size_t n, const CUmemProp *props, uns
     NEED_INIT;
     if (flags || !props || n % (2 << 20))
         return CUDA_INVALID_VALUE;
-    if (props->location.type != LOCATION_DEVICE)
-        return *out = 1, CUDA_SUCCESS;
-    return allocate(props->location.id, BLOCK_HANDLE, n, (uint64_t *)out);
+    return allocate(device_at(&props->location), BLOCK_HANDLE, n, (uint64_t *)out);
 }
 
 static void drop_if_unused(struct block **at)
@@ -176,6 +194,19 @@ API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t n, size_t align, CUdev
 {
     (void)align, (void)at, (void)flags;
     *out = take_addresses(n);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuMemMapArrayAsync(CUarrayMap *list, unsigned count, CUstream s)
+{
+    (void)s;
+    pthread_mutex_lock(&big);
+    for (unsigned i = 0; i < count; i++) {
+        struct block *block = block_at(BLOCK_HANDLE, list[i].handle);
+        if (block && list[i].operation == OPERATION_MAP)
+            block->maps++; /* the simulated one never lets go of it */
+    }
+    pthread_mutex_unlock(&big);
     return CUDA_SUCCESS;
 }
 
@@ -252,8 +283,9 @@ API CUresult cuMemPoolCreate(CUmemPool *out, const CUpoolProps *props)
 {
     NEED_INIT;
     struct pool *pool = *out = calloc(1, sizeof *pool);
-    pool->host = props->location.type != LOCATION_DEVICE;
-    pool->device = pool->host ? 0 : props->location.id;
+    int device = props->type == ALLOCATION_MANAGED && device_at(&props->location) < 0 ? 0 : device_at(&props->location);
+    pool->host = device < 0;
+    pool->device = pool->host ? 0 : device;
     return CUDA_SUCCESS;
 }
 
@@ -284,6 +316,17 @@ API CUresult cuMemPoolGetAttribute(CUmemPool p, int attribute, void *out)
     return CUDA_SUCCESS;
 }
 
+/* The driver's own pool of host memory, and of a device's. */
+static struct pool host_pool = {.host = 1};
+API CUresult cuMemGetDefaultMemPool(CUmemPool *out, CUlocation *where, int type)
+{
+    NEED_INIT;
+    int device = device_at(where);
+    *out = type == ALLOCATION_MANAGED || device >= 0 ? (CUmemPool)&default_pool[device < 0 ? 0 : device] : (CUmemPool)&host_pool;
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemGetMemPool(CUmemPool *out, CUlocation *where, int type) { return cuMemGetDefaultMemPool(out, where, type); }
+
 CUresult cuMemPoolSetAttribute(CUmemPool, int, void *);
 API CUresult cuMemPoolSetAttribute(CUmemPool p, int attribute, void *value)
 {
@@ -301,6 +344,8 @@ static CUresult from_pool(CUdeviceptr *out, size_t n, struct pool *pool, struct 
         *out = take_addresses(n);
         return CUDA_SUCCESS;
     }
+    if (pool->imported)
+        return CUDA_NOT_SUPPORTED;
     pthread_mutex_lock(&big);
     uint64_t growth = n > pool->reserved - pool->used ? n - (pool->reserved - pool->used) : 0;
     growth = (growth + POOL_CHUNK - 1) / POOL_CHUNK * POOL_CHUNK;

@@ -2,7 +2,7 @@
  * says (64-bit nanoseconds), a millisecond without one. */
 #include "cuda.h"
 
-enum { LAUNCH_NS = 4000, DEFAULT_KERNEL_NS = 1000000 };
+enum { LAUNCH_NS = 4000, DEFAULT_KERNEL_NS = 1000000, LOSSY_QUERY = 911 };
 
 static uint64_t graph_idle[SIM_GPUS];
 static struct stream legacy_stream;
@@ -30,6 +30,10 @@ API CUresult cuStreamCreate(CUstream *out, unsigned flags)
     stream->context = current;
     return CUDA_SUCCESS;
 }
+API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority) { (void)priority; return cuStreamCreate(out, flags); }
+API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) { (void)s, (void)flags; return e ? CUDA_SUCCESS : BAD_HANDLE; }
+API CUresult cuModuleLoadDataEx(void **out, const void *image, unsigned n, int *options, void **values) { (void)n, (void)options, (void)values; NEED_CONTEXT; *out = (void *)(uintptr_t)image; return CUDA_SUCCESS; }
+API CUresult cuModuleUnload(void *module) { NEED_CONTEXT; return module ? CUDA_SUCCESS : BAD_HANDLE; }
 API CUresult cuStreamGetCtx(CUstream s, CUcontext *out)
 {
     NEED_CONTEXT;
@@ -89,9 +93,47 @@ API CUresult cuStreamIsCapturing(CUstream s, int *status)
     return CUDA_SUCCESS;
 }
 
+/* With data of edges the capture is one that version 2 cannot describe; of type 255, one that version 3 cannot either. */
+API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream s, const CUgraphNode *after, const void *edges, size_t n, unsigned flags)
+{
+    (void)after, (void)flags;
+    struct graph *graph = stream_of(s, false)->capture;
+    if (!graph)
+        return CUDA_INVALID_VALUE;
+    graph->lossy = n && edges ? ((const unsigned char *)edges)[2] : 0;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph graph, const CUgraphNode *after, const void *edges, size_t n, int mode)
+{
+    NEED_CONTEXT;
+    (void)after, (void)edges, (void)n, (void)mode;
+    stream_of(s, false)->capture = graph;
+    return CUDA_SUCCESS;
+}
+API CUresult cuStreamBeginRecaptureToGraph(CUstream s, int mode, CUgraph graph, void *differs, void *data)
+{
+    (void)differs, (void)data;
+    return cuStreamBeginCaptureToGraph(s, graph, NULL, NULL, 0, mode);
+}
+API CUresult cuStreamBeginCaptureToCig(CUstream s, void *params) { (void)s, (void)params; return CUDA_SUCCESS; }
+
+API CUresult cuStreamGetCaptureInfo_v3(CUstream s, int *status, uint64_t *id, CUgraph *graph, const void **deps, const void **edges, size_t *n)
+{
+    (void)id, (void)deps, (void)edges, (void)n;
+    struct graph *capture = stream_of(s, false)->capture;
+    if (capture && capture->lossy == 255)
+        return LOSSY_QUERY;
+    *status = capture != NULL;
+    *graph = capture;
+    return CUDA_SUCCESS;
+}
+
 API CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *status, uint64_t *id, CUgraph *graph, const void **deps, size_t *n)
 {
     (void)id, (void)deps, (void)n;
+    if (stream_of(s, false)->capture && ((struct graph *)stream_of(s, false)->capture)->lossy)
+        return LOSSY_QUERY;
     *status = stream_of(s, false)->capture != NULL;
     *graph = stream_of(s, false)->capture;
     return CUDA_SUCCESS;
@@ -166,6 +208,16 @@ static CUresult add_memory(struct graph *graph, CUallocNode *params, CUgraphNode
     return CUDA_SUCCESS;
 }
 
+static CUresult add_child(struct graph *graph, CUgraph child, int ownership, CUgraphNode *out)
+{
+    graph->bytes += ((struct graph *)child)->bytes;
+    graph->ns += ((struct graph *)child)->ns;
+    *out = graph;
+    if (ownership == CHILD_MOVED)
+        free(child);
+    return CUDA_SUCCESS;
+}
+
 API CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUallocNode *params)
 {
     (void)after, (void)n;
@@ -175,13 +227,33 @@ API CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNo
 API CUresult cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUnodeParams *params)
 {
     (void)after, (void)n;
+    if (params->type == NODE_CHILD_GRAPH)
+        return add_child(g, params->child.graph, params->child.ownership, out);
     return params->type == NODE_MEM_ALLOC ? add_memory(g, &params->alloc, out) : (*out = g, CUDA_SUCCESS);
+}
+
+API CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUgraph child)
+{
+    (void)after, (void)n;
+    return add_child(g, child, 0, out);
 }
 
 API CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *after, const void *edges, size_t n, CUnodeParams *params)
 {
     (void)edges;
     return cuGraphAddNode(out, g, after, n, params);
+}
+
+API CUresult cuGraphAddNode_v3(CUgraphNode *out, CUgraph g, const CUgraphNode *after, const void *edges, size_t n, CUnodeParams *params)
+{
+    return cuGraphAddNode_v2(out, g, after, edges, n, params);
+}
+
+API CUresult cuGraphClone(CUgraph *out, CUgraph g)
+{
+    *out = malloc(sizeof(struct graph));
+    memcpy(*out, g, sizeof(struct graph));
+    return CUDA_SUCCESS;
 }
 
 static CUresult instantiate(CUgraphExec *out, CUgraph g)

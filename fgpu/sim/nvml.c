@@ -118,6 +118,10 @@ NVML(nvmlDeviceGetDisplayMode, nvmlDevice d, unsigned *out) { NEED(d); *out = 0;
 NVML(nvmlDeviceGetEccMode, nvmlDevice d, unsigned *now, unsigned *next) { (void)d, (void)now, (void)next; return NVML_NOT_SUPPORTED; }
 NVML(nvmlDeviceGetTotalEccErrors, nvmlDevice d, int a, int b, void *out) { (void)d, (void)a, (void)b, (void)out; return NVML_NOT_SUPPORTED; }
 NVML(nvmlDeviceGetMigMode, nvmlDevice d, unsigned *now, unsigned *next) { (void)d, (void)now, (void)next; return NVML_NOT_SUPPORTED; }
+NVML(nvmlDeviceGetDriverModel, nvmlDevice d, unsigned *now, unsigned *next) { (void)d, (void)now, (void)next; return NVML_NOT_SUPPORTED; } /* of Windows */
+NVML(nvmlDeviceGetDriverModel_v2, nvmlDevice d, unsigned *now, unsigned *next) { return nvmlDeviceGetDriverModel(d, now, next); }
+NVML(nvmlDeviceGetEncoderUtilization, nvmlDevice d, unsigned *out, unsigned *period_us) { NEED(d); *out = 0; *period_us = 1000000; return NVML_SUCCESS; }
+NVML(nvmlDeviceGetDecoderUtilization, nvmlDevice d, unsigned *out, unsigned *period_us) { return nvmlDeviceGetEncoderUtilization(d, out, period_us); }
 NVML(nvmlDeviceGetFanSpeed, nvmlDevice d, unsigned *out) { (void)d, (void)out; return NVML_NOT_SUPPORTED; }
 
 uint64_t fgpuSimNow(void);

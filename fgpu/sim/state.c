@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SIM_MAGIC 0x53504747u
+#define SIM_MAGIC 0x53504748u
 
 struct sim_config sim_config;
 struct sim_state *sim;
@@ -152,11 +152,13 @@ void sim_sweep(void)
         if (sim->process[i].taken && sim_pid(i) == -1) {
             sim_end_work(i);
             sim_forget_sleepers(i);
+            sim_object_forget(i);
             memset(&sim->process[i], 0, sizeof sim->process[i]);
             sim->deaths++;
             sim->knocks++;
             sim_wake_all(SIM_KNOCK);
         }
+    sim_objects_collect();
 }
 
 bool sim_join(void)
@@ -194,6 +196,8 @@ uint64_t sim_used(int gpu)
     uint64_t sum = 0;
     for (int i = 0; i < SIM_PROCESSES; i++)
         sum += sim->process[i].taken ? sim->process[i].used[gpu] : 0;
+    for (int i = 0; i < SIM_OBJECTS; i++)
+        sum += sim->object[i].gpu == (uint32_t)gpu ? sim->object[i].bytes : 0;
     return sum;
 }
 

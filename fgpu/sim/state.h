@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum {
-    SIM_GPUS = 16, SIM_PROCESSES = 512, SIM_SLEEPERS = 1024, SIM_LIMITS = 64, SIM_CONTEXTS = 128, SIM_ITEMS = 4096,
+    SIM_GPUS = 16, SIM_PROCESSES = 512, SIM_SLEEPERS = 1024, SIM_LIMITS = 64, SIM_CONTEXTS = 128, SIM_ITEMS = 4096, SIM_OBJECTS = 128,
     SIM_LOCK_BASE = 1 << 24
 };
 
@@ -43,6 +43,10 @@ struct sim_process {
     int32_t taken, party, own_sleeper, pad;
     uint64_t used[SIM_GPUS];
 };
+struct sim_object { /* memory that several processes can hold; it lives while one does, or a descriptor of it is open */
+    uint64_t bytes, holders[SIM_PROCESSES / 64];
+    uint32_t gpu, generation, described, pad; /* generation: changes with each use; described: by a file */
+};
 struct sim_limit { char cgroup[256]; uint64_t soft, hard; };
 struct sim_state {
     uint32_t magic, knocks;   /* `knocks` changes when the arbiter is to look: a message, a death */
@@ -53,6 +57,7 @@ struct sim_state {
     struct sim_gpu gpu[SIM_GPUS];
     struct sim_limit limit[SIM_LIMITS];
     struct sim_process process[SIM_PROCESSES];
+    struct sim_object object[SIM_OBJECTS];
     struct sim_sleeper sleeper[SIM_SLEEPERS];
     struct sim_context context[SIM_CONTEXTS];
     struct sim_item item[SIM_CONTEXTS][SIM_ITEMS];
@@ -73,6 +78,15 @@ int sim_pid(int process);        /* its pid as seen from here, 0 if it is in a s
 bool sim_reserve(int gpu, uint64_t bytes);
 void sim_release(int gpu, uint64_t bytes);
 uint64_t sim_used(int gpu);      /* the caller holds the lock */
+
+/* objects.c: what a process holds becomes an object, by its number; -1: none left */
+int sim_object_new(int gpu, uint64_t bytes);
+bool sim_object_hold(int object, uint32_t generation); /* 0: whichever generation */
+void sim_object_drop(int object);
+int sim_object_describe(int object); /* an open file that stands for it, and keeps it alive */
+int sim_object_of(int descriptor);
+void sim_object_forget(int process); /* it has ended; the caller holds the lock */
+void sim_objects_collect(void);      /* what nobody holds is gone; the caller holds the lock */
 
 /* clock.c: the real monotonic clock, or with FGPU_SIM_CLOCK=virtual one that moves on only when all wait */
 bool sim_is_virtual(void);

@@ -124,3 +124,28 @@ CUresult fgpu_place(CUstream stream, struct place *out) {
     out->gpu = fgpu_index(out->device);
     return out->gpu < 0 ? CUDA_SYSTEM_NOT_READY : CUDA_SUCCESS;
 }
+
+int fgpu_host(void) { return fgpu_limits.pinned_bytes ? HOST_MEMORY : -1; }
+
+/* Managed memory may move to a GPU: without one of its own it is the current context's, or the first one's. */
+CUresult fgpu_account(const CUlocation *where, int type, int *gpu) {
+    CUdevice device = 0;
+    CUresult rc = fgpu_ready();
+    bool on_host = where && where->type >= LOCATION_HOST && where->type <= LOCATION_HOST_NUMA_CURRENT;
+    *gpu = -1;
+    if (rc || !where) return rc;
+    if (type != ALLOCATION_MANAGED && on_host) {
+        *gpu = fgpu_host();
+        return CUDA_SUCCESS;
+    }
+    if (where->type == LOCATION_DEVICE)
+        device = where->id;
+    else if (where->type == LOCATION_LOCALITY_DOMAIN)
+        device = where->id & 0xff;
+    else if (type != ALLOCATION_MANAGED || (where->type != LOCATION_NONE && !on_host))
+        return CUDA_NOT_SUPPORTED; /* a kind of memory of a driver to come */
+    else if (CALL(cuCtxGetDevice, (&device)))
+        device = 0;
+    *gpu = fgpu_index(device);
+    return *gpu < 0 ? CUDA_INVALID_DEVICE : CUDA_SUCCESS;
+}

@@ -72,6 +72,10 @@ const char *region_attach(const char *path);
 bool region_join(void);
 CUresult region_change(int gpu, uint64_t from, uint64_t to); /* of what this process holds; gpu -1 costs nothing */
 bool region_used(int gpu, uint64_t *used);
+/* Memory that a process offers to others is charged once for the session, as long as any of its processes holds it. */
+void region_publish(uint64_t id, int gpu, uint64_t bytes); /* what this process holds is known to others by that id */
+bool region_share(uint64_t id, int *gpu, uint64_t *bytes); /* hold it, too, at no cost; false: nobody holds it */
+void region_unshare(uint64_t id);
 int region_processes(int gpu, nvmlProcessV2 *out, int room); /* -1: the region is garbled */
 void region_note(const char *text);
 /* The gate's budget: how long to wait before launching (0 = go), and what the GPU was seen to do. */
@@ -91,29 +95,36 @@ bool fgpu_attach(void);          /* limits and region are good (any process) */
 bool fgpu_bind(const char *library);
 CUresult fgpu_ready(void);       /* and every visible GPU has a limit (CUDA processes) */
 int fgpu_index(CUdevice device); /* index into the limits, -1 for none */
+int fgpu_host(void);             /* HOST_MEMORY, or -1 where that is not bounded */
+CUresult fgpu_account(const CUlocation *where, int type, int *gpu); /* who pays for memory that lies there */
 CUresult fgpu_place(CUstream stream, struct place *out); /* NULL: the current context's */
 
 /* ledger.c: what this process holds, and under which handle. */
 enum kind {
     HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED,
+    HELD_EXPORT, HELD_IPC, HELD_EXTERNAL, HELD_LIMIT,
     KINDS
 };
 struct hold {          /* a charge, shared by every handle that keeps the memory alive */
-    int gpu;           /* -1: not on a GPU, never charged */
+    int gpu;           /* -1: never charged */
+    bool imported;     /* of a size that is not known: charged for what is mapped */
     unsigned refs;
     uint64_t bytes;
     CUcontext context; /* whose end frees it; NULL where no context owns it */
     CUmemPool pool;    /* the pool behind a HELD_POOL charge */
 };
 CUresult hold_new(int gpu, uint64_t bytes, CUcontext context, struct hold **out);
+CUresult hold_open(uint64_t share, int gpu, uint64_t bytes, CUcontext context, struct hold **out, bool *shared);
 CUresult hold_resize(struct hold *hold, uint64_t bytes);
 CUresult hold_settle(CUresult rc, struct hold *hold, enum kind kind, uint64_t key);
 void ledger_put(enum kind kind, uint64_t key, uint64_t size, struct hold *hold);
 struct hold *ledger_find(enum kind kind, uint64_t key);
 struct hold *ledger_find_address(enum kind kind, uint64_t address);
 bool ledger_drop(enum kind kind, uint64_t key, uint64_t *size);
+bool ledger_drop_all(enum kind kind, uint64_t key);
 void ledger_drop_context(CUcontext context);
 void ledger_share(enum kind from, uint64_t key, enum kind to, uint64_t other);
+bool ledger_mark(enum kind kind, uint64_t key, uint64_t share); /* leave the share when the entry goes */
 void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool how);
 
 /* pools.c: charge every pool what it has reserved. */

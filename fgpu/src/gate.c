@@ -254,3 +254,23 @@ RECORD(cuStreamBeginCapture, (CUstream stream), (stream))
 RECORD(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
 RECORD(cuStreamBeginCapture_v2, (CUstream stream, int mode), (stream, mode))
 RECORD(cuStreamBeginCapture_v2_ptsz, (CUstream stream, int mode), (stream, mode))
+#define RECORD_TO_GRAPH(name) \
+    RECORD(name, \
+           (CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count, int mode), \
+           (stream, graph, after, edges, count, mode))
+RECORD_TO_GRAPH(cuStreamBeginCaptureToGraph)
+RECORD_TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz)
+#define RECORD_AGAIN(name) \
+    RECORD(name, (CUstream stream, int mode, CUgraph graph, void *differs, void *data), \
+           (stream, mode, graph, differs, data))
+RECORD_AGAIN(cuStreamBeginRecaptureToGraph)
+RECORD_AGAIN(cuStreamBeginRecaptureToGraph_ptsz)
+
+/* What is recorded for a graphics interface is launched by that, past the gate. */
+#define RECORD_ELSEWHERE(name) \
+    WRAP(name, (CUstream stream, void *params)) { \
+        LOCKED(gate); \
+        return fgpu_gated ? CUDA_NOT_SUPPORTED : CALL(name, (stream, params)); \
+    }
+RECORD_ELSEWHERE(cuStreamBeginCaptureToCig)
+RECORD_ELSEWHERE(cuStreamBeginCaptureToCig_ptsz)

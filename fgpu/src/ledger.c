@@ -10,6 +10,7 @@ struct entry {
     struct entry *next;
     enum kind kind;
     uint64_t key, size;
+    uint64_t share; /* what other processes of the session know it by; 0: nothing */
     struct hold *hold;
 };
 
@@ -50,6 +51,12 @@ static void grow(enum kind kind) {
     free(old.buckets);
 }
 
+static struct entry *entry_of(enum kind kind, uint64_t key, const struct hold *hold) {
+    for (struct entry *e = *bucket(kind, key); e; e = e->next)
+        if (e->key == key && (!hold || e->hold == hold)) return e;
+    return NULL;
+}
+
 /* The caller serialises changes of one hold. */
 CUresult hold_resize(struct hold *hold, uint64_t bytes) {
     CUresult rc = region_change(hold->gpu, hold->bytes, bytes);
@@ -79,6 +86,16 @@ CUresult hold_new(int gpu, uint64_t bytes, CUcontext context, struct hold **out)
     return rc;
 }
 
+/* For memory that is there already: at no cost where a process of the session holds it by that name. */
+CUresult hold_open(uint64_t share, int gpu, uint64_t bytes, CUcontext context, struct hold **out, bool *shared) {
+    *shared = false;
+    if (!(*out = malloc(sizeof **out))) return CUDA_OUT_OF_MEMORY;
+    **out = (struct hold){.gpu = gpu, .bytes = bytes, .context = context};
+    if ((*shared = region_share(share, &(*out)->gpu, &(*out)->bytes))) return CUDA_SUCCESS;
+    free(*out);
+    return hold_new(gpu, bytes, context, out);
+}
+
 /* After the driver's answer: book the charge under its handle, or take it back. `hold` may be NULL: nothing to pay. */
 CUresult hold_settle(CUresult rc, struct hold *hold, enum kind kind, uint64_t key) {
     if (hold && rc)
@@ -96,7 +113,7 @@ static void insert(enum kind kind, uint64_t key, uint64_t size, struct hold *hol
     hold->refs++;
     if (entry) {
         tables[kind].count++;
-        *entry = (struct entry){*at, kind, key, size, hold};
+        *entry = (struct entry){*at, kind, key, size, 0, hold};
         *at = entry;
     }
 }
@@ -108,9 +125,8 @@ void ledger_put(enum kind kind, uint64_t key, uint64_t size, struct hold *hold) 
 
 struct hold *ledger_find(enum kind kind, uint64_t key) {
     LOCKED(ledger_lock);
-    for (struct entry *e = *bucket(kind, key); e; e = e->next)
-        if (e->key == key) return e->hold;
-    return NULL;
+    struct entry *entry = entry_of(kind, key, NULL);
+    return entry ? entry->hold : NULL;
 }
 
 /* The hold of the entry of that kind whose range has the address. */
@@ -127,6 +143,8 @@ static void remove_entry(struct entry **at) {
     struct entry *entry = *at;
     *at = entry->next;
     tables[entry->kind].count--;
+    if (entry->share)
+        region_unshare(entry->share);
     if (--entry->hold->refs == 0)
         undo(entry->hold);
     free(entry);
@@ -146,6 +164,13 @@ bool ledger_drop(enum kind kind, uint64_t key, uint64_t *size) {
     return true;
 }
 
+bool ledger_drop_all(enum kind kind, uint64_t key) {
+    bool had = false;
+    while (ledger_drop(kind, key, NULL))
+        had = true;
+    return had;
+}
+
 void ledger_drop_context(CUcontext context) {
     LOCKED(ledger_lock);
     for (int kind = 0; kind < KINDS; kind++)
@@ -161,8 +186,16 @@ void ledger_drop_context(CUcontext context) {
 void ledger_share(enum kind from, uint64_t key, enum kind to, uint64_t other) {
     LOCKED(ledger_lock);
     for (struct entry *e = *bucket(from, key); e; e = e->next)
-        if (e->key == key)
+        if (e->key == key && !entry_of(to, other, e->hold))
             insert(to, other, 0, e->hold);
+}
+
+bool ledger_mark(enum kind kind, uint64_t key, uint64_t share) {
+    LOCKED(ledger_lock);
+    struct entry *entry = entry_of(kind, key, NULL);
+    if (!entry || entry->share) return false;
+    entry->share = share;
+    return true;
 }
 
 void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool how) {

@@ -1,8 +1,6 @@
-/* Plain, pitched, managed and virtual memory, arrays, graphs: charge first, ask the driver, take the charge back if it
- * says no. */
+/* Plain, pitched, managed and virtual memory, arrays: charge first, ask the driver, take the charge back if it says
+ * no. */
 #include "fgpu.h"
-
-HELPER(cuDeviceGraphMemTrim, (CUdevice));
 
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t product;
@@ -16,30 +14,32 @@ static CUresult claim_here(uint64_t bytes, struct hold **hold) {
     return rc ? rc : hold_new(here.gpu, bytes, here.context, hold);
 }
 
-/* Charge the GPU of a location; what is not on a GPU is free. */
-static CUresult claim_at(const CUlocation *where, uint64_t bytes, struct hold **hold) {
-    CUresult rc = fgpu_ready();
+/* Charge whoever pays for memory at that location. */
+static CUresult claim_at(const CUlocation *where, int type, uint64_t bytes, struct hold **hold) {
+    int gpu;
+    CUresult rc = fgpu_account(where, type, &gpu);
     *hold = NULL;
-    if (rc || !where || where->type != LOCATION_DEVICE) return rc;
-    int gpu = fgpu_index(where->id);
-    return gpu < 0 ? CUDA_INVALID_DEVICE : hold_new(gpu, bytes, NULL, hold);
+    return rc || !where ? rc : hold_new(gpu, bytes, NULL, hold);
 }
 
 #define FREE(name, kind, type) \
     WRAP(name, (type what)) { \
         CUresult rc = CALL(name, (what)); \
         if (!rc) \
-            ledger_drop(kind, KEY(what), NULL); \
+            drop(kind, KEY(what)); \
         return rc; \
     }
+#define drop(kind, key) ledger_drop(kind, key, NULL)
 FREE(cuMemFree_v2, HELD_POINTER, CUdeviceptr)
 FREE(cuMemRelease, HELD_HANDLE, CUmemHandle)
+#undef drop
+#define drop(kind, key) ledger_drop_all(kind, key) /* what is mapped into it, too */
 FREE(cuArrayDestroy, HELD_ARRAY, CUarray)
 FREE(cuMipmappedArrayDestroy, HELD_MIPMAP, CUmipmap)
 
 #define ALLOCATE(name, kind, key, claim, params, args) \
     WRAP(name, params) { \
-        struct hold *hold; \
+        struct hold *hold = NULL; \
         CUresult rc = claim; \
         if (rc) return rc; \
         rc = CALL(name, args); \
@@ -62,18 +62,36 @@ WRAP(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t 
     return hold_settle(rc, hold, HELD_POINTER, rc ? 0 : *out);
 }
 
+/* Bits of a texel, all channels; of a compressed format per texel of its blocks of 4 x 4. */
+static uint64_t texel_bits(int format, uint64_t channels) {
+    static const unsigned char packed[] = { /* whole texels of 0x50 ... 0x5e and 0x91 ... 0xb5, in bits; 0: no format */
+        32, 16, 32, 12, 24, 16, 32, 24, 48, 12, 24, 16, 32, 24, 48,
+        4, 4, 8, 8, 8, 8, 4, 4, 8, 8, 8, 8, 8, 8, 24, 0, 24, 16, 32, 32, 16, 32, 32, 32, 32, 0, 0, 0, 0, 0, 0,
+        12, 64, 24, 48, 24, 48};
+    bool early = format >= 0x50 && format <= 0x5e, late = format >= 0x91 && format <= 0xb5;
+    uint64_t bits = early ? packed[format - 0x50] : late ? packed[format - 0x91 + 15] : 0;
+    if (bits) return bits;
+    if (format >= 0xc0 && format <= 0xcb) /* normalised: 8 and 16 bits in turn, of 1, 2 and 4 channels */
+        return (format - 0xc0) / 3 % 2 ? 16 * most(channels, 1u << (format - 0xc0) % 3)
+                                       : 8 * most(channels, 1u << (format - 0xc0) % 3);
+    if (format == 0x01 || format == 0x08) return 8 * channels;
+    if (format == 0x02 || format == 0x09 || format == 0x10) return 16 * channels;
+    return 32 * channels; /* and what is not known */
+}
+
+static bool is_compressed(int format) { return format >= 0x91 && format <= 0x9e; }
+
 /* Sparse arrays and those mapped later have no memory of their own. */
 static uint64_t array_bytes(const CUarray3DDesc *d, unsigned levels) {
-    uint64_t sum = 0, texel = 4;
+    uint64_t sum = 0;
     if (!d || d->flags & (ARRAY_SPARSE | ARRAY_DEFERRED)) return 0;
-    if (d->format == 0x01 || d->format == 0x08 || (d->format >= 0xc0 && d->format <= 0xc5))
-        texel = 1; /* 8-bit formats; block-compressed and unknown ones count as 32-bit */
-    else if (d->format == 0x02 || d->format == 0x09 || d->format == 0x10 || (d->format >= 0xc6 && d->format <= 0xcb))
-        texel = 2;
+    uint64_t bits = texel_bits(d->format, d->channels), up = is_compressed(d->format) ? 3 : 0;
     for (unsigned level = 0; level < levels && level < 32; level++) {
-        uint64_t layers = d->flags & ARRAY_LAYERED ? d->depth : most(d->depth >> level, 1);
-        uint64_t area = times(most(d->width >> level, 1), most(d->height >> level, 1));
-        uint64_t bytes = times(area, times(most(layers, 1), d->channels * texel));
+        bool all = d->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP); /* every level has all layers and faces */
+        uint64_t layers = most(all ? d->depth : d->depth >> level, 1);
+        uint64_t width = (most(d->width >> level, 1) + up) & ~up, height = (most(d->height >> level, 1) + up) & ~up;
+        uint64_t all_bits = times(times(times(width, height), layers), bits);
+        uint64_t bytes = all_bits / 8 + (all_bits % 8 != 0);
         sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
     }
     return sum;
@@ -88,13 +106,30 @@ ALLOCATE(cuMipmappedArrayCreate, HELD_MIPMAP, *out, claim_here(array_bytes(d, le
          (CUmipmap *out, const CUarray3DDesc *d, unsigned levels), (out, d, levels))
 
 /* Virtual memory management: the memory lives while a handle or a mapping does. */
-ALLOCATE(cuMemCreate, HELD_HANDLE, *out, claim_at(props ? &props->location : NULL, bytes, &hold),
+ALLOCATE(cuMemCreate, HELD_HANDLE, *out,
+         claim_at(props ? &props->location : NULL, props ? props->type : 0, bytes, &hold),
          (CUmemHandle *out, size_t bytes, const CUmemProp *props, unsigned long long flags), (out, bytes, props, flags))
 
+/* Imported memory is as large as what is mapped of it. */
+static CUresult grow(struct hold *hold, uint64_t bytes) {
+    if (!hold || !hold->imported || bytes <= hold->bytes) return CUDA_SUCCESS;
+    if (!hold_resize(hold, bytes)) return CUDA_SUCCESS;
+    pools_reconcile(true);
+    return hold_resize(hold, bytes);
+}
+
+PER_PROCESS static pthread_mutex_t mapping = PTHREAD_MUTEX_INITIALIZER;
+
 WRAP(cuMemMap, (CUdeviceptr at, size_t bytes, size_t offset, CUmemHandle handle, unsigned long long flags)) {
-    CUresult rc = CALL(cuMemMap, (at, bytes, offset, handle, flags));
-    struct hold *hold = rc ? NULL : ledger_find(HELD_HANDLE, handle);
-    if (hold)
+    LOCKED(mapping);
+    struct hold *hold = ledger_find(HELD_HANDLE, handle);
+    uint64_t before = hold ? hold->bytes : 0;
+    CUresult rc = grow(hold, bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes);
+    if (rc) return rc;
+    rc = CALL(cuMemMap, (at, bytes, offset, handle, flags));
+    if (hold && rc && hold->imported)
+        hold_resize(hold, before);
+    else if (hold && !rc)
         ledger_put(HELD_MAP, at, bytes, hold);
     return rc;
 }
@@ -115,54 +150,28 @@ WRAP(cuMemRetainAllocationHandle, (CUmemHandle *out, void *address)) {
     return rc;
 }
 
-/* A graph's memory is charged when its nodes are made, until the graph and all executables made from it are gone. */
-static CUresult claim_node(const CUallocNode *node, struct hold **hold) {
-    return claim_at(node ? &node->pool.location : NULL, node ? node->bytes : 0, hold);
-}
-
-#define ADD_NODE(name, memory, params, args) \
-    ALLOCATE(name, HELD_GRAPH, graph, claim_node(memory, &hold), params, args)
-#define NODE CUgraphNode *out, CUgraph graph, const CUgraphNode *after
-#define MEMORY_OF(node) (node && node->type == NODE_MEM_ALLOC ? &node->alloc : NULL)
-ADD_NODE(cuGraphAddMemAllocNode, node, (NODE, size_t count, CUallocNode *node), (out, graph, after, count, node))
-ADD_NODE(cuGraphAddNode, MEMORY_OF(node), (NODE, size_t count, CUnodeParams *node), (out, graph, after, count, node))
-ADD_NODE(cuGraphAddNode_v2, MEMORY_OF(node), (NODE, const void *edges, size_t count, CUnodeParams *node),
-         (out, graph, after, edges, count, node))
-
-#define INSTANTIATE(name, params, args) \
-    WRAP(name, params) { \
-        CUresult rc = CALL(name, args); \
-        if (!rc) \
-            ledger_share(HELD_GRAPH, KEY(graph), HELD_EXEC, KEY(*out)); \
-        return rc; \
+/* Memory mapped into a sparse array is charged until the array is gone. Imported memory, whose size is not known, is
+ * mapped as addresses only. */
+static CUresult map_array(CUarrayMap *list, unsigned count, CUstream stream,
+                          CUresult (*real)(CUarrayMap *, unsigned, CUstream)) {
+    for (unsigned i = 0; list && i < count; i++) {
+        struct hold *hold = list[i].operation == OPERATION_MAP ? ledger_find(HELD_HANDLE, list[i].handle) : NULL;
+        if (hold && hold->imported) return CUDA_NOT_SUPPORTED;
     }
-#define INSTANTIATE_LOGGING(name) \
-    INSTANTIATE(name, (CUgraphExec *out, CUgraph graph, CUgraphNode *bad, char *log, size_t room), \
-                (out, graph, bad, log, room))
-#define INSTANTIATE_WITH(name, type) INSTANTIATE(name, (CUgraphExec *out, CUgraph graph, type how), (out, graph, how))
-INSTANTIATE_LOGGING(cuGraphInstantiate)
-INSTANTIATE_LOGGING(cuGraphInstantiate_v2)
-INSTANTIATE_WITH(cuGraphInstantiateWithFlags, unsigned long long)
-INSTANTIATE_WITH(cuGraphInstantiateWithParams, void *)
-INSTANTIATE_WITH(cuGraphInstantiateWithParams_ptsz, void *)
-
-/* Memory that an executable has used stays with the driver until it is trimmed: give it back with the charge. */
-WRAP(cuGraphExecDestroy, (CUgraphExec exec)) {
-    CUresult rc = CALL(cuGraphExecDestroy, (exec));
-    bool had = false;
-    while (!rc && ledger_drop(HELD_EXEC, KEY(exec), NULL))
-        had = true;
-    for (CUdevice device = 0; had && fgpu_index(device) >= 0; device++)
-        CALL(cuDeviceGraphMemTrim, (device));
+    CUresult rc = real ? real(list, count, stream) : CUDA_NOT_FOUND;
+    for (unsigned i = 0; !rc && list && i < count; i++)
+        if (list[i].operation == OPERATION_MAP)
+            ledger_share(HELD_HANDLE, list[i].handle, list[i].resource_type ? HELD_MIPMAP : HELD_ARRAY,
+                         KEY(list[i].resource));
     return rc;
 }
 
-WRAP(cuGraphDestroy, (CUgraph graph)) {
-    CUresult rc = CALL(cuGraphDestroy, (graph));
-    while (!rc && ledger_drop(HELD_GRAPH, KEY(graph), NULL)) {
+#define MAP_ARRAY(name) \
+    WRAP(name, (CUarrayMap *list, unsigned count, CUstream stream)) { \
+        return map_array(list, count, stream, REAL(name)); \
     }
-    return rc;
-}
+MAP_ARRAY(cuMemMapArrayAsync)
+MAP_ARRAY(cuMemMapArrayAsync_ptsz)
 
 /* What programs are told: the share as the total, and no more free than the container may still take. */
 WRAP(cuMemGetInfo_v2, (size_t *free, size_t *total)) {

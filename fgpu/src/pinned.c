@@ -5,7 +5,7 @@
 
 static CUresult claim(uint64_t bytes, struct hold **hold) {
     CUresult rc = fgpu_ready();
-    return rc ? rc : hold_new(fgpu_limits.pinned_bytes ? HOST_MEMORY : -1, bytes, NULL, hold);
+    return rc ? rc : hold_new(fgpu_host(), bytes, NULL, hold);
 }
 
 #define PIN(name, address, params, args) \

@@ -4,6 +4,7 @@
 HELPER(cuDeviceGetMemPool, (CUmemPool *, CUdevice));
 HELPER(cuDeviceGetDefaultMemPool, (CUmemPool *, CUdevice));
 HELPER(cuMemPoolGetAttribute, (CUmemPool, int, void *));
+HELPER(cuStreamIsCapturing, (CUstream, int *));
 HELPER(cuStreamGetCaptureInfo_v2, (CUstream, int *, uint64_t *, CUgraph *, const void **, size_t *));
 HELPER(cuStreamGetCaptureInfo_v3, (CUstream, int *, uint64_t *, CUgraph *, const void **, const void **, size_t *));
 
@@ -63,24 +64,29 @@ static CUresult reserve(struct hold *hold, uint64_t bytes) {
     return CUDA_OUT_OF_MEMORY;
 }
 
-/* The graph that the stream records into, NULL if it works. */
-static CUgraph recording(CUstream stream) {
+/* The graph that the stream records into, NULL if it works. Version 2 fails for what has edges of new kinds; where
+ * nothing can be told, and the stream may record, nothing is allocated. */
+static CUresult recording(CUstream stream, CUgraph *graph) {
     int status = 0;
     size_t count;
     uint64_t id;
-    CUgraph graph = NULL;
     const void *nodes, *edges;
-    CUresult rc = REAL(cuStreamGetCaptureInfo_v2)
-                      ? CALL(cuStreamGetCaptureInfo_v2, (stream, &status, &id, &graph, &nodes, &count))
-                      : CALL(cuStreamGetCaptureInfo_v3, (stream, &status, &id, &graph, &nodes, &edges, &count));
-    return !rc && status == 1 ? graph : NULL;
+    *graph = NULL;
+    CUresult rc = REAL(cuStreamGetCaptureInfo_v3)
+                      ? CALL(cuStreamGetCaptureInfo_v3, (stream, &status, &id, graph, &nodes, &edges, &count))
+                      : CALL(cuStreamGetCaptureInfo_v2, (stream, &status, &id, graph, &nodes, &count));
+    if (rc && !CALL(cuStreamIsCapturing, (stream, &status)) && !status) return CUDA_SUCCESS;
+    if (rc || status != 1)
+        *graph = NULL;
+    return rc;
 }
 
 /* A free recorded into a graph happens when the graph runs; the charge stays. */
 #define FREE_ASYNC(name, at) \
     WRAP(name, (CUdeviceptr pointer, CUstream stream)) { \
+        CUgraph graph; \
         CUresult rc = CALL(name, (pointer, stream)); \
-        if (!rc && !recording(at)) \
+        if (!rc && !recording(at, &graph) && !graph) \
             ledger_drop(HELD_POINTER, pointer, NULL); \
         return rc; \
     }
@@ -99,12 +105,15 @@ struct request {
 static CUresult begin(struct request *request, CUmemPool pool) {
     struct place here;
     CUresult rc = fgpu_place(request->stream, &here);
-    if (rc) return rc;
-    request->graph = recording(request->stream);
-    if (request->graph) return hold_new(here.gpu, request->bytes, NULL, &request->hold);
+    if (rc || (rc = recording(request->stream, &request->graph))) return rc;
     if (!pool && (rc = CALL(cuDeviceGetMemPool, (&pool, here.device)))) return rc;
     pthread_mutex_lock(&pools);
     request->hold = hold_of(pool, here.gpu);
+    if (request->graph) {
+        int gpu = request->hold ? request->hold->gpu : here.gpu;
+        pthread_mutex_unlock(&pools);
+        return hold_new(gpu, request->bytes, NULL, &request->hold);
+    }
     rc = request->hold ? reserve(request->hold, request->bytes) : CUDA_OUT_OF_MEMORY;
     if (rc)
         pthread_mutex_unlock(&pools);
@@ -142,15 +151,31 @@ ALLOCATE_HERE(cuMemAllocAsync_ptsz, PER_THREAD(stream))
 ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync, stream)
 ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, PER_THREAD(stream))
 
-/* A pool in host memory gets a hold that is never charged. */
 WRAP(cuMemPoolCreate, (CUmemPool *out, const CUpoolProps *props)) {
-    CUresult rc = fgpu_ready();
+    int gpu;
+    CUresult rc = fgpu_account(props ? &props->location : NULL, props ? props->type : 0, &gpu);
     if (!rc)
         rc = CALL(cuMemPoolCreate, (out, props));
     if (!rc)
-        charge(*out, props->location.type == LOCATION_DEVICE ? fgpu_index(props->location.id) : -1);
+        charge(*out, gpu);
     return rc;
 }
+
+/* The driver's own pools of other kinds of memory are charged like those that programs make. */
+#define GET_POOL(name) \
+    WRAP(name, (CUmemPool *out, CUlocation *where, int type)) { \
+        int gpu; \
+        CUresult rc = fgpu_account(where, type, &gpu); \
+        if (!rc) \
+            rc = CALL(name, (out, where, type)); \
+        if (rc) return rc; \
+        LOCKED(pools); \
+        if (!ledger_find(HELD_POOL, KEY(*out))) \
+            charge(*out, gpu); \
+        return rc; \
+    }
+GET_POOL(cuMemGetDefaultMemPool)
+GET_POOL(cuMemGetMemPool)
 
 /* Memory still in use keeps the pool's charge until the last pointer into it is freed. */
 WRAP(cuMemPoolDestroy, (CUmemPool pool)) {

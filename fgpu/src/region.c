@@ -62,14 +62,32 @@ void region_note(const char *text) {
         snprintf(region->note, sizeof region->note, "pid %d: %s", (int)getpid(), text);
 }
 
+/* By the monotonic clock, which nobody sets. In glibc since 2.30; before that the lock is tried again and again. */
+#ifdef __SANITIZE_THREAD__ /* does not know it */
+#define CLOCKLOCK ((int (*)(pthread_mutex_t *, clockid_t, const struct timespec *))NULL)
+#else
+extern int pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *) __attribute__((weak));
+#define CLOCKLOCK pthread_mutex_clocklock
+#endif
+
+static int wait_for_lock(void) {
+    struct timespec until, nap = {0, 1000000};
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += LOCK_SECONDS;
+    if (CLOCKLOCK) return CLOCKLOCK(&region->lock, CLOCK_MONOTONIC, &until);
+    for (;;) {
+        struct timespec now;
+        int rc = pthread_mutex_trylock(&region->lock);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (rc != EBUSY || now.tv_sec > until.tv_sec) return rc;
+        nanosleep(&nap, NULL);
+    }
+}
+
 static bool lock(bool patiently) {
     int rc = region ? pthread_mutex_trylock(&region->lock) : EINVAL;
-    if (rc == EBUSY && patiently) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += LOCK_SECONDS;
-        rc = pthread_mutex_timedlock(&region->lock, &until);
-    }
+    if (rc == EBUSY && patiently)
+        rc = wait_for_lock();
     if (rc == EOWNERDEAD) { /* its holder was killed in here: only the spans can be half written */
         for (int i = 0; i < MAX_GPUS; i++)
             region->gpu[i].spans = 0;
@@ -115,11 +133,35 @@ static bool alive(const struct region_slot *slot) {
     return started == slot->started && (!stack || !slot->stack || stack == slot->stack);
 }
 
+#define EACH_SHARE(s) (struct region_share *s = region->share; s < region->share + REGION_SHARES; s++)
+
+static uint64_t bit_of(const struct region_slot *slot) { return 1ull << ((slot - region->slot) % 64); }
+
+static uint64_t *word_of(struct region_share *share, const struct region_slot *slot) {
+    return &share->holders[(slot - region->slot) / 64];
+}
+
+static unsigned holders_of(const struct region_share *share) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < sizeof share->holders / sizeof *share->holders; i++)
+        count += (unsigned)__builtin_popcountll(share->holders[i]);
+    return count;
+}
+
+static void leave(struct region_share *share, const struct region_slot *slot) {
+    *word_of(share, slot) &= ~bit_of(slot);
+    if (!holders_of(share))
+        memset(share, 0, sizeof *share);
+}
+
 static void reap(void) {
     for (uint32_t i = 0; i < region->high; i++) {
         struct region_slot *slot = &region->slot[i];
-        if (slot->pid && slot != mine && !alive(slot))
-            memset(slot, 0, sizeof *slot);
+        if (!slot->pid || slot == mine || alive(slot))
+            continue;
+        for EACH_SHARE(share)
+            leave(share, slot);
+        memset(slot, 0, sizeof *slot);
     }
 }
 
@@ -155,13 +197,23 @@ bool region_join(void) {
     return locked && (mine || take_slot());
 }
 
-static uint64_t total(int gpu) {
+/* What several processes hold is counted once. */
+static uint64_t counted_twice(int gpu) {
     uint64_t sum = 0;
+    for EACH_SHARE(share) {
+        unsigned holders = share->id && share->gpu == gpu ? holders_of(share) : 0;
+        sum += holders > 1 ? share->bytes * (holders - 1) : 0;
+    }
+    return sum;
+}
+
+static uint64_t total(int gpu) {
+    uint64_t sum = 0, twice = counted_twice(gpu);
     for (uint32_t i = 0; i < region->high; i++) {
         uint64_t used = region->slot[i].pid ? region->slot[i].used[gpu] : 0;
         sum = used > UINT64_MAX - sum ? UINT64_MAX : sum + used;
     }
-    return sum;
+    return sum - least(sum, twice);
 }
 
 static bool fits(int gpu, uint64_t bytes) {
@@ -184,6 +236,42 @@ CUresult region_change(int gpu, uint64_t from, uint64_t to) {
     }
     mine->used[gpu] = own.used[gpu] += to - from;
     return CUDA_SUCCESS;
+}
+
+static struct region_share *share_of(uint64_t id) {
+    for EACH_SHARE(share)
+        if (share->id == id) return share;
+    return NULL;
+}
+
+/* Where there is no room for it, others pay for it once more. */
+void region_publish(uint64_t id, int gpu, uint64_t bytes) {
+    LOCKED_REGION;
+    if (!locked || !mine) return;
+    struct region_share *share = share_of(id) ? NULL : share_of(0);
+    if (!share) return;
+    *share = (struct region_share){.id = id, .bytes = bytes, .gpu = gpu};
+    *word_of(share, mine) |= bit_of(mine);
+}
+
+bool region_share(uint64_t id, int *gpu, uint64_t *bytes) {
+    LOCKED_REGION;
+    if (!locked || (!mine && !take_slot())) return false;
+    reap(); /* what nobody lives to hold is nobody's */
+    struct region_share *share = share_of(id);
+    if (!share || *word_of(share, mine) & bit_of(mine) || share->gpu < 0 || share->gpu >= HOLDERS) return false;
+    *word_of(share, mine) |= bit_of(mine);
+    *gpu = share->gpu;
+    *bytes = share->bytes;
+    mine->used[*gpu] = own.used[*gpu] += *bytes;
+    return true;
+}
+
+void region_unshare(uint64_t id) {
+    LOCKED_REGION;
+    struct region_share *share = locked && mine ? share_of(id) : NULL;
+    if (share)
+        leave(share, mine);
 }
 
 bool region_used(int gpu, uint64_t *used) {

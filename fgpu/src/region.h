@@ -3,7 +3,7 @@
 
 #include "fgpu.h"
 
-enum { REGION_BYTES = 65536, REGION_SLOTS = 256, REGION_SPANS = 32, REGION_VERSION = 2 };
+enum { REGION_BYTES = 65536, REGION_SLOTS = 256, REGION_SPANS = 32, REGION_SHARES = 192, REGION_VERSION = 3 };
 #define REGION_MAGIC 0x55504766u
 #define REGION_LOCK_BASE (1 << 20) /* one lockable byte per slot, past the end of the file */
 
@@ -19,6 +19,11 @@ struct region_slot {
     uint64_t started, stack; /* fields 22 and 28 of /proc/<pid>/stat: tell a reused pid and an exec apart */
     uint64_t used[HOLDERS];
 };
+struct region_share { /* memory that several processes hold, each of them with its bytes in its slot */
+    uint64_t id, bytes; /* id 0: free */
+    uint64_t holders[REGION_SLOTS / 64]; /* a bit for each slot */
+    int32_t gpu, pad;
+};
 struct region {
     uint32_t magic, version;
     char note[120]; /* why the last process was refused */
@@ -26,5 +31,6 @@ struct region {
     uint32_t high, pad; /* slots ever used */
     struct region_gpu gpu[MAX_GPUS];
     struct region_slot slot[REGION_SLOTS];
+    struct region_share share[REGION_SHARES];
 };
 _Static_assert(sizeof(struct region) <= REGION_BYTES, "the region must fit its file");

@@ -2,17 +2,8 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
+#include "functions.h" /* guarded, harmless: names, each ended by a NUL; made from functions.tsv */
 #include "objects.h"
-
-/* What no wrapper is known for although it allocates, launches or tells sizes is kept from the program. */
-static const char *const guarded[] = {
-    "cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo",
-    "cuDeviceTotalMem", "cuArrayCreate",
-    "cuArray3DCreate", "cuMipmappedArrayCreate", "cuGraphAddMemAlloc", "cuGraphAddNode", "cuGraphInstantiate",
-    "cuGraphLaunch", "cuLaunch", "cuCtxCreate", "cuGreenCtxCreate", "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetUtilizationRates"};
-static const char *const harmless[] = {"cuLaunchHostFunc"}; /* work of the host */
 
 EARLY static bool begins(const char *text, const char *prefix) {
     while (*prefix && *text == *prefix)
@@ -26,12 +17,20 @@ EARLY static void *wrapper_of(const char *name) {
     return NULL;
 }
 
+/* What begins like a function that has a wrapper, and is not known itself, may do the same: programs do not get it. */
 EARLY static bool refused(const char *name) {
-    for (unsigned i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (begins(name, harmless[i])) return false;
-    for (unsigned i = 0; i < sizeof guarded / sizeof *guarded; i++)
-        if (begins(name, guarded[i])) return true;
-    return false;
+    bool is_guarded = false;
+    for (const char *stem = guarded; *stem; stem++) {
+        is_guarded |= begins(name, stem);
+        while (*stem)
+            stem++;
+    }
+    for (const char *known = harmless; is_guarded && *known; known++) {
+        if (objects_same(name, known)) return false;
+        while (*known)
+            known++;
+    }
+    return is_guarded;
 }
 
 EARLY bool route_guards(const char *name) { return wrapper_of(name) || refused(name); }

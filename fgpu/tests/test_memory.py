@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fgpu.tests.host import GIB, INVALID_VALUE, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, limit
+from fgpu.tests.host import GIB, INVALID_VALUE, LOSSY_QUERY, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, limit
 
 # How each way to allocate is asked for, and whether its memory comes back with the free (or only when synchronised).
 LINEAR = ["plain", "managed", "pitch"]
 ARRAYS = ["array", "array3d", "array_mipmap"]
 ORDERED = ["async", "async_ptsz", "pool", "pool_ptsz"]
-GRAPHS = ["graph", "graph_node", "graph_node2", "captured"]
-EVERY_WAY = [*LINEAR, *ARRAYS, *ORDERED, *GRAPHS, "vmm"]
+GRAPHS = ["graph", "graph_node", "graph_node2", "graph_node3", "captured", "captured_edge", "captured_to"]
+EVERY_WAY = [*LINEAR, *ARRAYS, *ORDERED, *GRAPHS, "vmm", "vmm_domain"]
+HOST, HOST_NUMA, HOST_NUMA_CURRENT = 2, 3, 4  # kinds of locations
+PINNED, MANAGED = 1, 2  # kinds of memory
 
 
 def test_a_program_can_take_exactly_its_share(host: Host) -> None:
@@ -107,10 +109,57 @@ def test_mapped_memory_stays_charged_after_its_handle_is_released(host: Host) ->
         assert probe.free() == 2 * GIB
 
 
-def test_host_memory_is_not_charged(host: Host) -> None:
+def test_host_memory_is_not_charged_to_the_gpu(host: Host) -> None:
     with host.session().probe() as probe:
         assert probe.alloc(4 * GIB, "vmm_host") == 0
         assert probe.alloc(4 * GIB, "array_deferred", 1) in (0, OUT_OF_MEMORY)
+        assert probe.free() == 2 * GIB
+
+
+@pytest.mark.parametrize("how", ["vmm_host", "vmm_numa", "vmm_current"])
+def test_virtual_memory_of_the_host_is_held_to_its_ram(host: Host, how: str) -> None:
+    with host.session(pinned_bytes=GIB).probe() as probe:
+        assert probe.alloc(4 * GIB, how) == OUT_OF_MEMORY
+        assert probe.alloc(GIB, how) == 0
+        assert probe.alloc(2 * MIB, "pinned", 1) == OUT_OF_MEMORY
+        assert probe.code("free 0") == 0
+        assert probe.alloc(GIB, "pinned", 1) == 0
+        assert probe.free() == 2 * GIB
+
+
+@pytest.mark.parametrize("made", ["new", "own"])
+@pytest.mark.parametrize("place", [HOST, HOST_NUMA, HOST_NUMA_CURRENT])
+def test_pools_of_the_host_are_held_to_its_ram(host: Host, made: str, place: int) -> None:
+    with host.session(pinned_bytes=GIB).probe() as probe:
+        assert probe.code(f"makepool {made} {PINNED} {place}") == 0
+        assert probe.alloc(4 * GIB, "pool") == OUT_OF_MEMORY
+        assert probe.alloc(GIB, "pool") == 0
+        assert probe.alloc(2 * MIB, "pinned", 1) == OUT_OF_MEMORY
+        assert probe.free() == 2 * GIB
+
+
+@pytest.mark.parametrize("made", ["new", "own"])
+@pytest.mark.parametrize("place", [0, HOST, HOST_NUMA])
+def test_managed_pools_are_charged_to_the_gpu(host: Host, made: str, place: int) -> None:
+    with host.session().probe() as probe:
+        assert probe.code(f"makepool {made} {MANAGED} {place}") == 0
+        assert probe.alloc(3 * GIB, "pool") == OUT_OF_MEMORY
+        assert probe.alloc(GIB, "pool") == 0
+        assert probe.free() == GIB
+
+
+def test_kinds_of_locations_to_come_are_refused(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(2 * MIB, "vmm_future") == NOT_SUPPORTED
+        assert probe.alloc(2 * MIB, "vmm_invisible") == NOT_SUPPORTED
+        assert probe.code(f"makepool new {PINNED} 7") == NOT_SUPPORTED
+        assert probe.code(f"makepool new {MANAGED} 7") == NOT_SUPPORTED
+        assert probe.code(f"makepool new {PINNED} 0") == NOT_SUPPORTED
+
+
+def test_memory_that_an_unknown_capture_records_is_refused(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(MIB, "captured_unknown") == LOSSY_QUERY
         assert probe.free() == 2 * GIB
 
 

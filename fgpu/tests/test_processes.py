@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import mmap
 import os
+import platform
+import select
+import signal
 import struct
 from pathlib import Path
 
 import pytest
 
-from fgpu.tests.host import GIB, MIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, Session, limit
+from fgpu.mounts import BUILD
+from fgpu.region import SHARE_BASE, SHARE_BYTES
+from fgpu.tests.host import GIB, MIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, Probe, Session, limit
 from fgpu.tests.region import GPU_BASE, GPU_BYTES, HIGH, SLOT_BASE, SLOT_BYTES, read_note
+
+FUTEX = {"x86_64": 202}.get(platform.machine(), 98)  # the number of the system call
 
 
 def edit(region: Path, offset: int, data: bytes) -> None:
     with region.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         memory[offset : offset + len(data)] = data
+
+
+def send(probe: Probe, command: str) -> None:
+    """Ask without waiting for the answer."""
+    assert probe.process.stdin
+    probe.process.stdin.write(command + "\n")
+    probe.process.stdin.flush()
+
+
+def until_state(pid: int, state: str) -> None:
+    while Path(f"/proc/{pid}/stat").read_text().split()[2] != state:
+        pass
+
+
+def is_in_futex(pid: int) -> bool:
+    """Whether the process waits for a lock."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] == str(FUTEX)
 
 
 def read_slot(session: Session, index: int) -> tuple[int, int, int, int]:
@@ -34,6 +58,22 @@ def test_two_processes_share_the_cap(host: Host) -> None:
         assert second.alloc(GIB) == OUT_OF_MEMORY
         assert second.alloc(512 * MIB) == 0
         assert first.free() == 0
+
+
+def test_a_wall_clock_that_is_set_refuses_nobody(host: Host) -> None:
+    session = host.session()
+    preload = f"{BUILD / session.hook}:{BUILD / 'test/libwallclock.so'}"
+    with session.probe() as holder, session.probe(LD_PRELOAD=preload) as waiting:
+        stdin, stdout = waiting.process.stdin, waiting.process.stdout
+        assert stdin
+        assert stdout
+        send(holder, "lockstop")
+        until_state(holder.pid, "T")
+        send(waiting, f"alloc plain {GIB} 0")
+        while not is_in_futex(waiting.pid) and not select.select([stdout], [], [], 0)[0]:
+            pass
+        os.kill(holder.pid, signal.SIGCONT)
+        assert stdout.readline().split() == ["0"]
 
 
 def test_two_sessions_on_one_gpu_do_not_share_the_cap(host: Host) -> None:
@@ -168,7 +208,8 @@ def test_the_256th_process_is_the_last_one(host: Host) -> None:
 
 def test_offsets_in_tests_are_those_of_the_struct(host: Host) -> None:
     with host.session().probe() as probe:
-        assert probe.ask("layout") == [str(GPU_BYTES), str(SLOT_BYTES), str(GPU_BASE), str(SLOT_BASE), str(HIGH)]
+        layout = [GPU_BYTES, SLOT_BYTES, GPU_BASE, SLOT_BASE, HIGH, SHARE_BASE, SHARE_BYTES]
+        assert probe.ask("layout") == [str(number) for number in layout]
 
 
 def test_shares_of_several_sessions_add_up_exactly(host: Host) -> None:

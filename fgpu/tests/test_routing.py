@@ -76,6 +76,34 @@ def test_get_proc_address_gives_the_hooks_variant(host: Host, how: str, name: st
         assert probe.ask(f"lookup {how} {name} {version} {flags}") == ["hook", "0"]
 
 
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("cuCtxGetCurrent", "driver"),
+        ("cuDeviceGetName", "driver"),
+        ("cuMemcpyHtoD", "driver"),
+        ("cuCtxGetStreamPriorityRange", "driver"),
+        ("cuStreamCreateWithPriority", "driver"),
+        ("cuMemMap", "hook"),
+        ("cuMemPoolCreate", "hook"),
+        ("cuStreamBeginCapture", "hook"),
+        ("cuIpcOpenMemHandle", "hook"),
+    ],
+)
+def test_get_proc_address_knows_all_that_is_exported(host: Host, name: str, whose: str) -> None:
+    """So numba and cuda-python, which look everything up in that way, run on simulated GPUs."""
+    with host.session().probe() as probe, host.bare().probe() as bare:
+        assert bare.ask(f"lookup gpa2 {name} 13000 0") == ["driver", "0"]
+        assert probe.ask(f"lookup gpa2 {name} 13000 0") == [whose, "0"]
+        assert bare.ask("lookup gpa2 cuNoSuchFunction 13000 0") == ["none", NOT_FOUND]
+
+
+@pytest.mark.parametrize("name", ["nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDriverModel"])
+def test_the_simulated_nvml_has_what_viewers_ask(host: Host, name: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.ask(f"lookup nvml {name}")[0] == "driver"
+
+
 @pytest.mark.parametrize("how", ["gpa1", "gpa2"])
 def test_get_proc_address_refuses_a_future_allocator(host: Host, how: str) -> None:
     with host.session().probe() as probe, host.bare().probe() as bare:

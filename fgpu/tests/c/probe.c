@@ -1,6 +1,7 @@
 /* A CUDA program driven line by line by the tests: reads a command from stdin, answers with one line. */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +41,11 @@ static CUresult alloc_pool(struct slot *s, size_t bytes)
 
 static CUresult alloc_vmm(struct slot *s, size_t bytes)
 {
-    CUmemProp props = {.type = 1, .location = {strstr(s->how, "host") ? 2 : LOCATION_DEVICE, 0}};
+    static const char *const places[] = {"", "", "_host", "_numa", "_current", "_invisible", "_domain", "_future"};
+    int place = LOCATION_DEVICE;
+    for (int i = 2; i < 8; i++)
+        place = !strcmp(s->how + 3, places[i]) ? i : place;
+    CUmemProp props = {.type = 1, .location = {place, place == 6 ? 1 << 8 : 0}};
     return CU(cuMemCreate, (CUmemHandle *, size_t, const CUmemProp *, unsigned long long), (CUmemHandle *)&s->value, bytes, &props, 0);
 }
 
@@ -67,6 +72,8 @@ static CUresult alloc_graph(struct slot *s, size_t bytes)
         return rc;
     if (!strcmp(s->how, "graph"))
         return CU(cuGraphAddMemAllocNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUallocNode *), &node, s->graph, NULL, 0, &params.alloc);
+    if (!strcmp(s->how, "graph_node3"))
+        return CU(cuGraphAddNode_v3, (CUgraphNode *, CUgraph, const CUgraphNode *, const void *, size_t, CUnodeParams *), &node, s->graph, NULL, NULL, 0, &params);
     if (!strcmp(s->how, "graph_node"))
         return CU(cuGraphAddNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUnodeParams *), &node, s->graph, NULL, 0, &params);
     return CU(cuGraphAddNode_v2, (CUgraphNode *, CUgraph, const CUgraphNode *, const void *, size_t, CUnodeParams *), &node, s->graph, NULL, NULL, 0, &params);
@@ -76,7 +83,14 @@ static CUresult alloc_captured(struct slot *s, size_t bytes)
 {
     CUstream recorded;
     CU(cuStreamCreate, (CUstream *, unsigned), &recorded, 0);
-    CU(cuStreamBeginCapture_v2, (CUstream, int), recorded, 0);
+    unsigned char edges[8] = {0, 0, !strcmp(s->how, "captured_edge") ? 1 : !strcmp(s->how, "captured_unknown") ? 255 : 0};
+    if (!strcmp(s->how, "captured_to")) {
+        CU(cuGraphCreate, (CUgraph *, unsigned), &s->graph, 0);
+        CU(cuStreamBeginCaptureToGraph, (CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int), recorded, s->graph, NULL, NULL, 0, 0);
+    } else
+        CU(cuStreamBeginCapture_v2, (CUstream, int), recorded, 0);
+    if (edges[2])
+        CU(cuStreamUpdateCaptureDependencies_v2, (CUstream, CUgraphNode *, const void *, size_t, unsigned), recorded, NULL, edges, 1, 0);
     CUresult rc = CU(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), (CUdeviceptr *)&s->value, bytes, recorded);
     if (!rc)
         CU(cuMemFreeAsync, (CUdeviceptr, CUstream), s->value, recorded);
@@ -123,7 +137,7 @@ static CUresult alloc(struct slot *s, size_t bytes)
         return alloc_array(s, bytes);
     if (!strncmp(s->how, "pinned", 6))
         return alloc_pinned(s, bytes);
-    return strcmp(s->how, "captured") ? alloc_graph(s, bytes) : alloc_captured(s, bytes);
+    return strncmp(s->how, "captured", 8) ? alloc_graph(s, bytes) : alloc_captured(s, bytes);
 }
 
 static CUresult release(struct slot *s)
@@ -191,6 +205,8 @@ static CUresult instantiate(const char *how, struct slot *s)
         return CU(cuGraphInstantiateWithParams, (CUgraphExec *, CUgraph, void *), &s->exec, s->graph, NULL);
     return CU(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long), &s->exec, s->graph, 0);
 }
+
+#include "probe_memory.h"
 
 static void *open_nvml(nvmlDevice *device)
 {
@@ -308,6 +324,8 @@ static void answer(char *line, char *out, size_t room)
     size_t free_bytes = 0, total = 0;
     if (!strcmp(verb, "init"))
         rc = CU(cuInit, (unsigned), 0);
+    else if (memory_verb(verb, line, out, room))
+        return;
     else if (sscanf(line, "enter %d", &number) == 1)
         rc = enter(number);
     else if (sscanf(line, "forget %d", &number) == 1)
@@ -357,8 +375,9 @@ static void answer(char *line, char *out, size_t room)
     } else if (sscanf(line, "bare %63s", name) == 1)
         rc = ((CUresult(*)(void))(uintptr_t)by_dlsym(name))();
     else if (!strcmp(verb, "layout")) {
-        snprintf(out, room, "%zu %zu %zu %zu %zu", sizeof(struct region_gpu), sizeof(struct region_slot),
-                 offsetof(struct region, gpu), offsetof(struct region, slot), offsetof(struct region, high));
+        snprintf(out, room, "%zu %zu %zu %zu %zu %zu %zu", sizeof(struct region_gpu), sizeof(struct region_slot),
+                 offsetof(struct region, gpu), offsetof(struct region, slot), offsetof(struct region, high),
+                 offsetof(struct region, share), sizeof(struct region_share));
         return;
     } else if (sscanf(line, "listed %63s %d", name, &number) == 2) {
         listed(name, (size_t)number, out, room);
