@@ -82,6 +82,7 @@ def test_all_but_the_host_worker_are_in_a_sandbox() -> None:
     assert {name for name in UNITS if unit(name)["ProtectSystem"] != ["full"]} == {"gpuplatform-host"}
     host = unit("gpuplatform-host")
     assert host["KillMode"] == ["process"], "a restart would end the arbiter, which outlives the worker"
+    assert host["LimitNOFILE"] == ["65536"], "the arbiter has two for each process that uses a part of a GPU"
     hiding = {key for key in host if key.startswith(("Protect", "Private", "Restrict", "Capability"))}
     assert not hiding, "the helper enters the worker's mount namespace"
 

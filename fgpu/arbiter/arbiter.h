@@ -11,9 +11,9 @@
 #include "../src/grant.h"
 #include "run_queue.h"
 
-enum { MAX_QUEUES = 64, MAX_PROCESSES = 512, NAME_BYTES = 128 };
+enum { MAX_QUEUES = 64, MAX_CONNECTIONS = 64, NAME_BYTES = 128 };
 
-enum source_kind { SOURCE_SESSION, SOURCE_PROCESS, SOURCE_DEATH };
+enum source_kind { SOURCE_SESSION, SOURCE_CONNECTION, SOURCE_DEATH };
 struct source { enum source_kind kind; void *of; }; /* what an event of the epoll set is about */
 
 struct share { /* a session's part of one GPU; on one that is all its own, `queue` is NULL */
@@ -31,17 +31,30 @@ struct session {
     uint64_t page_key;
     ino_t lease; /* the file that `limits` was read from: the worker puts another in its place */
     int socket;
-    unsigned processes;
-    bool seen; /* by the last scan */
+    bool is_deaf; /* its callers wait until the next scan */
+    struct process *processes;
+    struct connection *connections;
+    unsigned connected; /* how many these are */
+    uint64_t refused;   /* connections, so far */
+    bool seen;          /* by the last scan */
     struct source source;
 };
-struct process {
+struct process { /* of one pid, however many connections it has */
     struct process *next;
+    int pid, pidfd; /* -1: not known when it ends */
+    unsigned connections;
+    struct source death;
     struct session *session;
-    int socket, pidfd, pid; /* -1 where there is none any more */
-    uint64_t hung_up; /* when its connection ended; it may be alive */
+    bool gone;
+};
+struct connection {
+    struct connection *next;
+    struct session *session;
+    struct process *process;
+    int socket;              /* -1: its process has hung up, and may be alive */
+    uint64_t heard, hung_up; /* when it spoke last, and when it ended */
     uint8_t flags[MAX_GPUS];
-    struct source source, death;
+    struct source source;
     bool gone;
 };
 
@@ -49,7 +62,8 @@ struct process {
 struct arbiter {
     int folder, epoll;
     struct session *sessions;
-    struct process *processes;
+    unsigned session_count;
+    unsigned descriptors; /* for connections; the others are for new sessions and files */
     struct { char uuid[48]; struct run_queue run; uint64_t look; } queue[MAX_QUEUES];
     int queues;
 };
@@ -62,10 +76,11 @@ void sessions_close(void);
 bool sessions_report(const char *path);
 
 /* processes.c: their connections */
-void process_accept(struct session *session, uint64_t now);
-void process_read(struct process *process, uint64_t now);
+bool watch(int fd, struct source *source);
+void connection_accept(struct session *session, uint64_t now);
+void connection_read(struct connection *connection, uint64_t now);
 void process_died(struct process *process, uint64_t now);
-void processes_drop(const struct session *session, uint64_t now);
+void processes_drop(struct session *session, uint64_t now); /* all of them, at once */
 void processes_expire(uint64_t now);
 void processes_free(void); /* those that are gone: no event speaks of them any more */
 

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "arbiter.h"
 
-enum { EVENTS = 64, RUNS_ALREADY = 3 };
+enum { EVENTS = 64, RUNS_ALREADY = 3, MOST_DESCRIPTORS = 65536 };
 static const uint64_t SCAN_NS = 250000000, REPORT_NS = 1000000000;
 static volatile sig_atomic_t ended;
 
@@ -42,18 +43,27 @@ static int take_lock(const char *build) {
     return ftruncate(fd, 0) || write(fd, text, (size_t)length) != length ? fail("lock") : 0;
 }
 
+/* As many descriptors as may be had; a quarter of them is not for connections. */
+static void raise_limit(void) {
+    struct rlimit limit = {1024, 1024};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = least(limit.rlim_max, MOST_DESCRIPTORS);
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        getrlimit(RLIMIT_NOFILE, &limit);
+    arbiter.descriptors = (unsigned)least(limit.rlim_cur, MOST_DESCRIPTORS) / 4 * 3;
+}
+
 static void handle(const struct source *source, uint64_t now) {
     if (!source) { /* the timer: its time is read elsewhere */
         return;
     } else if (source->kind == SOURCE_SESSION) {
-        process_accept(source->of, now);
+        connection_accept(source->of, now);
+    } else if (source->kind == SOURCE_DEATH) {
+        process_died(source->of, now);
     } else {
-        struct process *process = source->of;
-        if (process->gone) return;
-        if (source->kind == SOURCE_DEATH)
-            process_died(process, now);
-        else
-            process_read(process, now);
+        struct connection *connection = source->of;
+        if (!connection->gone)
+            connection_read(connection, now);
     }
 }
 
@@ -92,6 +102,7 @@ static int run(const char *folder, const char *build) {
     if (arbiter.folder < 0) return fail(folder);
     int problem = take_lock(build);
     if (problem) return problem;
+    raise_limit();
     arbiter.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (arbiter.epoll < 0) return fail("epoll");
     sigaction(SIGTERM, &action, NULL);

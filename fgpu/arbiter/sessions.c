@@ -27,13 +27,20 @@ static void publish(struct member *member) {
         system_wake(word, session->page_key + (uint64_t)share->gpu);
 }
 
+/* Of a GPU that a session has a share of; one that nobody shares any more makes room for another. */
 static struct run_queue *queue_of(const char *uuid) {
+    int free = arbiter.queues;
     for (int i = 0; i < arbiter.queues; i++)
-        if (!strcmp(arbiter.queue[i].uuid, uuid)) return &arbiter.queue[i].run;
-    if (arbiter.queues == MAX_QUEUES) return NULL;
-    memcpy(arbiter.queue[arbiter.queues].uuid, uuid, sizeof arbiter.queue[0].uuid);
-    arbiter.queue[arbiter.queues].run.publish = publish;
-    return &arbiter.queue[arbiter.queues++].run;
+        if (!strcmp(arbiter.queue[i].uuid, uuid))
+            return &arbiter.queue[i].run;
+        else if (!arbiter.queue[i].run.members)
+            free = i;
+    if (free == MAX_QUEUES) return NULL;
+    arbiter.queues = free == arbiter.queues ? free + 1 : arbiter.queues;
+    memset(&arbiter.queue[free], 0, sizeof arbiter.queue[free]);
+    memcpy(arbiter.queue[free].uuid, uuid, sizeof arbiter.queue[0].uuid);
+    arbiter.queue[free].run.publish = publish;
+    return &arbiter.queue[free].run;
 }
 
 static int open_in(const struct session *session, const char *name, int how) {
@@ -63,12 +70,11 @@ static bool listen_at(struct session *session) {
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/new", folder);
     unlinkat(folder, "new", 0);
     session->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &session->source};
     session->source = (struct source){SOURCE_SESSION, session};
     bool good = folder >= 0 && !bind(session->socket, (struct sockaddr *)&address, sizeof address)
                 && !fchmodat(folder, "new", 0666, 0) && !listen(session->socket, 64)
                 && !renameat(folder, "new", folder, "arbiter")
-                && !epoll_ctl(arbiter.epoll, EPOLL_CTL_ADD, session->socket, &event);
+                && watch(session->socket, &session->source);
     if (folder >= 0)
         close(folder);
     return good;
@@ -106,6 +112,31 @@ static void look_at_lease(struct session *session, uint64_t now) {
     }
 }
 
+static void leave_queues(struct session *session, uint64_t now) {
+    for (int i = 0; i < session->limits.count; i++)
+        if (session->share[i].queue)
+            queue_remove(session->share[i].queue, &session->share[i].member, now);
+}
+
+static bool join_queues(struct session *session, uint64_t now) {
+    bool good = true;
+    for (int i = 0; i < session->limits.count; i++) {
+        struct share *share = &session->share[i];
+        const struct limit *limit = &session->limits.gpu[i];
+        bool is_shared = limit->sm_points < ALL_SMS;
+        share->session = session;
+        share->gpu = i;
+        share->member.share = limit->sm_points;
+        share->member.burst = session->limits.burst;
+        share->queue = is_shared ? queue_of(limit->uuid) : NULL;
+        atomic_store(&session->page->gpu[i].until, 0);
+        if (share->queue)
+            queue_add(share->queue, &share->member, now);
+        good = good && (share->queue || !is_shared);
+    }
+    return good;
+}
+
 static void adopt(const char *name, uint64_t now) {
     struct session *session = calloc(1, sizeof *session);
     if (!session) return;
@@ -116,31 +147,31 @@ static void adopt(const char *name, uint64_t now) {
         forget(session); /* not complete yet, or not good: looked at again with the next scan */
         return;
     }
-    session->page->version = GRANT_VERSION;
-    for (int i = 0; i < session->limits.count; i++) {
-        struct share *share = &session->share[i];
-        const struct limit *limit = &session->limits.gpu[i];
-        share->session = session;
-        share->gpu = i;
-        share->member.share = limit->sm_points;
-        share->member.burst = session->limits.burst;
-        share->queue = limit->sm_points < ALL_SMS ? queue_of(limit->uuid) : NULL;
-        atomic_store(&session->page->gpu[i].until, 0);
-        if (share->queue)
-            queue_add(share->queue, &share->member, now);
+    if (!join_queues(session, now)) { /* more GPUs than there is room for: its own budget decides */
+        leave_queues(session, now);
+        forget(session);
+        return;
     }
+    session->page->version = GRANT_VERSION;
     atomic_fetch_add(&session->page->epoch, 1);
     atomic_store(&session->page->beat, now);
     atomic_store_explicit(&session->page->magic, GRANT_MAGIC, memory_order_release);
     session->next = arbiter.sessions;
     arbiter.sessions = session;
+    arbiter.session_count++;
+}
+
+/* Those who could not be accepted are still there. */
+static void listen_again(struct session *session) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &session->source};
+    if (session->is_deaf && !epoll_ctl(arbiter.epoll, EPOLL_CTL_MOD, session->socket, &event))
+        session->is_deaf = false;
 }
 
 static void end(struct session *session, uint64_t now) {
     processes_drop(session, now);
-    for (int i = 0; i < session->limits.count; i++)
-        if (session->share[i].queue)
-            queue_remove(session->share[i].queue, &session->share[i].member, now);
+    arbiter.session_count--;
+    leave_queues(session, now);
     forget(session);
 }
 
@@ -161,6 +192,7 @@ void sessions_scan(uint64_t now) {
         if (known) {
             known->seen = true;
             look_at_lease(known, now);
+            listen_again(known);
         } else if (entry->d_name[0] != '.' && strlen(entry->d_name) < NAME_BYTES) {
             adopt(entry->d_name, now);
         }
@@ -202,6 +234,21 @@ void sessions_close(void) {
     }
 }
 
+/* How many processes it has, and which, as words of its lines. */
+static void report_processes(FILE *out, const struct session *session) {
+    unsigned count = 0;
+    const char *comma = "";
+    for (const struct process *p = session->processes; p; p = p->next)
+        count += !p->gone;
+    fprintf(out, " refused=%llu processes=%u pids=", (unsigned long long)session->refused, count);
+    for (const struct process *p = session->processes; p; p = p->next)
+        if (!p->gone) {
+            fprintf(out, "%s%d", comma, p->pid);
+            comma = ",";
+        }
+    fputc('\n', out);
+}
+
 /* One line per session and GPU, put in its place at once. */
 bool sessions_report(const char *name) {
     int fd = openat(arbiter.folder, ".status", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -209,17 +256,12 @@ bool sessions_report(const char *name) {
     if (!out) return false;
     for (const struct session *s = arbiter.sessions; s; s = s->next)
         for (int i = 0; i < s->limits.count; i++) {
-            const char *comma = "";
+            const struct member *member = &s->share[i].member;
             if (!s->share[i].queue)
                 continue;
-            fprintf(out, "session=%s dev=%s occupied_ns=%llu processes=%u pids=", s->name, s->limits.gpu[i].uuid,
-                    (unsigned long long)s->share[i].member.charged_ns, s->processes);
-            for (const struct process *p = arbiter.processes; p; p = p->next)
-                if (p->session == s && !p->gone) {
-                    fprintf(out, "%s%d", comma, p->pid);
-                    comma = ",";
-                }
-            fputc('\n', out);
+            fprintf(out, "session=%s dev=%s occupied_ns=%llu unheld_ns=%llu", s->name, s->limits.gpu[i].uuid,
+                    (unsigned long long)member->charged_ns, (unsigned long long)member->unheld_ns);
+            report_processes(out, s);
         }
     bool good = !ferror(out);
     return fclose(out) == 0 && good && !renameat(arbiter.folder, ".status", arbiter.folder, name);

@@ -42,6 +42,7 @@ static void attach(void) {
     }
     for (int i = 0; i < fgpu_limits.count; i++)
         fgpu_gated |= fgpu_limits.gpu[i].sm_points < ALL_SMS;
+    turn_attach();
     attached = pthread_atfork(NULL, NULL, in_child) == 0;
 }
 

@@ -82,6 +82,9 @@ void region_note(const char *text);
 bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns);
 void region_gate_busy(int gpu, uint64_t start, uint64_t end, bool charge);
 unsigned region_gate_percent(int gpu, uint64_t now);
+/* When the arbiter of the host last was in touch with a process of the session. */
+void region_governed(uint64_t now);
+uint64_t region_governed_at(uint64_t now);
 
 /* driver.c: the real driver behind us, and whether this process may use it. */
 struct place { /* where a request goes */
@@ -147,7 +150,9 @@ void flight_forget_context(CUcontext context);
 bool flight_is_capturing(CUstream stream);
 
 /* turn.c: the arbiter of the host, and when it lets this session launch. The caller holds the gate's lock. */
-bool turn_is_governed(uint64_t now);        /* an arbiter lives and is connected; looked for once a second */
+void turn_attach(void);                     /* once per process, by whoever */
+bool turn_is_governed(uint64_t now);        /* an arbiter lives; connected to at once, or tried for once a second */
+uint64_t turn_pause(uint64_t now);          /* ns until it may have our connection; 0: it has */
 bool turn_allows(int gpu, uint64_t at);     /* a kernel that begins then */
 void turn_tell(int gpu, unsigned flags);    /* STATE_..., sent where it has changed */
 unsigned turn_told(int gpu);

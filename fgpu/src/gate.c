@@ -110,6 +110,8 @@ struct pass { /* of one launch through the gate */
 
 /* How long to wait, by the arbiter's word. */
 static void ask_arbiter(int gpu, uint64_t ahead, uint64_t now, struct pass *pass) {
+    pass->wait_ns = turn_pause(now);
+    if (pass->wait_ns) return;
     pass->word = turn_word(gpu);
     pass->for_turn = !turn_allows(gpu, now + ahead);
     pass->wait_ns = pass->for_turn ? LOOK_NS : 0;

@@ -358,6 +358,14 @@ void region_gate_busy(int gpu, uint64_t start, uint64_t end, bool charge) {
     state->busy_ns[second % 4] += fresh;
 }
 
+void region_governed(uint64_t now) { atomic_store_explicit(&region->governed_at, now, memory_order_relaxed); }
+
+/* What is later than now is of another start of the host. */
+uint64_t region_governed_at(uint64_t now) {
+    uint64_t at = atomic_load_explicit(&region->governed_at, memory_order_relaxed);
+    return at <= now ? at : 0;
+}
+
 /* How much of its share of the SMs the container used in the last full second. */
 unsigned region_gate_percent(int gpu, uint64_t now) {
     uint64_t second = now / 1000000000u - 1;

@@ -32,5 +32,6 @@ struct region {
     struct region_gpu gpu[MAX_GPUS];
     struct region_slot slot[REGION_SLOTS];
     struct region_share share[REGION_SHARES];
+    _Atomic uint64_t governed_at; /* when the arbiter last was in touch with a process of the session */
 };
 _Static_assert(sizeof(struct region) <= REGION_BYTES, "the region must fit its file");

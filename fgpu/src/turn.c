@@ -1,6 +1,10 @@
 /* This process and the arbiter of its host. The arbiter writes on a page when the session may launch; the process tells
  * it, by a socket, whether it has work in flight and wants to launch. Without an arbiter, or with one that has shown no
- * sign of life for 250 ms, the session's own budget in the region decides. */
+ * sign of life for 250 ms, the session's own budget in the region decides.
+ *
+ * Beside an arbiter that lives, the budget would come on top of the session's turns. So a process waits until the
+ * arbiter has said that it has its connection. It has the budget only after 5 s without that word, and while the arbiter
+ * is in touch with no other process of the session either. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,29 +19,32 @@
 #include "grant.h"
 
 #define RETRY_NS 1000000000ull
+#define HEAR_NS 100000000ull     /* how often it is seen whether the arbiter has hung up */
+#define LEAST_PAUSE_NS 50000ull  /* until it has said its word, at first */
+#define SILENCE_NS 5000000000ull /* of an arbiter that lives, until the budget decides */
 
 static const struct grant_page *page; /* the same for a child of fork */
 static uint64_t page_key;
 PER_PROCESS static struct {
     int fd;
-    bool connected;
+    bool connected, heard; /* `heard`: the arbiter has said that it has us */
     ino_t inode; /* the program may close all its files, and open others */
 } wire;
-PER_PROCESS static uint64_t tried, epoch;
+PER_PROCESS static uint64_t tried, epoch, listened;
+PER_PROCESS static uint64_t asked, silent_since; /* when last, and since when it has been without an arbiter's word */
+PER_PROCESS static bool noted;
 PER_PROCESS static uint8_t told[MAX_GPUS];
 
-static bool map_page(void) {
+void turn_attach(void) {
     struct stat info;
-    if (page) return true;
     int fd = open(system_grant_path(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return false;
+    if (fd < 0) return;
     bool good = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= (off_t)sizeof *page;
     void *map = good ? mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     close(fd);
-    if (map == MAP_FAILED) return false;
+    if (map == MAP_FAILED) return;
     page_key = info.st_ino << 8;
     page = map;
-    return true;
 }
 
 static bool is_ours(void) {
@@ -48,13 +55,14 @@ static bool is_ours(void) {
 static void hang_up(void) {
     if (is_ours())
         close(wire.fd);
-    wire.connected = false;
+    wire.connected = wire.heard = false;
 }
 
-static void dial(void) {
+static void dial(uint64_t now) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat info;
     const char *path = system_socket_path();
+    tried = listened = now;
     int fd = path ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
     if (fd < 0) return;
     int high = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the way of programs that count on low numbers */
@@ -74,22 +82,50 @@ static void dial(void) {
 
 /* Fresh, and of an arbiter that we know: a magic number that it wrote there, and a recent sign of life. */
 static bool is_alive(uint64_t now) {
-    return map_page() && atomic_load_explicit(&page->magic, memory_order_acquire) == GRANT_MAGIC
+    return page && atomic_load_explicit(&page->magic, memory_order_acquire) == GRANT_MAGIC
            && page->version == GRANT_VERSION
            && now < atomic_load_explicit(&page->beat, memory_order_acquire) + GRANT_STALE_NS;
 }
 
+/* Its only word is the first one. It hangs up where the session has too many connections. */
+static void hear(uint64_t now) {
+    struct grant_state word;
+    listened = now;
+    ssize_t size = is_ours() ? recv(wire.fd, &word, sizeof word, MSG_DONTWAIT) : 0;
+    if (size > 0)
+        wire.heard = true;
+    else if (size == 0 || (errno != EAGAIN && errno != EINTR))
+        hang_up();
+    if (wire.heard)
+        region_governed(now);
+}
+
+/* Whether the budget decides beside an arbiter that is alive. */
+static bool is_on_budget(bool alive, uint64_t now) {
+    if (!alive || wire.heard || now - asked > RETRY_NS) /* or this process had nothing to launch for a while */
+        silent_since = now;
+    asked = now;
+    bool is_silent = now - silent_since >= SILENCE_NS, are_others = now - region_governed_at(now) < SILENCE_NS;
+    if (is_silent && !noted)
+        region_note(are_others ? "it waits, as the arbiter of this host takes no more connections of this session"
+                               : "its GPU time is by a budget of its own, as the arbiter of this host is silent");
+    noted = is_silent;
+    return is_silent && !are_others;
+}
+
 bool turn_is_governed(uint64_t now) {
-    if (!wire.connected && tried && now - tried < RETRY_NS) return false;
+    if (!page) return false;
     bool alive = is_alive(now);
     if (wire.connected && (!alive || atomic_load_explicit(&page->epoch, memory_order_acquire) != epoch))
         hang_up();
-    if (wire.connected) return true;
-    tried = now;
-    if (alive)
-        dial();
-    return wire.connected;
+    if (wire.connected && (!wire.heard || now - listened >= HEAR_NS))
+        hear(now);
+    if (alive && !wire.connected && (!tried || now - tried >= RETRY_NS))
+        dial(now);
+    return !is_on_budget(alive, now) && alive;
 }
+
+uint64_t turn_pause(uint64_t now) { return wire.heard ? 0 : least(most(now - tried, LEAST_PAUSE_NS), HEAR_NS); }
 
 bool turn_allows(int gpu, uint64_t at) {
     return at < atomic_load_explicit(&page->gpu[gpu].until, memory_order_acquire);

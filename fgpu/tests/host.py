@@ -160,10 +160,16 @@ class Host:
         (session.meeting_place / "lease.conf").chmod(0o444)
         return session
 
-    def arbiter(self, program: str = "test/arbiter", **environment: str) -> subprocess.Popen[str]:
-        """Start the arbiter of the sessions made so far, and of those to come."""
+    def arbiter(
+        self, program: str = "test/arbiter", *, descriptors: tuple[int, int] | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start the arbiter of the sessions made so far, and of those to come.
+
+        `descriptors` are the soft and the hard limit of how many it may have.
+        """
+        limited = ["prlimit", f"--nofile={descriptors[0]}:{descriptors[1]}"] if descriptors else []
         arbiter = subprocess.Popen(
-            [str(BUILD / program), "--dir", str(self.arbiter_folder), "--build", "test"],
+            [*limited, str(BUILD / program), "--dir", str(self.arbiter_folder), "--build", "test"],
             stdout=subprocess.PIPE,
             text=True,
             env=self.environment() | environment,

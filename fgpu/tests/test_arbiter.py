@@ -24,6 +24,7 @@ TOLERANCE = 3.0  # percentage points
 OF_LONG_KERNELS = 5.0  # where one kernel is twenty turns
 FALLBACK_MS = 250
 UNEQUAL = [10, 20, 30, 40]
+WELCOME = bytes([1, 0, 0, 0])
 WANTS_BUSY = bytes([1, 0, 3, 0])
 
 
@@ -219,6 +220,7 @@ def connect(session: Session) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.settimeout(SECONDS)
     line.connect(os.fspath(session.meeting_place / "socket" / "arbiter"))
+    assert line.recv(4) == WELCOME
     return line
 
 
