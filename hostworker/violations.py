@@ -136,5 +136,22 @@ def assess_charges(
     return CountedAssessment(violations=violations, overruns=counts)
 
 
+def assess_turns(strays: Mapping[SessionDevice, float], windows: Mapping[SessionDevice, int]) -> TimeAssessment:
+    """Return the assessment of one window, by the percent of it in which a session was busy far from any turn.
+
+    A session that lies to the arbiter is so, or one past the gate; it takes nothing from others by what it says.
+    """
+    counts = {place: windows.get(place, 0) + 1 for place, percent in strays.items() if percent > TIME_TOLERANCE_POINTS}
+    violations = {
+        place[0]: (
+            Reason.GPU_TIME_EXCEEDED,
+            f"For {strays[place]:.0f} % of the time it said that it used the GPU, without a turn from the arbiter.",
+        )
+        for place, count in counts.items()
+        if count >= TIME_WINDOWS
+    }
+    return TimeAssessment(violations=violations, overruns=counts)
+
+
 def _most_memory(share_bytes: int, context_bytes: int) -> int:
     return share_bytes + max(share_bytes * TOLERANCE_PERCENT // 100, context_bytes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from hostworker.enforcement.arbiter_folder import Charge
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
 from hostworker.gpu_times import GpuTimes
 from hostworker.privileged.base import HostPrivileges
@@ -23,6 +24,7 @@ from hostworker.violations import (
     assess,
     assess_charges,
     assess_time,
+    assess_turns,
 )
 from resources.models import Gpu, Host
 from resources.shares import Sharing, share_bytes
@@ -38,6 +40,9 @@ MEASURE_SECONDS: Final = 10
 KEPT_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about now
 OVERUSE_REPEAT: Final = timedelta(hours=1)  # until too much GPU time of the same session is noted again
 NANOSECONDS: Final = 10**9
+NO_CHARGE: Final = Charge(total=0, unheld=0)
+
+DevicePercents = Mapping[SessionDevice, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ class SessionGpuUse:
     utilisation: int | None
 
 
-def nothing_charged() -> Mapping[SessionDevice, int] | None:
+def nothing_charged() -> Mapping[SessionDevice, Charge] | None:
     """Return None: nobody on this host keeps an account of granted time; the default of a Watchdog's `charged`."""
     return None
 
@@ -61,8 +66,8 @@ def no_account(key: Key) -> Mapping[str, int] | None:
 class Watchdog:
     """Watches one host's GPUs; `hooks` returns the inodes of our hook.
 
-    `charged` returns the nanoseconds of each device that the arbiter has charged to each session so far, None where it
-    does not answer. `charged_memory` returns the bytes of each device that the hook has charged to an attempt.
+    `charged` returns what of each device the arbiter has charged to each session so far, None where it does not answer.
+    `charged_memory` returns the bytes of each device that the hook has charged to an attempt.
     """
 
     def __init__(
@@ -72,7 +77,7 @@ class Watchdog:
         hooks: Callable[[], frozenset[int]],
         context_memory: int,
         privileges: HostPrivileges,
-        charged: Callable[[], Mapping[SessionDevice, int] | None] = nothing_charged,
+        charged: Callable[[], Mapping[SessionDevice, Charge] | None] = nothing_charged,
         charged_memory: Callable[[Key], Mapping[str, int] | None] = no_account,
     ) -> None:
         self._host = host
@@ -89,7 +94,8 @@ class Watchdog:
         self._uncharged: Mapping[SessionDevice, int] = {}
         self._times = GpuTimes()
         self._owners: Mapping[int, str] = {}
-        self._charges: Mapping[SessionDevice, int] | None = None  # at the end of the last window
+        self._charges: Mapping[SessionDevice, Charge] | None = None  # at the end of the last window
+        self._strays: Mapping[SessionDevice, int] = {}  # windows in a row
         self._measured_at = 0.0
         self._readings: Mapping[str, SessionGpuUse] = {}
 
@@ -167,12 +173,16 @@ class Watchdog:
         What the driver says of time and of contexts' memory is coarse, and has been calibrated on no hardware yet.
         """
         noted = [each for each in sessions if each.pk in violations and not each.resource_group.end_gpu_overuse]
-        for session in noted:
+        self._note(noted, violations)
+        known = {session.pk for session in noted}
+        self._stop({session_id: each for session_id, each in violations.items() if session_id not in known})
+
+    def _note(self, sessions: Iterable[Session], violations: Mapping[str, Violation]) -> None:
+        """Note it on the timelines of sessions that go on, by which superadmins are told."""
+        for session in sessions:
             reason, words = violations[session.pk]
             if notes.note_once(session, reason, words, within=OVERUSE_REPEAT):
                 logger.warning("session %s: goes on, but %s", session.pk, words)
-        known = {session.pk for session in noted}
-        self._stop({session_id: each for session_id, each in violations.items() if session_id not in known})
 
     def _note_times(self, uses: Iterable[SessionDevice], owners: Mapping[int, str]) -> None:
         """Note what the driver recorded since the last look; it may be of processes that were only there then."""
@@ -193,7 +203,8 @@ class Watchdog:
     ) -> None:
         """Close the window: store what each session uses, and stop those that took too much time for too long."""
         now = time.monotonic()
-        percents, charged = self._times.take(), self._charged_percents(now)
+        percents = self._times.take()
+        charged, strays = self._charged_percents(now)
         self._readings = {session.pk: self._reading(session, uses, percents) for session in sessions}
         self._measured_at = now
         assessment = assess_time(
@@ -203,14 +214,25 @@ class Watchdog:
         )
         self._overruns = assessment.overruns
         self._stop_or_note(sessions, assessment.violations)
+        if strays is not None:
+            turns = assess_turns(strays, self._strays)
+            self._strays = turns.overruns
+            self._note([session for session in sessions if session.pk in turns.violations], turns.violations)
 
-    def _charged_percents(self, now: float) -> dict[SessionDevice, float] | None:
-        """Return what the arbiter charged in this window, in percent of each device; None where that is not known."""
+    def _charged_percents(self, now: float) -> tuple[DevicePercents | None, DevicePercents | None]:
+        """Return what the arbiter charged in this window, in percent of each device, and what far from any turn.
+
+        None where that is not known.
+        """
         before, self._charges = self._charges, self._charged()
         if self._charges is None or before is None:
-            return None
+            return None, None
         span = max(now - self._measured_at, POLL_INTERVAL_SECONDS) * NANOSECONDS
-        return {place: 100 * (total - before.get(place, 0)) / span for place, total in self._charges.items()}
+        pairs = {place: (before.get(place, NO_CHARGE), charge) for place, charge in self._charges.items()}
+        return (
+            {place: 100 * (new.total - old.total) / span for place, (old, new) in pairs.items()},
+            {place: 100 * (new.unheld - old.unheld) / span for place, (old, new) in pairs.items()},
+        )
 
     def _reading(
         self, session: Session, uses: Mapping[SessionDevice, GpuUse], percents: Mapping[SessionDevice, float]

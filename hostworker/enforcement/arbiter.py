@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hostworker.enforcement.arbiter_folder import LOCK, ArbiterFolder, own_folder
+from hostworker.enforcement.arbiter_folder import LOCK, ArbiterFolder, Charge, own_folder
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
 
 logger = logging.getLogger(__name__)
@@ -99,8 +99,8 @@ class Arbiter:
             pass
         return None
 
-    def charged(self) -> Mapping[SessionDevice, int] | None:
-        """Return the nanoseconds charged to each session on each GPU so far; None where no arbiter runs."""
+    def charged(self) -> Mapping[SessionDevice, Charge] | None:
+        """Return what was charged to each session on each GPU so far; None where no arbiter runs."""
         return self.folder.charged() if self.running() else None
 
     def end(self) -> None:

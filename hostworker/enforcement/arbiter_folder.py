@@ -34,7 +34,15 @@ MEMORY_FOLDERS: Final = (Path("/run"), Path("/dev/shm"))  # noqa: S108  # files 
 MOUNTS: Final = Path("/proc/self/mounts")
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
 _SHARING: Final = re.compile(r"^sharing=\w+$", re.MULTILINE)
-_CHARGE: Final = re.compile(r"^session=(\S+)-[0-9]+ dev=(\S+) occupied_ns=([0-9]+) ", re.MULTILINE)
+_CHARGE: Final = re.compile(r"^session=(\S+)-[0-9]+ dev=(\S+) occupied_ns=([0-9]+) unheld_ns=([0-9]+) ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """The nanoseconds of one GPU that the arbiter has charged to one session since the arbiter's start."""
+
+    total: int
+    unheld: int  # of it, what the session said it used far from any turn of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +96,14 @@ class ArbiterFolder:
         """Return the grant pages of all sessions."""
         return [self._of(key) / GRANT for key in self.keys()]
 
-    def charged(self) -> dict[tuple[str, str], int]:
-        """Return {(session, GPU UUID): nanoseconds} that the arbiter has charged since its start."""
+    def charged(self) -> dict[tuple[str, str], Charge]:
+        """Return what the arbiter has charged since its start, by session and GPU UUID."""
         try:
             text = (self.root / STATUS).read_text()
         except OSError:
             return {}
-        return {(session, uuid): int(charged) for session, uuid, charged in _CHARGE.findall(text)}
+        found = _CHARGE.findall(text)
+        return {(session, uuid): Charge(total=int(total), unheld=int(unheld)) for session, uuid, total, unheld in found}
 
     def _of(self, key: Key) -> Path:
         return self.root / f"{key[0]}-{key[1]}"

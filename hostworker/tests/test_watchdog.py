@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hostworker import watchdog as watchdog_module
+from hostworker.enforcement.arbiter_folder import Charge
 from hostworker.enforcement.telemetry import GpuProcess
 from hostworker.privileged import processes
 from hostworker.privileged.direct import DirectPrivileges
@@ -290,7 +291,7 @@ def test_what_the_arbiter_granted_of_others_time_is_allowed(
     run(session, 1, 1)
     driver.by_process = {1: 100}
     for charged in (None, None, None, None, 0, 2, 4, 6):  # 2 in a window of 2 s: all of the time
-        account.charged = None if charged is None else {place: charged}
+        account.charged = None if charged is None else {place: Charge(total=charged, unheld=0)}
         dog.poll()
         assert fate(session) == RUNS
     for _ in range(3):
@@ -384,12 +385,33 @@ def test_memory_given_back_between_two_readings_is_forgiven(
     assert not session.events.filter(reason=Reason.HOOK_BYPASSED).exists()
 
 
+def test_busy_without_a_turn_is_noted_and_reported_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the session has no process on the GPU: who lies to the arbiter needs none."""
+    monkeypatch.setattr(watchdog_module, "MEASURE_SECONDS", 0)
+    monkeypatch.setattr(watchdog_module, "NANOSECONDS", 50)
+    admin = make_user(is_superuser=True)
+    liar, honest = start(host, fgpu=250), start(host, fgpu=250)
+    uuid, account = host.gpus.get().uuid, Account()
+    dog = Watchdog(host, Driver(), lambda: frozenset({HOOK_INODE}), 0, DirectPrivileges(), account)
+    for window in range(6):
+        account.charged = {
+            (liar.pk, uuid): Charge(total=100 * window, unheld=90 * window),
+            (honest.pk, uuid): Charge(total=100 * window, unheld=5 * window),
+        }
+        dog.poll()
+    assert (fate(liar), fate(honest)) == (RUNS, RUNS)
+    (event,) = liar.events.filter(reason=Reason.GPU_TIME_EXCEEDED)
+    assert event.detail == "For 90 % of the time it said that it used the GPU, without a turn from the arbiter."
+    assert not honest.events.filter(reason=Reason.GPU_TIME_EXCEEDED).exists()
+    assert Notification.objects.get(kind="GPU_OVERUSE").user == admin
+
+
 class Account:
     """What the arbiter would say that it has charged so far."""
 
-    charged: dict[tuple[str, str], int] | None = None
+    charged: dict[tuple[str, str], Charge] | None = None
 
-    def __call__(self) -> dict[tuple[str, str], int] | None:
+    def __call__(self) -> dict[tuple[str, str], Charge] | None:
         return self.charged
 
 

@@ -13,7 +13,7 @@ import pytest
 from hostworker.enforcement import arbiter as arbiter_module
 from hostworker.enforcement import arbiter_folder
 from hostworker.enforcement.arbiter import STALE_NS, Arbiter, RunningArbiter
-from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for, own_folder
+from hostworker.enforcement.arbiter_folder import ArbiterFolder, Charge, folder_for, own_folder
 from hostworker.enforcement.programs import ARBITER, Programs
 from tests.wait import SECONDS, until
 
@@ -75,10 +75,13 @@ def test_one_runs_while_there_are_sessions_and_is_adopted(
     assert running(later).pid == pid
     assert arbiter.charged() == {}
     (folder.root / "status").write_text(
-        "session=session-1 dev=GPU-1 occupied_ns=70 processes=1 pids=5\n"
-        "session=session-1 dev=GPU-2 occupied_ns=8 processes=0 pids=\n"
+        "session=session-1 dev=GPU-1 occupied_ns=70 unheld_ns=6 refused=0 processes=1 pids=5\n"
+        "session=session-1 dev=GPU-2 occupied_ns=8 unheld_ns=0 refused=3 processes=0 pids=\n"
     )
-    assert arbiter.charged() == {("session", "GPU-1"): 70, ("session", "GPU-2"): 8}
+    assert arbiter.charged() == {
+        ("session", "GPU-1"): Charge(total=70, unheld=6),
+        ("session", "GPU-2"): Charge(total=8, unheld=0),
+    }
     folder.discard(KEY)
     arbiter.end()
     assert not folder.root.exists()
