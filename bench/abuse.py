@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import asyncssh
 import requests
 
-from bench import abuse_herd, abuse_host, abuse_rendering, abuse_uid
+from bench import abuse_arbiter, abuse_herd, abuse_host, abuse_rendering, abuse_uid
 from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
@@ -77,6 +77,7 @@ def measure(platform: Platform) -> dict[str, Any]:
         **abuse_host.figures(platform),
         **abuse_rendering.measure(platform),
         **abuse_uid.measure(platform),
+        **abuse_arbiter.figures(),
     }
 
 
