@@ -50,7 +50,7 @@ def _parts(load: Load, lie: Lie | None) -> list[float]:
 def _others_go_on() -> bool:
     with _host() as host, ExitStack() as stack:
         greedy, other = host.session(), host.session()
-        host.arbiter("arbiter-x86_64", descriptors=(1024, 1024))
+        host.arbiter("arbiter-x86_64", (1024, 1024))
         for _ in range(CONNECTIONS):
             stack.enter_context(_open(greedy))
         late = host.session()

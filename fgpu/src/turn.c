@@ -3,7 +3,7 @@
  * sign of life for 250 ms, the session's own budget in the region decides.
  *
  * Beside an arbiter that lives, the budget would come on top of the session's turns. So a process waits until the
- * arbiter has said that it has its connection. It has the budget only after 5 s without that word, and while the arbiter
+ * arbiter has said that it has its connection. It has the budget only after 5 s without that word, while the arbiter
  * is in touch with no other process of the session either. */
 #include <errno.h>
 #include <fcntl.h>

@@ -161,7 +161,7 @@ class Host:
         return session
 
     def arbiter(
-        self, program: str = "test/arbiter", *, descriptors: tuple[int, int] | None = None, **environment: str
+        self, program: str = "test/arbiter", descriptors: tuple[int, int] | None = None, /, **environment: str
     ) -> subprocess.Popen[str]:
         """Start the arbiter of the sessions made so far, and of those to come.
 

@@ -64,7 +64,7 @@ def run_beside_liar(
     """Run the load in a session of each share beside one of LIAR_PERCENT that lies; return each one's figures."""
     loads = [(session, load) for session in sessions_of(host, shares, sharing)]
     [liar] = sessions_of(host, [LIAR_PERCENT], sharing, hooked=False)
-    return run_beside(loads, liar=lie and (liar, lie))
+    return run_beside(loads, liar=(liar, lie) if lie else None)
 
 
 def sessions_of(host: Host, shares: Sequence[float], sharing: Sharing = "cap", *, hooked: bool = True) -> list[Session]:
