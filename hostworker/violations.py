@@ -136,7 +136,7 @@ def assess_charges(
     return CountedAssessment(violations=violations, overruns=counts)
 
 
-def assess_turns(strays: Mapping[SessionDevice, float], windows: Mapping[SessionDevice, int]) -> TimeAssessment:
+def assess_turns(strays: Mapping[SessionDevice, float], windows: Mapping[SessionDevice, int]) -> CountedAssessment:
     """Return the assessment of one window, by the percent of it in which a session was busy far from any turn.
 
     A session that lies to the arbiter is so, or one past the gate; it takes nothing from others by what it says.
@@ -150,7 +150,7 @@ def assess_turns(strays: Mapping[SessionDevice, float], windows: Mapping[Session
         for place, count in counts.items()
         if count >= TIME_WINDOWS
     }
-    return TimeAssessment(violations=violations, overruns=counts)
+    return CountedAssessment(violations=violations, overruns=counts)
 
 
 def _most_memory(share_bytes: int, context_bytes: int) -> int:
