@@ -1,4 +1,4 @@
-"""Estimates of starts outside of the pass: where many sessions wait, a forked process computes them.
+"""Estimates of starts outside of the pass: where many sessions wait or run, a forked process computes them.
 
 The child works on the state as it was at the fork, by copy on write, as Redis saves its data: nothing is copied or read
 again, and no pass waits for it. It touches no connection, writes its result to a pipe, and ends.
@@ -22,6 +22,8 @@ from scheduler.core.placement import LOOK_AHEAD
 logger = logging.getLogger(__name__)
 
 MAX_INLINE_REQUESTS = 300  # up to so many waiting sessions are estimated in the pass: that takes milliseconds
+MAX_INLINE_PAIRS = 100_000  # and up to so many pairs of a waiting and a running one
+MAX_SECONDS = 60  # of a process; the count of a forecast's steps ends it long before, unless something is wrong
 MIN_INTERVAL_SECONDS: Final = 10.0  # between the starts of two processes
 NICENESS: Final = 10
 
@@ -46,7 +48,7 @@ class Forecaster:
 
     def starts(self, state: IncrementalState, now: datetime) -> Starts | None:
         """Return new estimates, of this state or of a recent one; None if there are none yet. Does not wait for any."""
-        if len(state.requests) <= MAX_INLINE_REQUESTS:
+        if len(state.requests) <= MAX_INLINE_REQUESTS and state.pairs <= MAX_INLINE_PAIRS:
             return state.starts(now, LOOK_AHEAD)
         found = self._collect()
         if self._child is None and time.monotonic() - self._begun_at >= MIN_INTERVAL_SECONDS:
@@ -92,8 +94,9 @@ def _fork(state: IncrementalState, now: datetime) -> _Child:
     if pid == 0:
         try:
             os.close(reader)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
+            signal.alarm(MAX_SECONDS)
             os.nice(NICENESS)
             gc.disable()
             data = pickle.dumps(state.forecast(now, LOOK_AHEAD))

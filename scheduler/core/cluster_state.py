@@ -202,17 +202,10 @@ class ClusterState:
                 host.give_back(other.shape, other.shares)
         return host.covers(session.shares)
 
-    def could_start(self, request: SessionRequest) -> bool:
-        """Return whether the request would start now, last in the queue, on a host that is not reserved."""
-        group = self.groups.get(request.group_id)
-        if group is None or self.exceeds_limit(request):
-            return False
-        return group.capacity.find(request.shape, request.avoided_host_ids) is not None
-
     def clear_heads(self) -> None:
         """Drop all reservations, as at the start of a pass."""
         for group in self.groups.values():
-            group.clear_head()
+            group.start_over()
 
     def end(self, group_id: int, session_id: str, ended_at: datetime | None = None) -> RunningSession:
         """End a session of a group: free its capacity, and what it counted against limits.

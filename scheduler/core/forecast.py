@@ -7,12 +7,14 @@ none. Fair groups are served in the order of the pass, while later passes may or
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.explanation import eta_reason_text
 from scheduler.core.types import SessionRequest, Shape
 from scheduler.core.wait_queue import WaitQueue
+
+WORK_LIMIT: Final = 1_000_000  # steps of a forecast: a count, so that equal states have equal estimates
 
 
 class StartEstimate(NamedTuple):
@@ -43,13 +45,16 @@ def forecast(
 
 
 def advance_through_ends(
-    cluster: ClusterState, queue: WaitQueue, now: datetime, look_ahead: int
+    cluster: ClusterState, queue: WaitQueue, now: datetime, look_ahead: int, work_limit: int = WORK_LIMIT
 ) -> dict[str, StartEstimate]:
-    """Return the estimated starts of the queue, by session id; cluster and queue are consumed."""
+    """Return the estimated starts of the queue, by session id; cluster and queue are consumed.
+
+    Ends early once `work_limit` is reached: the starts found by then stand, later ones have no estimate.
+    """
     future = _Future(cluster, queue, now)
     for _ in range(look_ahead):
         at = future.next_end()
-        if at is None:
+        if at is None or future.work > work_limit:
             break
         future.advance(max(at, now))
     return future.starts
@@ -64,9 +69,17 @@ class _Future:
         self._queue = queue
         self._ended: dict[int, int] = {}  # by host id: sessions that run now and have ended by the virtual time
         self._free: dict[int, Shape] = {}  # by host id: what was free before the first of its sessions ended
+        self._ends = 0  # of sessions by the virtual time
         self.starts: dict[str, StartEstimate] = {}
         for group in cluster.groups.values():
             group.forget_unknown_ends(now)
+            group.ends_walked = 0
+
+    @property
+    def work(self) -> int:
+        """Steps so far: ends, requests and classes that were looked at; at most some ten microseconds each."""
+        walked = sum(group.ends_walked for group in self._cluster.groups.values())
+        return self._ends + self._queue.evaluated + walked
 
     def next_end(self) -> datetime | None:
         """Return the next end of a session; None if there is none, or the queue is empty."""
@@ -84,6 +97,7 @@ class _Future:
                 self._free.setdefault(host.host_id, Shape(host.cpu, host.memory_bytes, host.max_request_milli))
                 session = self._cluster.end(group_id, session_id)
                 freed.append(session)
+                self._ends += 1
                 if session.started_at <= self._now:
                     self._ended[session.host_id] = self._ended.get(session.host_id, 0) + 1
                 self._queue.note_growth(group_id, host)

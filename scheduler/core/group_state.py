@@ -11,7 +11,7 @@ from types import MappingProxyType
 from scheduler.core.group_capacity import GroupCapacity
 from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.placement_policy import policy_for
-from scheduler.core.reservation import Reservation, SessionEnd, reserve, reserve_whole_host
+from scheduler.core.reservation import Overdue, Reservation, SessionEnd, could_hold, reserve, reserve_whole_host
 from scheduler.core.types import (
     OVERDUE_GRACE,
     HostView,
@@ -22,6 +22,7 @@ from scheduler.core.types import (
     SessionRequest,
     Shape,
     entries_of,
+    latest_end,
 )
 
 
@@ -68,7 +69,10 @@ class GroupState:
         self.host_capacities = {host.host_id: host for host in capacities}
         self.head: SessionRequest | None = None
         self.reservation: Reservation | None = None
+        self.ends_walked = 0  # to find starts of heads: what a forecast counts as work
         self._ends: list[SessionEnd] | None = None
+        self._overdue: Overdue | None = None  # by host id; None: not looked for in this pass
+        self._holdable: dict[Shape, bool] = {}  # as far as known
 
     def mix(self) -> Sequence[tuple[Shape, int]]:
         """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
@@ -95,7 +99,7 @@ class GroupState:
 
     def begin_pass(self, queue: Iterable[SessionRequest]) -> None:
         """Drop the reservation and rank the hosts anew, as in a new state with the capacities as they are."""
-        self.clear_head()
+        self.start_over()
         self._queue = queue
         self.capacity = GroupCapacity(self.capacity.hosts, policy_for(self.rules, self.gpu_capacity, self.mix))
 
@@ -114,23 +118,61 @@ class GroupState:
             copy.reservation = replace(reservation, host=hosts[reservation.host.index], shadow=shadow, refused=refused)
         return copy
 
-    def make_head(self, request: SessionRequest, now: datetime) -> None:
-        """Reserve a host for the first request that does not fit and is within its limits.
+    def could_hold(self, shape: Shape, now: datetime) -> bool:
+        """Return whether a host could take `shape` once all but the overdue sessions have ended there.
 
-        Where time limits promise no start, it gets a whole host once it has waited for `reservation_delay`.
+        Without such a host nothing is reserved: it would keep from all others what they can have.
         """
+        overdue = self._overdue_at(now)
+        found = self._holdable.get(shape)
+        if found is None:
+            hosts = zip(self.capacity.hosts, self.host_views, strict=True)
+            found = any(could_hold(host, view, shape, overdue.get(view.id, ())) for host, view in hosts)
+            self._holdable[shape] = found
+        return found
+
+    def make_head(self, request: SessionRequest, now: datetime) -> None:
+        """Reserve a host for the first request that does not fit, is within its limits and that a host could hold.
+
+        Where time limits promise no start, it gets a whole host once it has waited for `reservation_delay`. No-op for
+        a request that no host could hold.
+        """
+        if not self.could_hold(request.shape, now):
+            return
         self.head = request
         unknown = self._count_unknown(now)
-        self.reservation = reserve(request.shape, self.capacity, islice(self.ends, unknown, None), now)
-        since = request.queued_at + self.rules.reservation_delay
-        if self.reservation is None and since <= now:
-            overdue: dict[int, list[RunningSession]] = {}
-            for _, _, session in self.ends[:unknown]:
-                overdue.setdefault(session.host_id, []).append(session)
-            running = self.running.values()
-            self.reservation = reserve_whole_host(request, self.capacity, self.host_views, running, since, overdue)
+        ends = islice(self.ends, unknown, None)
+        self.reservation, walked = reserve(request.shape, self.capacity, ends, now)
+        self.ends_walked += walked
         if self.reservation is not None:
             self.capacity.set_reserved(self.reservation.host, True)
+        else:
+            self.move_whole_host(self.capacity.hosts, now)
+
+    def move_whole_host(self, grown: Iterable[HostCapacity], now: datetime) -> HostCapacity | None:
+        """Reserve as a whole the best host for a head without a promised start; return one that is no longer reserved.
+
+        `grown` are the hosts where sessions have ended since it was chosen: no other can have become better.
+        """
+        assert self.head is not None
+        since, was = self.head.queued_at + self.rules.reservation_delay, self.reservation
+        if since > now:
+            return None
+        among = self.capacity.hosts if was is None else list({host.index: host for host in (was.host, *grown)}.values())
+        views = [(host, self.host_views[host.index]) for host in among]
+        self.reservation = reserve_whole_host(self.head, views, self.running.values(), since, self._overdue_at(now))
+        self.ends_walked += len(self.running) // 64  # of which each takes a fraction of what an end takes
+        if self.reservation is not None and (was is None or was.host is not self.reservation.host):
+            self.capacity.set_reserved(self.reservation.host, True)
+            if was is not None:
+                self.capacity.set_reserved(was.host, False)
+                return was.host
+        return None
+
+    def start_over(self) -> None:
+        """Drop the head, as at the start of a pass; which sessions are overdue is found out anew."""
+        self.clear_head()
+        self._overdue = None
 
     def clear_head(self) -> None:
         """Drop the head and its reservation."""
@@ -147,11 +189,21 @@ class GroupState:
 
     def latest_end(self, request: SessionRequest, now: datetime) -> datetime | None:
         """Return when what the request would hold is free again at the latest, if it is placed now; None: unknown."""
-        return None if request.duration is None else now + request.duration + self.rules.overhead
+        return latest_end(request, now, self.rules)
 
     def forget_unknown_ends(self, now: datetime) -> None:
         """Take sessions that are overdue beyond the grace as unbounded, for good: for copies that are consumed."""
+        self._overdue_at(now)
         del self.ends[: self._count_unknown(now)]
+
+    def _overdue_at(self, now: datetime) -> Overdue:
+        """Return the sessions of which nobody knows whether they ever end, by host id, as at the start of the pass."""
+        if self._overdue is None:
+            self._overdue = {}
+            for _, _, session in self.ends[: self._count_unknown(now)]:
+                self._overdue.setdefault(session.host_id, []).append(session)
+            self._holdable = {}
+        return self._overdue
 
     def _count_unknown(self, now: datetime) -> int:
         """Return how many of `ends`, from the front, are overdue beyond the grace: nothing says when those end."""

@@ -158,6 +158,11 @@ class IncrementalState:
             queue.add((2, number), request, is_new=False, is_hypothetical=True)
         return advance_through_ends(self.cluster, queue, now, look_ahead)
 
+    @property
+    def pairs(self) -> int:
+        """Waiting times running sessions: bounds what a forecast takes, as each that waits may look at each end."""
+        return len(self.requests) * sum(len(group.running) for group in self.cluster.groups.values())
+
     def _leave_fair(self, session_id: str) -> None:
         """Remove all entries in fair groups of a session that has started."""
         request = self.requests[session_id]

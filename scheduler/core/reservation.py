@@ -15,6 +15,7 @@ from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.types import EPOCH, GpuView, HostView, RunningSession, SessionRequest, Shape, Shares
 
 SessionEnd = tuple[datetime, str, RunningSession]  # latest end; the session's id, which makes entries distinct
+Overdue = dict[int, list[RunningSession]]  # by host id: nobody knows whether they ever end
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,16 +52,20 @@ class Reservation:
         return None
 
 
-def reserve(shape: Shape, group: GroupCapacity, ends: Iterable[SessionEnd], now: datetime) -> Reservation | None:
+def reserve(
+    shape: Shape, group: GroupCapacity, ends: Iterable[SessionEnd], now: datetime
+) -> tuple[Reservation | None, int]:
     """Return the earliest start of `shape` by the ends of running sessions, given ascending; None if it never fits.
 
-    Of several hosts that fit at the same time it takes the lowest index, so that later passes find the same one.
+    The second value is the number of ends that were looked at. Of several hosts that fit at the same time it takes the lowest index, so that later passes find the same one.
     """
     by_host = {host.host_id: host for host in group.hosts}
     shadows: dict[int, HostCapacity] = {}
+    walked = 0
     for at, together in groupby(ends, key=lambda end: max(end[0], now)):
         touched = set()
         for _, _, running in together:
+            walked += 1
             host = by_host.get(running.host_id)
             if host is not None:
                 shadow = shadows.get(host.index) or shadows.setdefault(host.index, host.copy())
@@ -69,42 +74,43 @@ def reserve(shape: Shape, group: GroupCapacity, ends: Iterable[SessionEnd], now:
         ready = [index for index in touched if shadows[index].fits(shape)]
         if ready:
             first = min(ready)
-            return Reservation(shape=shape, host=group.hosts[first], shadow=shadows[first], at=at)
-    return None
+            return Reservation(shape=shape, host=group.hosts[first], shadow=shadows[first], at=at), walked
+    return None, walked
 
 
 def reserve_whole_host(
     head: SessionRequest,
-    group: GroupCapacity,
-    host_views: Sequence[HostView],
+    among: Sequence[tuple[HostCapacity, HostView]],
     running: Iterable[RunningSession],
     since: datetime,
-    unknown_ends: Mapping[int, Sequence[RunningSession]],
+    overdue: Mapping[int, Sequence[RunningSession]],
 ) -> Reservation | None:
-    """Return a reservation of a whole host for the head, or None if no host could ever take it.
+    """Return a reservation of a whole host for the head, or None if none of these hosts could ever take it.
 
     `since` is when the reservation fell due. The host is one without a start since then, or else the one whose last
     start is longest ago: the head starts there once all who run now have ended, and since nothing is placed there, the
-    next pass finds it or a better one. Among equal hosts it is the one that lacks least. Sessions of `unknown_ends`, by
-    host id, are overdue: nobody knows whether they ever end, so what they hold does not count.
+    next pass finds it or a better one. Among equal hosts it is the one that lacks least. What `overdue` sessions, by
+    host id, hold does not count.
     """
     shape = head.shape
-    last_starts: dict[int, datetime] = {}
+    last_starts = dict.fromkeys((view.id for _, view in among), EPOCH)
     for session in running:
-        last_starts[session.host_id] = max(session.started_at, last_starts.get(session.host_id, EPOCH))
+        last = last_starts.get(session.host_id)
+        if last is not None and session.started_at > last:
+            last_starts[session.host_id] = session.started_at
     able = [
-        (max(since, last_starts.get(host.host_id, EPOCH)), *_missing(host, shape), host.index)
-        for host, view in zip(group.hosts, host_views, strict=True)
-        if _could_hold(host, view, shape, unknown_ends.get(host.host_id, ()))
+        ((max(since, last_starts[view.id]), *_missing(host, shape), host.index), host)
+        for host, view in among
+        if could_hold(host, view, shape, overdue.get(view.id, ()))
     ]
     if not able:
         return None
-    return Reservation(shape=shape, host=group.hosts[min(able)[-1]], shadow=None, at=None)
+    return Reservation(shape=shape, host=min(able)[1], shadow=None, at=None)
 
 
-def _could_hold(host: HostCapacity, view: HostView, shape: Shape, staying: Sequence[RunningSession]) -> bool:
-    """Return whether the host could take `shape` once all but the sessions in `staying` have ended there."""
-    if staying:
+def could_hold(host: HostCapacity, view: HostView, shape: Shape, overdue: Sequence[RunningSession] = ()) -> bool:
+    """Return whether the host could take `shape` once all but the `overdue` sessions have ended there."""
+    if overdue:
         then = HostCapacity(
             host_id=view.id,
             index=host.index,
@@ -114,7 +120,7 @@ def _could_hold(host: HostCapacity, view: HostView, shape: Shape, staying: Seque
             divides=view.divides,
             traits=view.traits,
         )
-        for session in staying:
+        for session in overdue:
             then.give_back(session.shape, session.shares, -1)
         return then.fits(shape)
     return (

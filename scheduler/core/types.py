@@ -219,6 +219,11 @@ class Rules:
     mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and their counts; empty: running and waiting ones
 
 
+def latest_end(request: SessionRequest, placed_at: datetime, rules: Rules) -> datetime | None:
+    """Return when what a request holds is free again at the latest, if it is placed at that time; None: unknown."""
+    return None if request.duration is None else placed_at + request.duration + rules.overhead
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """State that a pass decides on.

@@ -5,7 +5,7 @@ no longer above a limit, and those that fit a host that has gained capacity. The
 evaluated in any case, as it determines the head.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 from itertools import chain
@@ -33,6 +33,7 @@ class WaitQueue:
         self._several: dict[str, dict[QueueKey, SessionRequest]] = {}  # entries of sessions in several groups, by id
         self._elsewhere: set[str] = set()  # of these, who have started in this pass: other entries are passed over
         self.over_limit_ids: set[str] = set()  # requests that were above a limit at any time
+        self.evaluated = 0  # classes and requests: what a forecast counts as work
 
     @property
     def is_empty(self) -> bool:
@@ -126,6 +127,7 @@ class WaitQueue:
             _push(heap, request_class)
         self._complete = {group_id for group_id, found in chosen.items() if len(found) == len(self._classes[group_id])}
         while heap:
+            self.evaluated += 1
             key, request_class = heappop(heap)
             entry = request_class.first()
             if entry is None or entry[0] != key:
@@ -148,33 +150,35 @@ class WaitQueue:
         """Start the first request of a class if it can start, and remove it; return its placement."""
         key, request = entry
         if self._elsewhere and request.id in self._elsewhere:
-            self._pass_over(heap, request_class, entry)
+            self._pass_over(heap, request_class, entry, at)
         elif self._cannot_start(request_class, request):
             self._complete.discard(request.group_id)
         elif self._cluster.exceeds_limit(request):
             self._set_aside(request_class.pop(entry))
             self._drop_head(request, heap)
-            self._continue(heap, request_class, request)
+            self._continue(heap, request_class, request, at)
         elif placement := self._place(request, at):
             request_class.pop(entry)
             if request.id in self._several:
                 self._forget_several(key, request)
                 self._elsewhere.add(request.id)
-            self._continue(heap, request_class, request)
+            self._continue(heap, request_class, request, at)
             return placement
         else:
             self._complete.discard(request.group_id)
             self._restrict_to_backfill(heap, request_class, at)
         return None
 
-    def _pass_over(self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry) -> None:
+    def _pass_over(self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime) -> None:
         """Remove the entry of a session that has started in another group, and what was reserved for it."""
         key, request = request_class.pop(entry)
         self._forget_several(key, request)
         self._drop_head(request, heap)
-        self._continue(heap, request_class, request)
+        self._continue(heap, request_class, request, at)
 
-    def _continue(self, heap: list[Candidate], request_class: RequestClass, served: SessionRequest) -> None:
+    def _continue(
+        self, heap: list[Candidate], request_class: RequestClass, served: SessionRequest, at: datetime
+    ) -> None:
         """Push the next request of the class, and the first of the group as long as there is no head."""
         group_id, classes = served.group_id, self._classes[served.group_id]
         following = request_class.first()
@@ -183,7 +187,9 @@ class WaitQueue:
         elif not request_class.queues:
             del classes[served.class_key]
         if classes and group_id not in self._complete and self._cluster.groups[group_id].head is None:
-            _push(heap, self._first(group_id))  # starts, or becomes the head before others start
+            first = self._first(group_id, at)
+            if first is not None:
+                _push(heap, first)  # starts, or becomes the head before others start
 
     def _restrict_to_backfill(self, heap: list[Candidate], request_class: RequestClass, at: datetime) -> None:
         """Serve only requests of the class that end before the head's start, if the reserved host has capacity."""
@@ -209,7 +215,6 @@ class WaitQueue:
         if placement is not None:
             if request.id in self._hypothetical_ids:
                 self._cluster.end(request.group_id, request.id)
-            self._grown[request.group_id].update_maximum()
         return placement
 
     def _set_aside(self, entry: QueueEntry) -> None:
@@ -232,22 +237,29 @@ class WaitQueue:
             if not entries:
                 del self._several[request.id]
 
-    def _first(self, group_id: int) -> RequestClass:
-        """Return the class that holds the first request of a group."""
-        return min(self._classes[group_id].values(), key=attrgetter("first_key"))
+    def _first(self, group_id: int, at: datetime) -> RequestClass | None:
+        """Return the class that holds the first request of a group that a host could hold; None if there is none."""
+        group = self._cluster.groups[group_id]
+        able = (found for found in self._classes[group_id].values() if group.could_hold(found.shape, at))
+        return min(able, key=attrgetter("first_key"), default=None)
 
     def _candidates(self, group_id: int, at: datetime) -> list[RequestClass]:
         """Return the classes that may start a request now, and that of the first; drop an outdated reservation."""
         classes, group = self._classes[group_id], self._cluster.groups[group_id]
         if not classes:
             return []
-        first, grown = self._first(group_id), self._grown[group_id]
+        self.evaluated += len(classes)
+        first, grown, head = self._first(group_id, at), self._grown[group_id], group.head
         grown.update_maximum()
-        if not self._is_reservation_valid(first.head, grown, at):
-            if group.reservation is not None:
-                grown.add(group.reservation.host)
-                grown.update_maximum()
+        released = None
+        if head is None or first is None or head.id != first.head.id or grown.fits(head.shape):
+            released = None if group.reservation is None else group.reservation.host
             group.clear_head()
+        elif group.reservation is None or group.reservation.at is None:
+            released = group.move_whole_host(grown.hosts, at)  # as time passes no start can become known
+        if released is not None:
+            grown.add(released)
+            grown.update_maximum()
         return [
             request_class
             for request_class in classes.values()
@@ -267,34 +279,38 @@ class WaitQueue:
             if request_class.queues and reservation.host.fits(request_class.shape):
                 _push(heap, request_class)
 
-    def _is_reservation_valid(self, first: SessionRequest, grown: "GrownHosts", at: datetime) -> bool:
-        """Return whether the head is still first, cannot start, and its reservation need not change by now."""
-        group = self._cluster.groups[first.group_id]
-        head = group.head
-        if head is None or head.id != first.id or grown.fits(head.shape):
-            return False
-        if group.reservation is not None:
-            return group.reservation.at is not None  # that of a whole host may move to a better host
-        return at < head.queued_at + group.rules.reservation_delay
-
 
 class GrownHosts:
-    """Hosts of a group that have gained capacity since the last `serve`: refused requests can fit on these only."""
+    """Hosts of a group that have gained capacity since the last `serve`: refused requests can fit on these only.
 
-    __slots__ = ("_hosts", "_maximum")
+    Until the next one is added they only lose capacity. So a host on which a shape did not fit is not looked at again.
+    """
+
+    __slots__ = ("_by_index", "_hosts", "_maximum", "_passed")
 
     def __init__(self) -> None:
+        self._by_index: dict[int, HostCapacity] = {}
         self._hosts: list[HostCapacity] = []
         self._maximum = (0, 0, 0)  # of cores, bytes and milli-fGPU each: larger shapes need no look at every host
+        self._passed: dict[Shape, int] = {}  # by shape: how many of the hosts it is known not to fit on
+
+    @property
+    def hosts(self) -> Sequence[HostCapacity]:
+        """The hosts, in the order in which they were added."""
+        return self._hosts
 
     def add(self, host: HostCapacity) -> None:
-        """Add a host; call `update_maximum` before `fits`."""
-        if host not in self._hosts:
+        """Add a host, or note that it has gained more; call `update_maximum` before `fits`."""
+        if host.index not in self._by_index:
+            self._by_index[host.index] = host
             self._hosts.append(host)
+        self._passed.clear()
 
     def clear(self) -> None:
         """Remove all hosts."""
+        self._by_index.clear()
         self._hosts.clear()
+        self._passed.clear()
         self._maximum = (0, 0, 0)
 
     def update_maximum(self) -> None:
@@ -311,7 +327,11 @@ class GrownHosts:
         cpu, memory_bytes, fgpu_milli = self._maximum
         if shape.cpu > cpu or shape.memory_bytes > memory_bytes or shape.fgpu_milli > fgpu_milli:
             return False
-        return any(host.fits(shape) for host in self._hosts)
+        hosts, position = self._hosts, self._passed.get(shape, 0)
+        while position < len(hosts) and not hosts[position].fits(shape):
+            position += 1
+        self._passed[shape] = position
+        return position < len(hosts)
 
 
 def _push(heap: list[Candidate], request_class: RequestClass) -> None:

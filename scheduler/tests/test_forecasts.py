@@ -5,6 +5,7 @@ computed; a child that fails is awaited for ever; its result is not applied.
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -93,5 +94,28 @@ def test_a_process_that_fails_is_forgotten(host: Host, forecaster: Forecaster, m
     until(lambda: forecaster._collect() is None and forecaster._child is None)
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)
+    forecaster._begun_at = float("-inf")
+    until(passed_with_estimates)
+
+
+def test_many_pairs_are_estimated_by_a_fork(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "MAX_INLINE_PAIRS", 1)
+    made = passes.forecasters.of(host.group_id)
+    crowd(host)
+    passes.run_pass()
+    assert (etas(), made._child is not None) == ([None, None], True)
+    until(passed_with_estimates)
+    until(lambda: made._collect() is None and made._child is None)
+
+
+def test_a_process_that_takes_too_long_is_ended(
+    host: Host, forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd(host)
+    monkeypatch.setattr(forecasts, "MAX_SECONDS", 1)
+    with monkeypatch.context() as endless:
+        endless.setattr(IncrementalState, "forecast", lambda *_: threading.Event().wait())
+        passes.run_pass()
+    until(lambda: forecaster._collect() is None and forecaster._child is None)
     forecaster._begun_at = float("-inf")
     until(passed_with_estimates)

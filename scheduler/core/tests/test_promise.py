@@ -3,7 +3,8 @@
 Replays of random sessions on the incremental state, as a platform goes through them: placed, started after a pull that
 may take longer than the allowance, stopped at the limit or before, and now and then by far too late, as with a process
 that cannot be killed. Some that wait start in another group. A promise is withdrawn where a session that it relies on
-overstays its latest end, and where fair share lets another go first. Nothing else may break it.
+overstays its latest end, where fair share lets another go first, and where one ahead that no host could hold, as a
+session on each had overstayed, becomes the head again. Nothing else may break it.
 
 Each test was seen to fail under these faults, planted in the product:
 
@@ -34,10 +35,11 @@ SESSIONS = 24
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the head was told, and the latest ends of the sessions that this relies on."""
+    """What the head was told, the latest ends of the sessions that this relies on, and who was passed over for it."""
 
     starts: datetime
     relies_on: dict[str, datetime]
+    ahead: frozenset[str]  # of these each host that could hold it has an overdue session
 
 
 @dataclass(slots=True)
@@ -153,13 +155,16 @@ class Replay:
                 starts = now if name in placed or told is None else told
                 self.broken += starts > promise.starts
                 self.kept += name in placed
+            elif head in promise.ahead:
+                self.withdrawn += 1
             else:
                 assert self.order != QueueOrder.FIFO, "in a FIFO group nobody else becomes the first in line"
             del self.promises[name]
         if head is not None and told is not None and group.reservation is not None:
             there = [one for one in group.running.values() if one.host_id == group.reservation.host.host_id]
             relies_on = {one.session_id: one.ends_at for one in there if one.ends_at and one.ends_at <= told}
-            self.promises[head] = Promise(told, relies_on)
+            ahead_of_head = frozenset(request.id for request in self.state.ahead_of(head, now))
+            self.promises[head] = Promise(told, relies_on, ahead_of_head)
 
 
 @pytest.mark.parametrize("order", QueueOrder)
