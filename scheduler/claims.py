@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from scheduler.core.cluster_state import ClusterState
-from scheduler.core.preemption import Preemption
-from scheduler.core.types import RunningSession, SessionRequest
+from scheduler.core.preemption import Candidates, Preemption
+from scheduler.core.types import Rules, RunningSession, SessionRequest, latest_end
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
 from sessions.preemption import StoredClaim
@@ -20,8 +20,13 @@ CLAIM_TEXT: Final = "Preemptible sessions end for it after their warning."
 CLAIM_ETA_REASON: Final = "by then the preemptible sessions in its way have ended"
 
 
-def hold_of(request: SessionRequest, claim: StoredClaim) -> RunningSession:
-    """Return the session that holds in advance what the claim says."""
+def start_of(claim: StoredClaim) -> datetime:
+    """Return the latest start of a session with a claim: its victims have stopped by then."""
+    return claim.at + STOP_DURATION
+
+
+def hold_of(request: SessionRequest, claim: StoredClaim, rules: Rules) -> RunningSession:
+    """Return the session that holds in advance what the claim says, until when the one that starts by it will."""
     return RunningSession(
         session_id=request.id,
         owner_id=request.owner_id,
@@ -30,7 +35,7 @@ def hold_of(request: SessionRequest, claim: StoredClaim) -> RunningSession:
         memory_bytes=request.memory_bytes,
         shares=claim.shares,
         started_at=claim.at,
-        ends_at=None if request.duration is None else claim.at + request.duration + 2 * STOP_DURATION,
+        ends_at=latest_end(request, start_of(claim), rules),
         project_id=request.project_id,
         charge_percent=request.charge_percent,
     )
@@ -44,7 +49,7 @@ def warned(victim: RunningSession, session_id: str, at: datetime) -> RunningSess
 
 def status_of(session_id: str, claim: StoredClaim) -> WaitStatus:
     """Return the wait status of a session with a claim."""
-    return WaitStatus(session_id, Reason.PREEMPTION.value, CLAIM_TEXT, claim.at + STOP_DURATION, CLAIM_ETA_REASON)
+    return WaitStatus(session_id, Reason.PREEMPTION.value, CLAIM_TEXT, start_of(claim), CLAIM_ETA_REASON)
 
 
 def is_over_limit(cluster: ClusterState, hold: RunningSession) -> bool:
@@ -59,9 +64,12 @@ class Claims:
     def __init__(self, stored: Mapping[str, StoredClaim], running: Iterable[RunningSession]) -> None:
         """Take the claims by the ids of the sessions that wait, and all running sessions, their holds included."""
         self._stored = dict(stored)
-        self.preemptible: dict[str, RunningSession] = {}  # by id
+        self.candidates = Candidates(())
         self._victims: dict[str, dict[str, RunningSession]] = {}  # by the id of the session for which they end
         self.note((), running)
+
+    def __bool__(self) -> bool:
+        return bool(self._stored)
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._stored
@@ -85,19 +93,12 @@ class Claims:
     def note(self, gone: Iterable[RunningSession], here: Iterable[RunningSession]) -> None:
         """Note running sessions that ended or changed, and those that started or changed."""
         for session in gone:
-            self.preemptible.pop(session.session_id, None)
+            self.candidates.remove(session)
             self._victims.get(session.preempted_for, {}).pop(session.session_id, None)
         for session in here:
-            if session.is_preemptible:
-                self.preemptible[session.session_id] = session
+            self.candidates.add(session)
             if session.preempted_for:
                 self._victims.setdefault(session.preempted_for, {})[session.session_id] = session
-
-    def concerned(self) -> Iterator[RunningSession]:
-        """Yield the running sessions that may end for others or will."""
-        yield from self.preemptible.values()
-        for victims in self._victims.values():
-            yield from victims.values()
 
     def victims_of(self, session_id: str) -> list[str]:
         """Return the ids of the sessions that end for a waiting one."""

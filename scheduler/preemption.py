@@ -34,7 +34,7 @@ def settle(group_id: int, state: SchedulerState, now: datetime) -> None:
         preemption.spare(spared)
     if due := [*state.claims.due(now)]:
         preemption.end_victims(due)
-    if state.claims.preemptible:
+    if state.claims.candidates.may_end:
         _claim(group_id, state, now)
 
 

@@ -52,4 +52,4 @@ def _apply(
         victim = group.running[victim_id]
         cluster.remove_running(victim)
         cluster.add_running(warned(victim, request.id, claim.at))
-    cluster.add_running(hold_of(request, claim))
+    cluster.add_running(hold_of(request, claim, group.rules))

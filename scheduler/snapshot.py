@@ -187,12 +187,16 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         for session in waiting
         if session.blocked_status(now) is None and session.request.id not in claims
     )
-    claimants = [session.request for session in waiting if session.request.id in claims]
-    running = running_sessions(None) + [hold_of(request, claims[request.id]) for request in claimants]
+    rules = rules_of(None)
+    holds = [
+        hold_of(session.request, claim, rules[claim.group_id])
+        for session in waiting
+        if (claim := claims.get(session.request.id)) is not None
+    ]
+    running = running_sessions(None) + holds
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None if group_id is None else {group_id}, running, traits.of_host)
-    rules = rules_of(None)
     is_fair = has_fair_group(rules)
     snapshot = Snapshot(
         hosts=hosts,

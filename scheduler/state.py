@@ -21,7 +21,7 @@ from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSessio
 from scheduler.fair_use import has_fair_group
 from scheduler.limit_holders import NOTHING, project_usage_of, usage_of
 from scheduler.snapshot import FullState, OwnWrite, StateChanges, WaitingSession
-from scheduler.wait_status import as_stored, needs_update
+from scheduler.wait_status import as_stored, needs_update, status_by_start
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
 from sessions.models.group_waits import NOT_TRIED
@@ -29,6 +29,7 @@ from sessions.preemption import StoredClaim
 
 MAX_EXPLAINED: Final = 500  # waiting sessions in a pass: takes some 30 ms with the write
 MAX_CONSIDERED: Final = 100  # waiting sessions, the first of the queue, for which others may end in a pass
+WAITS_FOR_CAPACITY: Final = (Reason.NO_CAPACITY, Reason.RESERVED)
 GroupShape = tuple[int, Shape]  # requests with equal ones have the same explanation, limits aside
 HolderIds = tuple[int, int | None]  # user and project
 
@@ -127,7 +128,8 @@ class SchedulerState:
         With `grace_of`, the time between warning and end, a preemptible session that would end at once for another one
         that waits is not placed.
         """
-        claimed = self._serve_claims(now)
+        self.lapsed = set()
+        claimed = self._serve_claims(now) if self.claims else []
         self.enqueue_due(now)
         placements = self.incremental.serve(now)
         lesser = [placement for placement in placements if self.waiting[placement.session_id].request.is_preemptible]
@@ -144,12 +146,13 @@ class SchedulerState:
     def _futile(self, placements: Sequence[Placement], now: datetime, grace: timedelta) -> set[str]:
         """Return those placed who would at once be warned, as others that wait fit once they and some more end."""
         young = [self._placed(placement)._replace(is_preemptible=True) for placement in placements]
-        candidates = Candidates((*self.claims.concerned(), *young))
+        candidates = Candidates((*self.claims.candidates.sessions(), *young))
         found: set[str] = set()
         for group_id in {self.incremental.cluster.group_of[placement.host_id] for placement in placements}:
             group = self.incremental.cluster.groups[group_id]
             for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
-                if request.id in self._unexplained or self._needs_preemption(request, now + grace + STOP_DURATION):
+                is_known = self.waiting[request.id].status.reason in WAITS_FOR_CAPACITY
+                if not is_known or self._needs_preemption(request, now + grace + STOP_DURATION):
                     decision = find_preemption(group, request, candidates, now)
                     found.update(() if decision is None else decision.victim_ids)
         return found.intersection(placement.session_id for placement in placements)
@@ -174,7 +177,7 @@ class SchedulerState:
         anyway. None if nobody is helped. `accept` what is stored of it, then ask again.
         """
         group = self.incremental.cluster.groups.get(group_id)
-        candidates = Candidates(self.claims.concerned())
+        candidates = self.claims.candidates
         if group is None or candidates.may_end.keys().isdisjoint(group.host_capacities):
             return None
         hopeless: set[ClassKey] = set()
@@ -189,9 +192,7 @@ class SchedulerState:
 
     def accept(self, found: Preemption, claim: StoredClaim) -> None:
         """Take what `find_preemption` has returned as decided, and stored as `claim`."""
-        request, group = self.waiting[found.session_id].request, self.incremental.cluster.groups[claim.group_id]
-        if group.head is not None and group.head.id == request.id:
-            group.clear_head()
+        request = self.waiting[found.session_id].request
         self.incremental.remove(request.id)
         self._remove_from_indexes(request)
         self._blocked.add(request.id)
@@ -207,40 +208,52 @@ class SchedulerState:
         group, status = cluster.groups[request.group_id], self.waiting[request.id].status
         if group.head is not None and group.head.id == request.id:
             start = group.reservation.at if group.reservation is not None else None
-        elif status.reason in (Reason.NO_CAPACITY, Reason.RESERVED):
+        elif status.reason in WAITS_FOR_CAPACITY:
             start = status.eta
         else:
             return False  # not explained yet: the next pass looks at it
         return start is None or start > starts_at
 
     def _serve_claims(self, now: datetime) -> list[Placement]:
-        """Start the sessions with a claim that fit by now, there or elsewhere; drop claims that came to nothing."""
-        self.lapsed = set()
+        """Start the sessions with a claim that fit by now, there or elsewhere; drop claims that came to nothing.
+
+        In the same steps whether the state was read just now or not: nothing is left from the last pass, and what a
+        claim takes elsewhere leaves to the head of the queue what is reserved for it.
+        """
+        self.enqueue_due(now)
+        self.incremental.begin_pass()
         placements = []
         claims, cluster = self.claims.in_order(), self.incremental.cluster
         for position, (session_id, claim) in enumerate(claims, 1):
             request, hold = self.waiting[session_id].request, self._running[session_id]
             later = [self._running[other_id] for other_id, _ in claims[position:]]
-            is_covered, is_lost = cluster.covers(hold, later), is_over_limit(cluster, hold)
-            group = cluster.groups.get(claim.group_id)
-            elsewhere = group is not None and group.capacity.find(request.shape, request.avoided_host_ids) is not None
-            is_coming = hold.host_id in cluster.group_of and bool(self.claims.victims_of(session_id))
-            if is_coming and not (is_covered or elsewhere or is_lost):
-                continue
-            self._drop_hold(session_id)
-            placement = None
-            if is_covered and not is_lost:
-                placement = Placement(session_id, claim.host_id, claim.shares)
-                cluster.start_at(request, placement, now)
-            elif elsewhere and not is_lost:
-                placement = cluster.place(request, now)
-            if placement is None:
+            is_possible, is_lost = cluster.could_hold(hold, request.shape), is_over_limit(cluster, hold)
+            if is_possible and not is_lost and cluster.covers(hold, later):
+                self._drop_hold(session_id)
+                placements.append(Placement(session_id, claim.host_id, claim.shares))
+                cluster.start_at(request, placements[-1], now)
+                self._note_placed(request, placements[-1])
+            elif not is_lost and (placement := self._place_elsewhere(request, claim, now)):
+                placements.append(placement)
+            elif is_lost or not is_possible or not self.claims.victims_of(session_id):
+                self._drop_hold(session_id)
                 self.lapsed.add(session_id)
                 self.unconfirmed.add(session_id)
-            else:
-                self._note_placed(request, placement)
-                placements.append(placement)
         return placements
+
+    def _place_elsewhere(self, request: SessionRequest, claim: StoredClaim, now: datetime) -> Placement | None:
+        """Start a session with a claim where it fits already, if that does not delay the head of the queue."""
+        group = self.incremental.cluster.groups.get(claim.group_id)
+        if group is None or not group.may_place(request):
+            return None
+        self.incremental.reserve(claim.group_id, now)
+        self._drop_hold(request.id)
+        placement = self.incremental.cluster.place(request, now)
+        if placement is None:
+            self._take_hold(request, claim)
+        else:
+            self._note_placed(request, placement)
+        return placement
 
     def _note_placed(self, request: SessionRequest, placement: Placement) -> None:
         """Note that a session with a claim has been placed."""
@@ -254,7 +267,7 @@ class SchedulerState:
     def _take_hold(self, request: SessionRequest, claim: StoredClaim) -> None:
         """Have a waiting session hold in advance what it claims."""
         self.claims.add(request.id, claim)
-        self._replace_running((), (hold_of(request, claim),))
+        self._replace_running((), (hold_of(request, claim, self.incremental.rules_of(claim.group_id)),))
 
     def _drop_hold(self, session_id: str) -> None:
         """Drop the claim of a waiting session, and what it holds in advance."""
@@ -288,7 +301,7 @@ class SchedulerState:
             reason, detail = explainer.explain(session.request)[1:3]
             if session_id in self._estimated:
                 del self._estimated[session_id]
-                found.append(_status_of(session_id, reason.value, detail, self._starts.get(session_id)))
+                found.append(status_by_start(session_id, reason.value, detail, self._starts.get(session_id)))
             else:
                 found.append(session.status._replace(reason=reason.value, detail=detail))
         for session_id in self._blocked:
@@ -355,8 +368,14 @@ class SchedulerState:
         self._by_holders[request.owner_id, request.project_id].add(request.id)
 
     def _remove_from_indexes(self, request: SessionRequest) -> None:
-        self._by_group_shape[request.group_id, request.shape].remove(request.id)
-        self._by_holders[request.owner_id, request.project_id].remove(request.id)
+        group_shape, holders = (request.group_id, request.shape), (request.owner_id, request.project_id)
+        self._by_group_shape[group_shape].remove(request.id)
+        if not self._by_group_shape[group_shape]:
+            del self._by_group_shape[group_shape]
+            self._texts.pop(group_shape, None)
+        self._by_holders[holders].remove(request.id)
+        if not self._by_holders[holders]:
+            del self._by_holders[holders]
         self._unexplained.pop(request.id, None)
         self._outdated.pop(request.id, None)
         self._estimated.pop(request.id, None)
@@ -368,7 +387,7 @@ class SchedulerState:
         self._text_inputs = {key: explainer.capacity_inputs(*key) for key in keys}
         changed = {key for key in keys if key not in was or self._text_inputs[key] != was[key]}
         for group_shape, names in self._by_group_shape.items():
-            is_new = names and (group_shape[0], group_shape[1].traits) in changed
+            is_new = (group_shape[0], group_shape[1].traits) in changed
             text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
             if text != self._texts.get(group_shape):
                 self._texts[group_shape] = text
@@ -379,7 +398,3 @@ class SchedulerState:
             if user in users or project in projects:
                 self._outdated |= dict.fromkeys(names)
         self._touched.clear()
-
-
-def _status_of(session_id: str, reason: str, detail: str, start: StartEstimate | None) -> WaitStatus:
-    return WaitStatus(session_id, reason, detail, start.at if start else None, start.eta_reason if start else "")

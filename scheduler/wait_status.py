@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from scheduler.core.forecast import StartEstimate
 from scheduler.snapshot import WaitingSession
 from sessions import notify
 from sessions.models import WaitStatus, group_waits, lock_pending, write_wait_statuses
@@ -16,6 +17,11 @@ MAX_TEXT_LENGTH: Final = 300  # of `detail` and `eta_reason` in a session's row
 def needs_update(old: WaitStatus, new: WaitStatus, now: datetime) -> bool:
     """Return whether `new` differs enough from `old`, the stored status, to be written."""
     return (new.reason, new.detail[:MAX_TEXT_LENGTH]) != old[1:3] or _has_eta_changed(old.eta, new.eta, now)
+
+
+def status_by_start(session_id: str, reason: str, detail: str, start: StartEstimate | None) -> WaitStatus:
+    """Return the status of a session with an estimated start, if it has one."""
+    return WaitStatus(session_id, reason, detail, start.at if start else None, start.eta_reason if start else "")
 
 
 def as_stored(status: WaitStatus) -> WaitStatus:

@@ -12,6 +12,7 @@ from scheduler.core.fair_share import FairShares
 from scheduler.core.group_state import GroupState
 from scheduler.core.queue_order import DEFAULT
 from scheduler.core.remaining_limits import UNLIMITED, RemainingLimits
+from scheduler.core.reservation import could_hold
 from scheduler.core.types import (
     Association,
     DecayedUsage,
@@ -201,6 +202,16 @@ class ClusterState:
             if other.host_id == session.host_id:
                 host.give_back(other.shape, other.shares)
         return host.covers(session.shares)
+
+    def could_hold(self, session: RunningSession, shape: Shape) -> bool:
+        """Return whether the host of a session could take `shape` if it were empty, and has the session's devices."""
+        group_id = self.group_of.get(session.host_id)
+        if group_id is None:
+            return False
+        group = self.groups[group_id]
+        host = group.host_capacities[session.host_id]
+        are_present = {gpu_id for gpu_id, _ in session.shares}.issubset(host.gpu_ids)
+        return are_present and could_hold(host, group.host_views[host.index], shape)
 
     def clear_heads(self) -> None:
         """Drop all reservations, as at the start of a pass."""

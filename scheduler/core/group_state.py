@@ -97,6 +97,11 @@ class GroupState:
                 return Placement(request.id, self.reservation.host.host_id, shares)
         return None
 
+    def may_place(self, request: SessionRequest) -> bool:
+        """Return whether a host has what the request needs, be it reserved for the head."""
+        reserved = self.reservation is not None and self.reservation.host.fits(request.shape)
+        return reserved or self.capacity.find(request.shape, request.avoided_host_ids) is not None
+
     def begin_pass(self, queue: Iterable[SessionRequest]) -> None:
         """Drop the reservation and rank the hosts anew, as in a new state with the capacities as they are."""
         self.start_over()
@@ -221,6 +226,7 @@ class GroupState:
         host = self.host_capacities[session.host_id]
         host.give_back(session.shape, session.shares, -1)
         self.capacity.note_change(host)
+        self._count_in_shadow(session, -1)
 
     def end(self, session_id: str) -> RunningSession:
         """Remove a running session, free its capacity, and return it."""
@@ -230,6 +236,15 @@ class GroupState:
         host = self.host_capacities.get(session.host_id)
         if host is not None:
             self.capacity.give_back(host, session.shape, session.shares)
-            if self.reservation is not None and self.reservation.host is host:
-                self.reservation.refused.clear()
+            self._count_in_shadow(session, 1)
         return session
+
+    def _count_in_shadow(self, session: RunningSession, sign: int) -> None:
+        """Count a session that ended (1) or started (-1) in what is free at the head's start, if it lasts longer."""
+        reservation = self.reservation
+        if reservation is None or reservation.host.host_id != session.host_id:
+            return
+        reservation.refused.clear()
+        is_later = session.ends_at is None or reservation.at is None or session.ends_at > reservation.at
+        if is_later and reservation.shadow is not None:
+            reservation.shadow.give_back(session.shape, session.shares, sign)

@@ -8,9 +8,9 @@ first. In fair groups use changes with time, so those are served in full.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from heapq import nsmallest
 from itertools import islice, takewhile
 from types import MappingProxyType
+from typing import Final
 
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.fair_share import FairShares
@@ -22,6 +22,7 @@ from scheduler.core.types import (
     Association,
     Placement,
     QueueOrder,
+    Rules,
     RunningSession,
     SessionRequest,
     Snapshot,
@@ -29,6 +30,8 @@ from scheduler.core.types import (
     entries_of,
 )
 from scheduler.core.wait_queue import WaitQueue
+
+MAX_BEFORE_HEAD: Final = 100  # requests of a queue among which `reserve` looks for one that does not fit
 
 
 class IncrementalState:
@@ -45,6 +48,7 @@ class IncrementalState:
         self._fair_groups = {group for group, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.FAIR}
         self._bonus: dict[tuple[int, int], timedelta] = {}  # by group and priority
         self._left: list[SessionRequest] = []  # requests of fair groups that still wait, in the order served last
+        self._ordered: dict[int, list[SessionRequest]] = {}  # entries by group, until a request is added
         for request in snapshot.queue:
             self.add(request)
 
@@ -56,10 +60,12 @@ class IncrementalState:
         copy.cluster = self.cluster.copy()
         copy._queue = self._queue.copy(copy.cluster)
         copy.requests, copy._fair, copy._left = self.requests.copy(), self._fair.copy(), self._left
+        copy._ordered = {}
         return copy
 
     def add(self, request: SessionRequest) -> None:
         """Add a request to the queue."""
+        self._ordered.clear()
         self.requests[request.id] = request
         for position, entry in enumerate((request, *request.alternatives)):
             if entry.group_id in self._fair_groups:
@@ -68,9 +74,10 @@ class IncrementalState:
                 self._queue.add(self._queue_key(entry, position), entry)
 
     def remove(self, session_id: str) -> None:
-        """Remove a request from the queue."""
+        """Remove a request from the queue, and what is reserved for it."""
         request = self.requests.pop(session_id)
         for position, entry in enumerate((request, *request.alternatives)):
+            self._clear_head(entry.group_id, session_id)
             if entry.group_id in self._fair_groups:
                 del self._fair[entry.id, entry.group_id]
             else:
@@ -95,12 +102,29 @@ class IncrementalState:
                 self._queue.note_growth(group_id, host)
         self._queue.readmit(gone)
 
+    def rules_of(self, group_id: int) -> Rules:
+        """Return the scheduling rules of a group."""
+        return self._rules.get(group_id, DEFAULT)
+
+    def begin_pass(self) -> None:
+        """Drop the reservations and rank the hosts anew: a state that has just been read is so."""
+        for group_id, group in self.cluster.groups.items():
+            if group.head is not None:
+                self._clear_head(group_id, group.head.id)
+            group.begin_pass(self.requests.values())
+
+    def reserve(self, group_id: int, now: datetime) -> None:
+        """Reserve a host of a group for the first request that does not fit now, where none is reserved."""
+        group = self.cluster.groups[group_id]
+        for request in self.in_order(group_id, now, MAX_BEFORE_HEAD) if group.head is None else ():
+            if not self.cluster.exceeds_limit(request) and group.capacity.find(request.shape) is None:
+                group.make_head(request, now)
+                if group.head is not None:
+                    break
+
     def serve(self, now: datetime) -> list[Placement]:
         """Start the requests that can start, in order; they leave the queue."""
-        for group_id, group in self.cluster.groups.items():
-            if group.reservation is not None:
-                self._queue.note_growth(group_id, group.reservation.host)
-            group.begin_pass(self.requests.values())
+        self.begin_pass()
         started = self._queue.serve(now)
         for entry, _ in started:
             if entry.alternatives or entry.is_alternative:
@@ -129,11 +153,12 @@ class IncrementalState:
 
     def in_order(self, group_id: int, now: datetime, limit: int) -> list[SessionRequest]:
         """Return the entries of a group that are served next, at most `limit`, in order."""
-        group = [entry for entry in entries_of(self.requests.values()) if entry.group_id == group_id]
+        if group_id not in self._ordered:
+            entries = (entry for entry in entries_of(self.requests.values()) if entry.group_id == group_id)
+            self._ordered[group_id] = sorted(entries, key=self._queue_key)
+        group = (entry for entry in self._ordered[group_id] if entry.id in self.requests)
         shares = self.fair_shares_of(group_id)
-        if shares is None:
-            return nsmallest(limit, group, key=self._queue_key)
-        return list(islice(fair_sequence(sorted(group, key=self._queue_key), shares, now), limit))
+        return list(islice(group if shares is None else fair_sequence(group, shares, now), limit))
 
     def fair_shares_of(self, group_id: int) -> FairShares | None:
         """Return the use of a fair group; None for others, and for groups without hosts."""
@@ -153,7 +178,8 @@ class IncrementalState:
         """As `starts`, also for hypothetical requests, which take nothing where they start; consumes the state."""
         queue = self._queue.copy(self.cluster)
         for number, request in enumerate(self._left):
-            queue.add((1, number), request, is_new=False)
+            if (request.id, request.group_id) in self._fair:  # it may have left the queue since, for a claim
+                queue.add((1, number), request, is_new=False)
         for number, request in enumerate(hypothetical):
             queue.add((2, number), request, is_new=False, is_hypothetical=True)
         return advance_through_ends(self.cluster, queue, now, look_ahead)
@@ -162,6 +188,14 @@ class IncrementalState:
     def pairs(self) -> int:
         """Waiting times running sessions: bounds what a forecast takes, as each that waits may look at each end."""
         return len(self.requests) * sum(len(group.running) for group in self.cluster.groups.values())
+
+    def _clear_head(self, group_id: int, session_id: str) -> None:
+        """Drop what is reserved in a group for a session, if it is the head: others may have the host."""
+        group = self.cluster.groups.get(group_id)
+        if group is not None and group.head is not None and group.head.id == session_id:
+            if group.reservation is not None:
+                self._queue.note_growth(group_id, group.reservation.host)
+            group.clear_head()
 
     def _leave_fair(self, session_id: str) -> None:
         """Remove all entries in fair groups of a session that has started."""

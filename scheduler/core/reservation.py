@@ -57,7 +57,8 @@ def reserve(
 ) -> tuple[Reservation | None, int]:
     """Return the earliest start of `shape` by the ends of running sessions, given ascending; None if it never fits.
 
-    The second value is the number of ends that were looked at. Of several hosts that fit at the same time it takes the lowest index, so that later passes find the same one.
+    The second value is the number of ends that were looked at. Of several hosts that fit at the same time it takes the
+    lowest index, so that later passes find the same one.
     """
     by_host = {host.host_id: host for host in group.hosts}
     shadows: dict[int, HostCapacity] = {}

@@ -212,9 +212,8 @@ class WaitQueue:
 
     def _place(self, request: SessionRequest, at: datetime) -> Placement | None:
         placement = self._cluster.place(request, at)
-        if placement is not None:
-            if request.id in self._hypothetical_ids:
-                self._cluster.end(request.group_id, request.id)
+        if placement is not None and request.id in self._hypothetical_ids:
+            self._cluster.end(request.group_id, request.id)
         return placement
 
     def _set_aside(self, entry: QueueEntry) -> None:

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given
 
 from resources.units import GIB
-from scheduler.core import group_state
+from scheduler.core import group_state, reservation
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.forecast import advance_through_ends
 from scheduler.core.group_state import GroupState
@@ -106,11 +106,10 @@ def crowded(hosts: int, *, per_host: int = 8) -> Snapshot:
 
 def test_a_start_that_time_limits_cannot_tell_is_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sought: list[Shape] = []
-    reserve = group_state.reserve
 
     def count(shape: Shape, *rest: Any) -> tuple[Reservation | None, int]:
         sought.append(shape)
-        return reserve(shape, *rest)
+        return reservation.reserve(shape, *rest)
 
     monkeypatch.setattr(group_state, "reserve", count)
     state = IncrementalState(crowded(10))
