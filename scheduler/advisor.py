@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from scheduler.core.explanation import Explainer
 from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Snapshot, entries_of
-from scheduler.preemption_advice import starts_by_preemption
+from scheduler.preemption_advice import starts_by_preemption, state_for_preemption
 
 LOOK_AHEAD: Final = 30  # distinct moments of session ends: bounds the cost of an answer while a slider moves
 SMALLEST: Final = Shape(1, 64 * MIB, FGPU_STEP)  # of what is proposed instead
@@ -96,8 +97,9 @@ def advise_on(
         return Advice(sessions=(SessionAdvice("now"),) * len(started))
     explainer = Explainer(state.cluster)
     reasons = [explainer.explain(request).detail for request in waiting]
-    future = state.copy()
-    trial = _Trial(state.cluster, requests, now)
+    future, preempting = state.copy(), state_for_preemption(state.cluster, requests[0], graces)
+    trial = Trial(state.cluster, requests, now)
+    trial.withdraw(started)
     others = [(other, trial.starts_as(other)) for other in elsewhere]
     later = [
         other._replace(id=f"{other.id} in {other.group_id}")
@@ -105,7 +107,8 @@ def advise_on(
         if not starts_now and len(requests) == 1  # several would stand in each other's way
     ]
     starts = future.forecast(now, look_ahead, later)
-    starts |= starts_by_preemption(state.cluster, waiting, starts, now, graces)
+    if preempting is not None:
+        starts |= starts_by_preemption(preempting, waiting, starts, now, graces[requests[0].group_id])
     own = [starts.get(request.id) for request in waiting]
     last = own[-1]
     sooner = [
@@ -113,7 +116,6 @@ def advise_on(
         for copy in later
         if copy.id in starts and (last is None or starts[copy.id].at < last.at)
     ]
-    trial.withdraw(started)
     return Advice(
         sessions=(SessionAdvice("now"),) * len(started) + tuple(map(_session_advice, own, reasons)),
         alternatives=(
@@ -132,8 +134,8 @@ def _alternative(request: SessionRequest, starts: Starts) -> Alternative:
     return Alternative(request.group_id, request.cpu, request.memory_bytes, request.fgpu_milli, starts)
 
 
-class _Trial:
-    """Starts of changed requests on the state that a pass has left; each is undone."""
+class Trial:
+    """Starts of changed requests on the state that a pass has left; each is undone, and leaves no trace."""
 
     def __init__(self, cluster: ClusterState, requests: Sequence[SessionRequest], now: datetime) -> None:
         """Take the requests as they are, which have been served."""
@@ -163,9 +165,24 @@ class _Trial:
         for name, step in steps.items():
             first, last = -(-getattr(least, name) // step), (getattr(asked, name) - 1) // step
             sizes = [_with_amount(asked, name, count * step) for count in range(max(first, 1), last + 1)]
-            started = bisect_left(sizes, True, key=lambda size: not self._all_start(size))
-            if started:
-                yield sizes[started - 1]
+            found = [largest for each in self._monotonic(sizes) if (largest := self._largest(each)) is not None]
+            if found:
+                yield max(found, key=attrgetter(name))
+
+    def _largest(self, sizes: Sequence[SessionRequest]) -> SessionRequest | None:
+        """Return the last of these that starts now, if all do up to some one; None if the first does not."""
+        started = bisect_left(sizes, True, key=lambda size: not self._all_start(size))
+        return sizes[started - 1] if started else None
+
+    def _monotonic(self, sizes: Iterable[SessionRequest]) -> Iterable[Sequence[SessionRequest]]:
+        """Divide sizes so that where one starts all smaller ones of its part do: whole GPUs fit where parts do not."""
+        groups = [self._cluster.groups.get(entry.group_id) for entry in entries_of([self._requests[0]])]
+        capacities = [group.gpu_capacity for group in groups if group is not None and not group.divides]
+        parts: dict[tuple[bool, ...], list[SessionRequest]] = {}
+        for size in sizes:
+            key = tuple(not (capacity and size.fgpu_milli % capacity) for capacity in capacities)
+            parts.setdefault(key, []).append(size)
+        return parts.values()
 
     def _all_start(self, request: SessionRequest) -> bool:
         """Return whether a changed request would start now, as often as was asked for; leave the state as it is."""

@@ -11,32 +11,39 @@ from scheduler.core.types import SessionRequest
 from sessions.models import STOP_DURATION
 
 
+def state_for_preemption(
+    cluster: ClusterState, request: SessionRequest, graces: Mapping[int, timedelta]
+) -> ClusterState | None:
+    """Return a copy of the state on which others may end for a request; None if none would.
+
+    `graces` is the time between warning and end, by group id.
+    """
+    if request.group_id not in graces or request.group_id not in cluster.groups or request.is_preemptible:
+        return None
+    return cluster.copy() if any(session.is_preemptible for session in cluster.running_sessions()) else None
+
+
 def starts_by_preemption(
     cluster: ClusterState,
     requests: Sequence[SessionRequest],
     starts: Mapping[str, StartEstimate],
     now: datetime,
-    graces: Mapping[int, timedelta],
+    grace: timedelta,
 ) -> dict[str, StartEstimate]:
     """Return the starts of those waiting requests that start sooner than by `starts`, as others end for them.
 
-    The requests are equal but for their ids; `graces` is the time between warning and end, by group id. The cluster
-    state is left as it is.
+    The requests are equal but for their ids; the cluster state is consumed.
     """
-    group_id = requests[0].group_id
-    grace, candidates = graces.get(group_id), Candidates(cluster.running_sessions())
-    if grace is None or group_id not in cluster.groups or not candidates.may_end or requests[0].is_preemptible:
-        return {}
-    at, trial = now + grace + STOP_DURATION, cluster.copy()
+    at, group = now + grace + STOP_DURATION, cluster.groups[requests[0].group_id]
     found: dict[str, StartEstimate] = {}
     for request in requests:
         known = starts.get(request.id)
-        if (known is not None and known.at <= at) or trial.exceeds_limit(request):
+        if (known is not None and known.at <= at) or cluster.exceeds_limit(request):
             continue
-        decision = find_preemption(trial.groups[group_id], request, Candidates(trial.running_sessions()), now)
+        decision = find_preemption(group, request, Candidates(cluster.running_sessions()), now)
         if decision is None:
             break
-        _apply(trial, decision, request, now, grace)
+        _apply(cluster, decision, request, now, grace)
         found[request.id] = StartEstimate(at, CLAIM_ETA_REASON)
     return found
 
