@@ -22,7 +22,6 @@ from scheduler.core.types import (
 )
 
 GRACE: Final = timedelta(minutes=2)  # after its latest end a session may end at any moment
-HEAD_FITS_SOME_HOST: Final = False  # whether the head is the first refused request that some host could hold
 
 
 @dataclass
@@ -44,6 +43,7 @@ class Group:
     policy: Policy
     images: dict[int, frozenset[int]]
     running: dict[str, RunningSession] = field(default_factory=dict)
+    endless: frozenset[str] = frozenset()  # ids of sessions that may stay for ever, whatever their end
     head: SessionRequest | None = None
     reserved: Reserved | None = None
 
@@ -112,10 +112,8 @@ class Group:
         return None
 
     def refuse(self, request: SessionRequest, now: datetime) -> None:
-        """Take the first request that does not fit as the first in line, and reserve a host for it."""
-        if self.head is not None or (
-            HEAD_FITS_SOME_HOST and not any(self._could_hold(it, request, now) for it in self.hosts)
-        ):
+        """Reserve a host for the first request that does not fit, but that a host could hold: the first in line."""
+        if self.head is not None or not any(self._could_hold(it, request, now) for it in self.hosts):
             return
         self.head = request
         ends = sorted(
@@ -131,7 +129,8 @@ class Group:
         self._reserve_whole(request, now)
 
     def is_unknown(self, session: RunningSession, now: datetime) -> bool:
-        return session.ends_at is not None and session.ends_at < now - GRACE
+        is_overdue = session.ends_at is not None and session.ends_at < now - GRACE
+        return is_overdue or session.session_id in self.endless
 
     def at(self, host: Host, moment: datetime, now: datetime) -> Host:
         """Return a host as it is once all that end by a moment have ended."""

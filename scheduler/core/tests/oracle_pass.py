@@ -158,7 +158,7 @@ class FairOrder:
 
     def _due(self) -> dict[Holder, float]:
         """Return the part of the group that each project, member and user is assured of: half of what is due."""
-        members = {_holder(it) for it in (*self.queue, *self.group.running.values())}
+        members = {_holder(it) for it in self.queue} | {_holder(it) for it in self.group.running.values()}
         holders = members | {_branch(member) for member in members}
         part = {}
         for holder in holders:
@@ -184,8 +184,8 @@ class FairOrder:
             if now - since >= self.group.rules.starvation_limit:
                 return 0, 0, 0, since
         mine = [it for it in self.group.running.values() if holder in (_holder(it), _branch(_holder(it)))]
-        held = [sum(it.charge_percent * it.shape[n] for it in mine) for n in range(3)]
-        wanted = [held[n] + request.charge_percent * request.shape[n] for n in range(3)]
+        held = [sum(it.charge_percent * amounts_of(it)[n] for it in mine) for n in range(3)]
+        wanted = [held[n] + request.charge_percent * amounts_of(request)[n] for n in range(3)]
         is_assured = self._part(wanted) / 100 <= due[holder]
         used = [fsum(column) + 3600 * held[n] / 100 for n, column in enumerate(self._used(holder))]
         return 1, -request.priority, not is_assured, round(10**6 * self._part(used) / self._weight(holder))
@@ -203,7 +203,7 @@ class FairOrder:
             if holder in (_holder(it), _branch(_holder(it))):
                 ran = max(timedelta(0), self.all.now - it.started_at).total_seconds()
                 for n in range(3):
-                    uses[n].append(it.shape[n] * ((1 - exp(-rate * ran)) / rate * it.charge_percent / 100))
+                    uses[n].append(amounts_of(it)[n] * ((1 - exp(-rate * ran)) / rate * it.charge_percent / 100))
         return uses
 
     def _part(self, amounts: list[float] | list[int]) -> float:
@@ -215,6 +215,11 @@ class FairOrder:
             sum(gpu.capacity_milli for it in views for gpu in it.gpus),
         )
         return max((amount / total for amount, total in zip(amounts, totals, strict=True) if total), default=0.0)
+
+
+def amounts_of(session: SessionRequest | RunningSession) -> tuple[int, int, int]:
+    """Return the cores, bytes and milli-fGPU of a session."""
+    return session.cpu, session.memory_bytes, session.shape.fgpu_milli
 
 
 def _holder(session: SessionRequest | RunningSession) -> Holder:
@@ -255,9 +260,9 @@ def forecast(snapshot: Snapshot, now: datetime) -> dict[str, datetime]:
     _, left = state.serve(snapshot.queue)
     starts: dict[str, datetime] = {}
     for group in state.groups.values():  # whoever is overdue by more than the grace may stay for ever
-        for name, one in group.running.items():
-            if group.is_unknown(one, now):
-                group.running[name] = one._replace(ends_at=None)
+        group.endless = frozenset(name for name, one in group.running.items() if group.is_unknown(one, now))
+        for name in group.endless:
+            group.running[name] = group.running[name]._replace(ends_at=None)
     while left:
         ends = [it.ends_at for group in state.groups.values() for it in group.running.values() if it.ends_at]
         if not ends:
