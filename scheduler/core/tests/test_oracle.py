@@ -133,8 +133,10 @@ def end(world: World, state: IncrementalState) -> None:
     group_id = state.cluster.group_of[gone.host_id]
     seconds = (world.now - gone.started_at).total_seconds() * gone.charge_percent / 100
     before = world.used.get((group_id, association_of(gone)), DecayedUsage(0, 0, 0, world.now))
-    more = [amount + seconds * held for amount, held in zip(before[:3], amounts_of(gone), strict=True)]
-    used = {(group_id, association_of(gone)): DecayedUsage(*more, world.now)}  # not decayed: any figure will do
+    cpu, memory, fgpu = (
+        amount + seconds * held for amount, held in zip(before[:3], amounts_of(gone), strict=True)
+    )  # not decayed: any figure will do
+    used = {(group_id, association_of(gone)): DecayedUsage(cpu, memory, fgpu, world.now)}
     world.used |= used
     state.cluster.set_used(used)
 

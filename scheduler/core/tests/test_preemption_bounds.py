@@ -25,6 +25,7 @@ from scheduler.core.preemption import Candidates, find_preemption
 from scheduler.core.tests.timelines import many
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import RunningSession, SessionRequest, Shape, Snapshot
+from scheduler.core.victims import fewest_victims
 
 MINUTE = timedelta(minutes=1)
 GPUS = 4
@@ -60,7 +61,7 @@ def by_all_hosts(cluster: ClusterState, request: SessionRequest, candidates: Can
         later = candidates.settled(host)
         if (sessions or host.host_id in candidates.ending) and later.fits(request.shape):
             return None
-        victims = preemption.fewest_victims(later, sessions, request.shape, len(sessions))
+        victims = fewest_victims(later, sessions, request.shape, len(sessions))
         if victims is not None:
             lost = sum((NOW - victim.started_at for victim in victims), timedelta())
             is_avoided = host.host_id in request.avoided_host_ids
@@ -96,13 +97,12 @@ def test_the_choice_is_that_of_looking_at_all_hosts(random: Random, hosts: int) 
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The hosts that are searched for victims."""
     hosts: list[int] = []
-    search = preemption.fewest_victims
 
     def count(
         host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape, at_most: int
     ) -> Sequence[RunningSession] | None:
         hosts.append(host.host_id)
-        return search(host, sessions, shape, at_most)
+        return fewest_victims(host, sessions, shape, at_most)
 
     monkeypatch.setattr(preemption, "fewest_victims", count)
     return hosts
