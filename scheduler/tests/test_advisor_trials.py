@@ -1,7 +1,7 @@
 """The advisor tries changed requests without a trace, and offers the largest that starts.
 
-Seen to fail before, and under these faults, planted in the product: what a trial takes of a reservation is not given
-back; whole GPUs and parts are searched as one.
+Faults that they are for: what a trial takes of a reservation is not given back; whole GPUs and parts are searched as
+one.
 """
 
 from dataclasses import replace

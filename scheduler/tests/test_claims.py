@@ -1,7 +1,4 @@
-"""Claims on the state of a scheduler, without a database: what they promise, and when they lapse.
-
-Each test was seen to fail before.
-"""
+"""Claims on the state of a scheduler, without a database: what they promise, and when they lapse."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,8 @@
 """A scheduler that has just begun decides as one that goes on, preemption included.
 
-Random histories without a database, in which both decide at each step, and what they decide is written. Seen to fail
-before, and under these faults, planted in the product: claims are served before the reservations of the last pass are
-dropped; a claim takes elsewhere what is reserved for the head; sessions that are due join after the claims.
+Random histories without a database, in which both decide at each step, and what they decide is written. Faults
+that they are for: claims are served before the reservations of the last pass are dropped; a claim takes elsewhere what
+is reserved for the head; sessions that are due join after the claims.
 """
 
 from collections import Counter
