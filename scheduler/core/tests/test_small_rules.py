@@ -62,6 +62,15 @@ def test_a_whole_host_without_new_starts_is_that_which_lacks_least() -> None:
     assert whole_host(replace(world, running=running), make_request("head", 2000)) == 1
 
 
+def test_a_whole_host_is_not_one_where_a_session_overstays() -> None:
+    stuck = session("stuck", 1, (100, 1000), hours_ago=9)._replace(ends_at=NOW - HOUR)
+    running = (stuck, session("r", 2, (200, 1000)))
+    world = replace(make_snapshot([make_host(1, [0, 1000]), make_host(2, [0, 1000])], []), running=running)
+    assert whole_host(world, make_request("head", 2000)) == 2
+    endless = (stuck._replace(ends_at=None), running[1])
+    assert whole_host(replace(world, running=endless), make_request("head", 2000)) == 1
+
+
 def test_a_whole_host_has_the_traits() -> None:
     running = (session("a", 1, (100, 1000)), session("b", 2, (200, 1000)))
     hosts = [make_host(1, [0]), make_host(2, [0], roots=(7,))]
