@@ -71,6 +71,18 @@ def test_a_whole_host_is_not_one_where_a_session_overstays() -> None:
     assert whole_host(replace(world, running=endless), make_request("head", 2000)) == 1
 
 
+def test_a_head_is_passed_over_once_a_session_overstays() -> None:
+    running = (session("r", 1, (100, 1000))._replace(ends_at=NOW + HOUR), session("s", 2, (200, 1000)))
+    queue = [make_request("a-large", 2000), make_request("b-small", 1000)]
+    state = IncrementalState(replace(make_snapshot([make_host(1, [0, 0]), make_host(2, [0])], queue), running=running))
+    heads = []
+    for hours in (0, 2):
+        state.serve(NOW + hours * HOUR)
+        head = state.cluster.groups[1].head
+        heads.append(head and head.id)
+    assert heads == ["a-large", "b-small"]
+
+
 def test_a_whole_host_has_the_traits() -> None:
     running = (session("a", 1, (100, 1000)), session("b", 2, (200, 1000)))
     hosts = [make_host(1, [0]), make_host(2, [0], roots=(7,))]
