@@ -10,7 +10,7 @@ from pages.launch.forms import LaunchForm
 from resources.forms import PresetForm
 from resources.models import Host, Image
 from resources.units import GIB, MIB
-from sessions import services, validation
+from sessions import validation
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_project, make_session, make_user
@@ -98,7 +98,7 @@ def test_a_group_of_nobody_is_unknown_everywhere(image: Image) -> None:
 
 @pytest.mark.parametrize(("memory", "shared"), [(GIB, 2 * GIB), (GIB, MIB // 2), (GIB, GIB)])
 def test_shared_memory_of_presets_is_bound_as_that_of_sessions(memory: int, shared: int) -> None:
-    said = services.validation.amount_errors(cpu=1, memory=memory, shared_memory=shared, fgpu=0, count=1)
+    said = validation.amount_errors(cpu=1, memory=memory, shared_memory=shared, fgpu=0, count=1)
     form = PresetForm({"name": "small", "cpu": 1, "memory": f"{memory}", "shared_memory": f"{shared}", "fgpu": "0"})
     form.is_valid()
     assert [*form.errors.get("shared_memory", [])] == [error for name, error in said.items() if name == "shared_memory"]
