@@ -121,4 +121,6 @@ TEXTS: Final = (
     _("A process of it used the GPU without the hook that limits it."),
     _("It used %(used)s of GPU memory; its share is %(share)s."),
     _("It took %(percent)s %% of the GPU's time; its share is %(share)s %%."),
+    _("It holds %(used)s of GPU memory, of which its limits count %(charged)s."),
+    _("For %(percent)s %% of the time it said that it used the GPU, without a turn from the arbiter."),
 )
