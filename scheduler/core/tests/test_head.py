@@ -1,8 +1,8 @@
 """The head of a queue: the first request that a host could hold; and what looking for its start costs.
 
-Each test was seen to fail before, or under these faults, planted in the product:
+Each test is meant to fail under these faults of the product:
 
-| test_... | planted faults |
+| test_... | faults |
 |---|---|
 | what_no_host_could_hold_keeps_nothing_from_others | any refused request becomes the head |
 | what_only_an_overdue_host_could_hold_is_passed_over | what overdue sessions hold counts as leaving |
