@@ -49,7 +49,7 @@ lint: $(DEV) $(NODE_DEV) .env ## Check format, style, types, layers, settings an
 	@sh gpuplatform/bootstrap/lint.sh
 
 audit: $(RUNTIME) ## Look the pinned packages up among known vulnerabilities, where their databases can be reached
-	@$(PYTHON) -m gpuplatform.bootstrap.audit $(ARGS)
+	@$(PYTHON) -m gpuplatform.bootstrap.checks.audit $(ARGS)
 
 format: $(DEV) ## Format the code and sort its imports
 	@$(PYTHON) -m ruff check --select I --fix . && $(PYTHON) -m ruff format .

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
 from pytest_django import DjangoDbBlocker
 
-from scheduler import estimate, passes
+from scheduler.advice import estimate
+from scheduler.cycle import passes
 from tests.browser import chromium
 from tests.containers import remove_lent_containers
 from tests.database import empty_tables, keeping_rows

@@ -12,11 +12,13 @@ from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from accounts import logins, services, tokens
+from accounts.credentials import ssh_keys as services
+from accounts.credentials import tokens
+from accounts.credentials.ssh_address import known_hosts_line
 from accounts.forms import ProfileForm, SshKeyForm, TokenForm
+from accounts.login_sessions import services as logins
 from accounts.models import SshHostKey
 from accounts.requests import UserRequest
-from accounts.ssh_address import known_hosts_line
 
 PAGE_SIZE = 25
 

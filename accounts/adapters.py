@@ -18,9 +18,11 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
-from accounts import factor_secrets, invitations, mail
-from accounts.language import language_of, set_language_cookie
+from accounts.invitations import services as invitations
 from accounts.models import ResourcePolicy, User
+from accounts.second_factors import factor_secrets
+from accounts.signing_in import mail
+from accounts.signing_in.language import language_of, set_language_cookie
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,10 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from accounts import invitations, second_factors
 from accounts.forms import UniqueEmailForm
+from accounts.invitations import services as invitations
 from accounts.models import AccountInvitation, ApiToken, AuditEntry, ResourcePolicy, SshKey, User
+from accounts.second_factors import services as second_factors
 
 admin.site.unregister(Group)  # rights come from resource groups instead
 for _model in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken):

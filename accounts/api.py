@@ -22,10 +22,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
-from accounts import demanded_factors, logins, second_factors, services, tokens
-from accounts.authentication import ApiTokenAuthentication
+from accounts.credentials import ssh_keys as services
+from accounts.credentials import tokens
+from accounts.credentials.authentication import ApiTokenAuthentication
+from accounts.credentials.public_keys import InvalidPublicKeyError
+from accounts.credentials.throttling import TokenThrottle
+from accounts.login_sessions import services as logins
 from accounts.models import ApiToken, LoginSession, SshKey, User
-from accounts.public_keys import InvalidPublicKeyError
+from accounts.second_factors import demand as demanded_factors
+from accounts.second_factors import services as second_factors
 from accounts.serializers import (
     ApiTokenSerializer,
     CredentialsSerializer,
@@ -39,14 +44,13 @@ from accounts.serializers import (
     SshKeySerializer,
     TokenSerializer,
 )
-from accounts.throttling import TokenThrottle
 from restapi.views import ApiView, ApiViewSet
 
 
 class ApiTokenScheme(KnoxTokenScheme):
     """Describes the `Authorization` header in the schema; defining the class registers it."""
 
-    target_class = "accounts.authentication.ApiTokenAuthentication"
+    target_class = "accounts.credentials.authentication.ApiTokenAuthentication"
     name = "token"
 
 

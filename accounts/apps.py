@@ -10,4 +10,4 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the signals that end an account's access and keep its address."""
-        from accounts import access_loss, addresses, demanded_factors  # noqa: F401  # models can be imported only once all apps are loaded
+        from accounts.second_factors import demand as demanded_factors  # noqa: F401  # models can be imported only once all apps are loaded

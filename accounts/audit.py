@@ -22,9 +22,9 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from django.db import models, transaction
 from django.http import HttpRequest
 
-from accounts import logins
-from accounts.audit_entry import AuditSource
+from accounts.login_sessions import services as logins
 from accounts.models import AuditEntry, User
+from accounts.models.audit import AuditSource
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,10 +7,11 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from accounts import services, tokens
+from accounts.credentials import ssh_keys as services
+from accounts.credentials import tokens
+from accounts.credentials.public_keys import MAX_KEY_LENGTH, InvalidPublicKeyError
+from accounts.credentials.tokens import TokenRejectedError
 from accounts.models import ApiToken, SshKey, TokenScope, User
-from accounts.public_keys import MAX_KEY_LENGTH, InvalidPublicKeyError
-from accounts.tokens import TokenRejectedError
 
 
 class SshKeyForm(forms.Form):

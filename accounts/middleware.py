@@ -14,7 +14,9 @@ from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.translation import gettext as _
 
-from accounts import audit, demanded_factors, logins
+from accounts import audit
+from accounts.login_sessions import services as logins
+from accounts.second_factors import demand as demanded_factors
 
 OPEN_PATHS: Final = (  # while a second factor is due
     *("/accounts/second-factor/", "/accounts/confirm/", "/accounts/sign-out/", "/accounts/language/"),

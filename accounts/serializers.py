@@ -7,11 +7,11 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from accounts import second_factors
+from accounts.credentials.public_keys import MAX_KEY_LENGTH
+from accounts.credentials.ssh_keys import TITLE_LENGTH
+from accounts.credentials.tokens import MAX_LIFETIME
 from accounts.models import ApiToken, LoginSession, ResourcePolicy, SshKey, TokenScope, User
-from accounts.public_keys import MAX_KEY_LENGTH
-from accounts.services import TITLE_LENGTH
-from accounts.tokens import MAX_LIFETIME
+from accounts.second_factors import services as second_factors
 
 
 class StrictSerializer(serializers.Serializer[Any]):

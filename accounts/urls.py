@@ -3,9 +3,9 @@
 from django.urls import path, re_path
 
 from accounts import account_views
-from accounts.invitation_models import TOKEN_LENGTH
-from accounts.invitation_views import accept
-from accounts.views import SignOutView, choose_language
+from accounts.invitations.views import accept
+from accounts.models.invitations import TOKEN_LENGTH
+from accounts.signing_in.views import SignOutView, choose_language
 
 app_name = "accounts"
 

@@ -16,7 +16,7 @@ import psycopg
 
 from bench.common import SHAPE, ApiUser
 from engine.containers import container_name
-from gpuplatform import embedded
+from operations import embedded
 from tests.platform import Platform
 
 LIMIT: Final = 200_000

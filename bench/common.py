@@ -12,12 +12,12 @@ import psycopg
 
 import bench.apps_ready  # noqa: F401  # before what imports models
 from engine.containers import HOST_LABEL, container_name
-from gpuplatform import embedded
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
-from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import container_config
-from hostworker.runtime.sandbox_containers import FREE, SANDBOX_LABEL
-from resources.units import GIB, MIB
+from hostworker.runtime.sandboxes.containers import FREE, SANDBOX_LABEL
+from hostworker.runtime_protocol import ContainerSpec
+from operations import embedded
+from resources.amounts.units import GIB, MIB
 from tests.platform import Platform
 
 EVERY_SECONDS = 0.002

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuplatform.bootstrap import services
+from operations.embedded_servers import redis_and_postgres as services
 
 MANAGE = (sys.executable, "manage.py")
 

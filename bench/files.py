@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.common import load
-from gpuplatform.bootstrap import services, system_packages
+from operations.embedded_servers import redis_and_postgres as services
+from operations.machine import system_packages
 from tests.ports import free_port
 from tests.wait import until
 
@@ -38,7 +39,8 @@ NAME: Final = "large.bin"
 SET_UP: Final = """
 import json
 from accounts.models import ApiToken, User
-from folders import services, storage
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 root = storage.register_default_root()
 user = User.objects.create_user("bench@example.org")
 folder = services.create(user, "bench", root)

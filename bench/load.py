@@ -33,9 +33,9 @@ from bench.common import load
 from bench.files import server
 from bench.load_clients import LoadClients, Measurements
 from bench.load_roles import RoleUse, process_with, uses
-from gpuplatform import embedded
-from gpuplatform.bootstrap import services
-from gpuplatform.bootstrap.processes import CELERY
+from operations import embedded
+from operations.embedded_servers import redis_and_postgres as services
+from operations.supervisor.processes import CELERY
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, ResourcePolicy, User
 from bench.page_world import sign_in
+from resources.amounts.units import GIB, MIB
 from resources.models import Gpu, Host, HostStatus, Image, ResourceGroup
-from resources.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session, SessionEvent
 

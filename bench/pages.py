@@ -26,7 +26,8 @@ from bench import page_paint
 from bench.common import load
 from bench.files import server
 from bench.page_updates import measure
-from gpuplatform.bootstrap import services, system_packages
+from operations.embedded_servers import redis_and_postgres as services
+from operations.machine import system_packages
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent

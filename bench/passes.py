@@ -11,13 +11,13 @@ from django.db import connection, transaction
 
 from accounts.models import ResourcePolicy, User
 from bench.worlds import OWNERS, shapes
+from resources.amounts.units import GIB, MIB
 from resources.models import Gpu, Host, HostStatus, Image, ResourceGroup
-from resources.units import GIB, MIB
-from scheduler import passes
-from scheduler.estimate import estimate
+from scheduler.advice.estimate import estimate
+from scheduler.cycle import passes
+from sessions.launching.services import LaunchRequest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.services import LaunchRequest
 
 RELEASES = 15
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from bench.common import load
 from bench.proxy_servers import HOST, SITE, grant, keys
-from gpuplatform.bootstrap import system_packages
+from operations.machine import system_packages
 
 PEER: Final = Path("bench/chp")
 FOLDER: Final = Path("var/bench-proxy")

@@ -14,14 +14,14 @@ from typing import Final, cast
 import uvicorn
 import uvloop
 
-from proxy.asgi import AppProxyMiddleware
-from proxy.asgi_request import Receive, Scope, Send
-from proxy.authorization import BrowserAuthorizer
-from proxy.client_connection import ClientConnection
+from proxy.asgi.request import Receive, Scope, Send
+from proxy.asgi.server import AppProxyMiddleware
+from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.signing import Grant, Keys
 from proxy.data_plane import DataPlane
-from proxy.response_parser import DecodingResponseParser, ResponseParser
+from proxy.http.response_parser import DecodingResponseParser, ResponseParser
+from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
-from proxy.signing import Grant, Keys
 from proxy.site import Site
 
 HOST: Final = "127.0.0.1"

@@ -25,7 +25,7 @@ from bench.calibration import calibrate
 from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
 from bench.worlds import after_release, big_world, with_limits
-from scheduler.advisor import advise_on
+from scheduler.advice.advisor import advise_on
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import plan
 from scheduler.core.types import EPOCH, PlacementPolicyName

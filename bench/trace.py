@@ -8,9 +8,9 @@ from random import Random
 from typing import Final
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.group_capacity import GroupCapacity
-from scheduler.core.host_capacity import HostCapacity
-from scheduler.core.placement_policy import policy_for
+from scheduler.core.capacity.group_capacity import GroupCapacity
+from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.placement_policy import policy_for
 from scheduler.core.types import (
     EPOCH,
     HostView,

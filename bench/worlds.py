@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 
 from accounts.limits import Amounts, PolicyLimits
-from resources.units import GIB
+from resources.amounts.units import GIB
 from scheduler.core.placement import plan
 from scheduler.core.types import EPOCH, GpuView, HostView, LimitHolder, RunningSession, SessionRequest, Shape, Snapshot
 

@@ -13,7 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from endpoints import addresses, services
+from endpoints import services
+from endpoints.routing import addresses
 from endpoints.serializers import (
     OpenedSerializer,
     OpenSerializer,
@@ -22,7 +23,7 @@ from endpoints.serializers import (
     ShareSerializer,
 )
 from restapi.views import ApiViewSet
-from sessions.app_serializers import EndpointSerializer
+from sessions.access.app_serializers import EndpointSerializer
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 

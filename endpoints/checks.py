@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-from endpoints import ports
-from proxy.signing import Keys
+from endpoints.routing import ports
+from proxy.authorization.signing import Keys
 from proxy.site import DEFAULT_PORTS
-from sessions import app_addresses
+from sessions.access import app_addresses
 
 WEAKER: Final = (
     "COMPUTE_APPS_DOMAIN is empty: apps are at ports of the platform's own host name, and browsers keep them apart "

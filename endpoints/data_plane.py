@@ -8,19 +8,19 @@ from ipaddress import ip_network
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from endpoints import tickets
-from endpoints.feed import PlatformRoutes, RouteFeed, RouteSource, synchronized
-from proxy.authorization import BrowserAuthorizer
+from endpoints.handoff import tickets
+from endpoints.routing.feed import PlatformRoutes, RouteFeed, RouteSource, synchronized
+from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.gateway import GatewayAuthorizer
+from proxy.authorization.signing import Grant, Keys
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
-from proxy.gateway import GatewayAuthorizer
+from proxy.http.response_parser import DecodingResponseParser, ResponseParser
 from proxy.limits import GATEWAY_LIMITS
-from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import RouteTable
-from proxy.signing import Grant, Keys
-from sessions import activity
-from sessions.app_addresses import site
-from sessions.engine_address import signing_keys
+from sessions.access import activity
+from sessions.access.app_addresses import site
+from sessions.access.engine_address import signing_keys
 
 
 class DatabaseControlPlane:

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
 from endpoints.services import MAX_NOTE_LENGTH
-from sessions.app_serializers import EndpointSerializer
+from sessions.access.app_serializers import EndpointSerializer
 from sessions.models import ShareLink
 
 

@@ -15,11 +15,12 @@ from django.db import transaction
 
 from accounts import audit
 from accounts.models import User
-from endpoints import ports, revocations
-from proxy.signing import digest
+from endpoints.routing import ports, revocations
+from proxy.authorization.signing import digest
 from resources import clock
-from sessions import app_states, notify
-from sessions.entries import record_entry
+from sessions import notify
+from sessions.access import app_states
+from sessions.access.entries import record_entry
 from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
@@ -242,5 +243,5 @@ def _record(endpoint: Endpoint, what: str, actor: User | None) -> None:
 
 
 def _renew_session_key(endpoint: Endpoint) -> None:
-    """Revoke the session key; the host worker creates the next one (hostworker/session_keys.py)."""
+    """Revoke the session key; the host worker creates the next one (hostworker/terminals/session_keys.py)."""
     Session.objects.filter(pk=endpoint.session_id).exclude(ssh_public_key="").update(ssh_public_key="")

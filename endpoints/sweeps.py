@@ -3,7 +3,7 @@
 from django.db.models import Q
 
 from endpoints import services
-from endpoints.revocations import RETENTION
+from endpoints.routing.revocations import RETENTION
 from resources import clock
 from sessions.models import Endpoint, Revocation, ShareLink, Ticket, forbids_public_apps
 

@@ -4,7 +4,8 @@ from typing import Final
 
 from django.urls import re_path
 
-from endpoints import handoff_views, launcher_views
+from endpoints.handoff import views as handoff_views
+from endpoints.launcher import views as launcher_views
 from resources.models import APP_NAME
 from sessions.models import SESSION_ID
 

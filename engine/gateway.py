@@ -20,8 +20,8 @@ import httptools
 from engine.containers import ATTEMPT_LABEL, SESSION_LABEL, container_name
 from engine.engine import GATEWAY_PREFIX, Engine, EngineResponse, ExecError, Sign, keep_alive
 from engine.http import HEAD_LIMIT, Streams
-from proxy import gateway_tokens
-from proxy.signing import EXEC, InvalidSignatureError, Keys
+from proxy.authorization import gateway_tokens
+from proxy.authorization.signing import EXEC, InvalidSignatureError, Keys
 
 logger = logging.getLogger(__name__)
 

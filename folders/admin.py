@@ -10,11 +10,13 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from accounts.models import User
-from folders import roots, services, storage
 from folders.errors import FolderError
 from folders.files.roots import NotEmptyError
 from folders.models import Folder, FolderShare, HostRoot, StorageRoot
-from resources.units import size_text
+from folders.sharing import folders as services
+from folders.storage import paths as storage
+from folders.storage import roots
+from resources.amounts.units import size_text
 from translation.english import from_english
 
 

@@ -14,9 +14,8 @@ from rest_framework.response import Response
 
 from accounts.api import user_of
 from accounts.models import Project, User
-from folders import quota, roots, services, storage
-from folders.access import require_manager, require_owner
 from folders.models import FOLDER_ID, Folder, FolderQuerySet, FolderShare, StorageRoot
+from folders.quotas import rules as quota
 from folders.serializers import (
     ChangedFolderShareSerializer,
     FolderQuery,
@@ -28,6 +27,10 @@ from folders.serializers import (
     RestoredFolderSerializer,
     StorageRootSerializer,
 )
+from folders.sharing import folders as services
+from folders.sharing.access import require_manager, require_owner
+from folders.storage import paths as storage
+from folders.storage import roots
 from restapi.views import ApiViewSet
 
 CONFLICT = OpenApiResponse(description="Not now: in use, or in the trash; the detail says it")

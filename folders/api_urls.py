@@ -2,8 +2,7 @@
 
 from django.urls import include, path, re_path
 
-from folders.download_api import DownloadView, ZipView
-from folders.entries_api import (
+from folders.contents.api import (
     FolderEntriesView,
     FolderMoveView,
     FolderTextView,
@@ -11,8 +10,9 @@ from folders.entries_api import (
     FolderTrashRestoreView,
     FolderTrashView,
 )
+from folders.downloads.api import DownloadView, ZipView
 from folders.models import FOLDER_ID
-from folders.tus_api import UploadsView, UploadView
+from folders.uploads.api import UploadsView, UploadView
 
 _ITEM = "(?P<item_id>[0-9a-f]{32})"
 

@@ -14,7 +14,7 @@ from folders.errors import (
     StorageQuotaError,
     StorageUnavailableError,
 )
-from folders.files.archive import TooManyEntriesError
+from folders.files.downloads.archive import TooManyEntriesError
 from folders.files.errors import (
     ContentChangedError,
     EntryExistsError,

@@ -7,13 +7,13 @@ from rest_framework import serializers
 
 from accounts.models import User
 from accounts.serializers import StrictSerializer
-from folders.access import access
 from folders.files.entries import EntryKind, Order
 from folders.files.errors import EntryNotFoundError
 from folders.files.folder_files import FolderFiles
 from folders.models import Folder, FolderShare, StorageRoot, Upload
 from folders.names import MAX_NAME_LENGTH
-from folders.quota import StorageUse
+from folders.quotas.rules import StorageUse
+from folders.sharing.access import access
 
 MAX_PATH_LENGTH = 4096
 MAX_PAGE = 10**9

@@ -1,6 +1,6 @@
 """The command by which a user reaches their folders over SFTP."""
 
-from accounts.ssh_address import ssh_host_and_port
+from accounts.credentials.ssh_address import ssh_host_and_port
 from folders.names import SFTP_LOGIN
 
 

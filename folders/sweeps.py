@@ -9,10 +9,12 @@ from typing import Final
 
 from django.conf import settings
 
-from folders import services, storage, uploads
 from folders.errors import FolderError, FolderInUseError, FolderStateError
 from folders.files.errors import FilesError
 from folders.models import Folder, StorageRoot
+from folders.sharing import folders as services
+from folders.storage import paths as storage
+from folders.uploads import services as uploads
 from resources import clock
 
 logger = logging.getLogger(__name__)

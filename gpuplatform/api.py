@@ -11,15 +11,15 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
-from accounts.invitation_api import InvitationViewSet
+from accounts.invitations.api import InvitationViewSet
 from endpoints.api_urls import urlpatterns as app_patterns
-from folders.admin_api import StorageRootRecordViewSet
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
-from gpuplatform.configuration_api import ConfigurationView
-from gpuplatform.service_api import ServiceLogView, ServicesView
+from folders.storage.api import StorageRootRecordViewSet
 from hostaccess.api import JoinView
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
+from operations.configuration.api import ConfigurationView
+from operations.services.api import ServiceLogView, ServicesView
 from resources.admin_api.images import ImageRecordViewSet, RegistryRecordViewSet
 from resources.admin_api.machines import GroupRecordViewSet, HostRecordViewSet, PresetRecordViewSet
 from resources.admin_api.people import (
@@ -34,10 +34,10 @@ from restapi.views import ApiView
 from scheduler.api import EstimateView, PlaceView
 from sessions.admin_api import ForceEndView, IdleRuleViewSet, RequeueView, UserAdministrationViewSet
 from sessions.api import LimitsView, SessionViewSet
-from sessions.conversion_api import PrivateImageViewSet
-from sessions.host_api import HostDrainView
-from sessions.project_api import ProjectInvitationViewSet, ProjectMemberViewSet, ProjectViewSet
-from sessions.usage_api import UsageView
+from sessions.conversion.api import PrivateImageViewSet
+from sessions.drains.api import HostDrainView
+from sessions.projects.api import ProjectInvitationViewSet, ProjectMemberViewSet, ProjectViewSet
+from sessions.usage.api import UsageView
 from webhooks.api import WebhookDeliveryViewSet, WebhookViewSet
 
 

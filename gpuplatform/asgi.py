@@ -13,20 +13,20 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
+from accounts.credentials.socket_tokens import TokenSockets  # noqa: E402
 from accounts.middleware import SocketsWithFactors  # noqa: E402
-from accounts.socket_tokens import TokenSockets  # noqa: E402
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
-from gpuplatform.admission import Admission  # noqa: E402
 from gpuplatform.plain_cookies import PlainCookies  # noqa: E402
-from gpuplatform.request_bodies import RequestBodies  # noqa: E402
-from gpuplatform.request_ids import AsgiApplication, RequestIds, SocketUsers  # noqa: E402
-from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
-from notifications.routing import websocket_urlpatterns as live_patterns  # noqa: E402
-from pages.session_list.routing import websocket_urlpatterns as list_patterns  # noqa: E402
-from proxy.asgi import Application, AppProxyMiddleware  # noqa: E402
+from gpuplatform.serving.admission.control import Admission  # noqa: E402
+from gpuplatform.serving.request_bodies import RequestBodies  # noqa: E402
+from gpuplatform.serving.request_ids import AsgiApplication, RequestIds, SocketUsers  # noqa: E402
+from gpuplatform.serving.same_origin import SameOrigin  # noqa: E402  # see the line above
+from notifications.page.routing import websocket_urlpatterns as live_patterns  # noqa: E402
+from pages.session_list.live.routing import websocket_urlpatterns as list_patterns  # noqa: E402
+from proxy.asgi.server import Application, AppProxyMiddleware  # noqa: E402
 from proxy.counters import ConnectionCounters, LocalCounters  # noqa: E402
-from sessions.app_addresses import site  # noqa: E402
+from sessions.access.app_addresses import site  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 

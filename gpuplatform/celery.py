@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import before_task_publish, task_postrun, task_prerun
 
-import gpuplatform.log_lines as log_lines
+from operations.logs import lines as log_lines
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuplatform.request_ids import AsgiApplication
+from gpuplatform.serving.request_ids import AsgiApplication
 
 
 class PlainCookies:

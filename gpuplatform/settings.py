@@ -14,8 +14,9 @@ from csp.constants import NONCE, NONE, SELF
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
-from gpuplatform import database_silence, embedded
 from messaging import clients, redis_url
+from operations import embedded
+from operations.database import silence as database_silence
 
 django_stubs_ext.monkeypatch()  # so that generics such as ModelAdmin[Host] work at run time
 
@@ -104,7 +105,7 @@ COMPUTE_GATEWAY_URL = env("COMPUTE_GATEWAY_URL", default="") or (
 COMPUTE_SSH_ADDRESS = env("COMPUTE_SSH_ADDRESS", default="127.0.0.1:8022")
 
 INSTALLED_APPS = [
-    "gpuplatform.admin_config.Administration",
+    "gpuplatform.administration.apps.Administration",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
@@ -122,6 +123,7 @@ INSTALLED_APPS = [
     "knox",
     "rest_framework",
     "gpuplatform",
+    "operations",
     "translation",
     "restapi",
     "accounts",
@@ -140,15 +142,15 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "gpuplatform.request_metrics.MeasureRequests",
+    "operations.metrics.requests.MeasureRequests",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "gpuplatform.middleware.StreamsInThreads",
+    "gpuplatform.serving.middleware.StreamsInThreads",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "gpuplatform.middleware.NoNulInAdmin",
+    "gpuplatform.serving.middleware.NoNulInAdmin",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -180,7 +182,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
-DATABASES["default"]["ENGINE"] = "gpuplatform.database"
+DATABASES["default"]["ENGINE"] = "operations.database"
 # Under ASGI every request has its own thread, so connections are pooled per process, not per thread. A server that says
 # nothing more, since packets are dropped or it is frozen, is given up within seconds, and gives up its clients and what
 # they had locked likewise. pgbouncer refuses `options`, as it must: connections own advisory locks.
@@ -276,8 +278,8 @@ AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_USERNAME_FORM_FIELD = "username"  # in the credentials of `authenticate`
-AXES_USERNAME_CALLABLE = "accounts.lockout.folded_username"
-AXES_HANDLER = "accounts.lockout.LockoutHandler"
+AXES_USERNAME_CALLABLE = "accounts.signing_in.lockout.folded_username"
+AXES_HANDLER = "accounts.signing_in.lockout.LockoutHandler"
 AXES_LOCKOUT_TEMPLATE = "accounts/locked_out.html"
 AXES_VERBOSE = False
 # Sign-in is django-allauth's. Accounts come from administrators, invitations and the identity provider, so nobody signs
@@ -291,11 +293,11 @@ ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # or anybody could have mail sent to any
 ACCOUNT_EMAIL_NOTIFICATIONS = True  # of a changed password, and of changes of second factors
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_FORMS = {
-    "login": "accounts.sign_in_forms.SignInForm",
-    "change_password": "accounts.sign_in_forms.PasswordChangeForm",
-    "reset_password": "accounts.sign_in_forms.PasswordResetForm",
-    "reset_password_from_key": "accounts.sign_in_forms.NewPasswordForm",
-    "reauthenticate": "accounts.sign_in_forms.ConfirmPasswordForm",
+    "login": "accounts.signing_in.forms.SignInForm",
+    "change_password": "accounts.signing_in.forms.PasswordChangeForm",
+    "reset_password": "accounts.signing_in.forms.PasswordResetForm",
+    "reset_password_from_key": "accounts.signing_in.forms.NewPasswordForm",
+    "reauthenticate": "accounts.signing_in.forms.ConfirmPasswordForm",
 }
 # Failures are counted by django-axes, in the database and together with those of the API. What remains here is kept in
 # Redis: how often mails are asked for, and how often codes are tried for one account from all addresses together.
@@ -311,14 +313,14 @@ MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "GPU Platform"
 MFA_TOTP_TOLERANCE = 1  # 30 s before and after, for clocks of telephones
 MFA_FORMS = {
-    "authenticate": "accounts.second_factor_forms.CodeForm",
-    "reauthenticate": "accounts.second_factor_forms.ConfirmCodeForm",
-    "activate_totp": "accounts.second_factor_forms.ActivateAppForm",
-    "add_webauthn": "accounts.second_factor_forms.AddPasskeyForm",
-    "edit_webauthn": "accounts.second_factor_forms.RenamePasskeyForm",
-    "authenticate_webauthn": "accounts.second_factor_forms.PasskeyForm",
-    "login_webauthn": "accounts.second_factor_forms.PasskeySignInForm",
-    "reauthenticate_webauthn": "accounts.second_factor_forms.ConfirmPasskeyForm",
+    "authenticate": "accounts.second_factors.forms.CodeForm",
+    "reauthenticate": "accounts.second_factors.forms.ConfirmCodeForm",
+    "activate_totp": "accounts.second_factors.forms.ActivateAppForm",
+    "add_webauthn": "accounts.second_factors.forms.AddPasskeyForm",
+    "edit_webauthn": "accounts.second_factors.forms.RenamePasskeyForm",
+    "authenticate_webauthn": "accounts.second_factors.forms.PasskeyForm",
+    "login_webauthn": "accounts.second_factors.forms.PasskeySignInForm",
+    "reauthenticate_webauthn": "accounts.second_factors.forms.ConfirmPasskeyForm",
 }
 SOCIALACCOUNT_ADAPTER = "accounts.adapters.IdentityAdapter"
 SOCIALACCOUNT_REAUTHENTICATION_REQUIRED = True
@@ -343,15 +345,15 @@ SOCIALACCOUNT_PROVIDERS = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "accounts.authentication.ApiTokenAuthentication",
+        "accounts.credentials.authentication.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["gpuplatform.rest.ExactJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "gpuplatform.rest.Pages",
+    "DEFAULT_PARSER_CLASSES": ["gpuplatform.rest.parsing.ExactJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "gpuplatform.rest.parsing.Pages",
     "PAGE_SIZE": 50,
-    "EXCEPTION_HANDLER": "gpuplatform.api_errors.handle_exception",
+    "EXCEPTION_HANDLER": "gpuplatform.rest.errors.handle_exception",
     "DEFAULT_THROTTLE_CLASSES": ["restapi.throttling.UserThrottle"],
     "DEFAULT_THROTTLE_RATES": {"token": "30/min"},
     "NUM_PROXIES": 0,  # the server sets REMOTE_ADDR from trusted proxies; X-Forwarded-For may be forged
@@ -372,7 +374,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "gpuplatform.api_examples.add_examples",
+        "gpuplatform.rest.examples.add_examples",
     ],
     "ENUM_NAME_OVERRIDES": {
         "AppStateEnum": "sessions.models.EndpointState.values",
@@ -459,11 +461,11 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {
         "text": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"},
-        "json": {"()": "gpuplatform.log_lines.JsonLines"},
+        "json": {"()": "operations.logs.lines.JsonLines"},
     },
     "filters": {
-        "session": {"()": "gpuplatform.log_lines.NoteSession"},
-        "secrets": {"()": "gpuplatform.log_secrets.HideSecrets"},
+        "session": {"()": "operations.logs.lines.NoteSession"},
+        "secrets": {"()": "operations.logs.secrets.HideSecrets"},
     },
     "handlers": {
         "console": {

@@ -9,10 +9,9 @@ from django.conf import settings
 from django.db import close_old_connections
 from django.utils import timezone
 
-from gpuplatform import retention
-from gpuplatform.bootstrap import backups
+from messaging.background import BackgroundThread
+from operations import backups, retention
 from resources import clock
-from sessions.background import BackgroundThread
 
 _last: "subprocess.Popen[bytes] | None" = None
 _remover = BackgroundThread("retention")  # scheduling does not wait for it

@@ -3,23 +3,25 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from gpuplatform import configuration_views, service_views, views
-from gpuplatform.metrics import metrics
+from gpuplatform import views
+from operations.configuration import views as configuration_views
+from operations.metrics.views import metrics
+from operations.services import views as service_views
 from pages.overview.summary import home
 from scheduler.views import simulation
 
-handler500 = "gpuplatform.unavailable.handle_error"
+handler500 = "gpuplatform.serving.unavailable.handle_error"
 
 urlpatterns = [
     path("", include("pages.overview.urls")),
     path("", home, name="home"),  # the summary by the name that needs no namespace
-    path("accounts/", include("accounts.sign_in_urls")),
+    path("accounts/", include("accounts.signing_in.urls")),
     path("accounts/", include("accounts.urls")),
     path("sessions/", include("pages.urls")),
-    path("folders/", include("folders.urls")),
+    path("folders/", include("folders.pages.urls")),
     path("help/", include("pages.help.urls")),
-    path("notifications/", include("notifications.urls")),
-    path("webhooks/", include("webhooks.urls")),
+    path("notifications/", include("notifications.page.urls")),
+    path("webhooks/", include("webhooks.page.urls")),
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("metrics", metrics, name="metrics"),

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from gpuplatform import health
+from operations.health import checks as health
 
 
 @never_cache

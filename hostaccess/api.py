@@ -6,7 +6,7 @@ from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.throttling import TokenThrottle
+from accounts.credentials.throttling import TokenThrottle
 from hostaccess import services
 from hostaccess.redis_users import RedisUsersUnavailableError
 from hostaccess.roles import RolesUnavailableError

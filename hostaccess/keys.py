@@ -13,7 +13,7 @@ from django.utils.crypto import salted_hmac
 
 from accounts.encryption import cipher_for
 from hostaccess.models import HostAccess
-from proxy.signing import Keys
+from proxy.authorization.signing import Keys
 
 _PURPOSE: Final = "gpuplatform host key"
 

@@ -33,7 +33,7 @@ class RedisUsersUnavailableError(Exception):
 def rules(host_name: str) -> dict[str, tuple[str, ...]]:
     """Return what the users of this host may do, by the end of their names, as ACL SETUSER takes it.
 
-    The keys are those of Celery's transport, of `sessions.withdrawal`
+    The keys are those of Celery's transport, of `sessions.revocation.withdrawal`
     and `resources.kick`; the channels those of the proxies and the browsers.
     """
     queue = f"host.{host_name}"

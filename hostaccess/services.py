@@ -16,7 +16,7 @@ from hostaccess import keys, redis_users, roles
 from hostaccess.host_file import is_this_machine
 from hostaccess.models import HostAccess
 from messaging import redis_url
-from proxy.signing import digest
+from proxy.authorization.signing import digest
 from resources.models import Host, ResourceGroup
 from resources.registries.credentials import registry_keys
 

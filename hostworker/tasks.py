@@ -9,8 +9,12 @@ from typing import Final
 from celery import shared_task
 from django.conf import settings
 
-from hostworker import app_starter, converter, image_maker, resizer, runner, starts, terminal_message
+from hostworker.agent import starts
+from hostworker.app_processes import starter as app_starter
+from hostworker.containers import resizer, runner
+from hostworker.images import converter, image_maker
 from hostworker.runtime.factory import get_runtime
+from hostworker.terminals import message as terminal_message
 from resources import clock
 from resources.models import Host
 

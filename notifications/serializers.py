@@ -8,8 +8,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
+from notifications.delivery.texts import text_of
 from notifications.models import KIND_CHOICES, Announcement, Notification
-from notifications.texts import text_of
 from resources.models import ResourceGroup
 from restapi.fields import RowNameField
 

@@ -7,13 +7,13 @@ from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.dispatch import receiver
 
 from accounts.models import User
-from notifications import announcements
+from notifications.announcements import services as announcements
 from notifications.kinds import NoticeKind
 from notifications.models import Announcement
 from notifications.services import tell
-from resources.host_health import health_changed
+from resources.hosts.health import health_changed
 from resources.models import Host, HostHealth
-from sessions.conversions import conversion_ended
+from sessions.conversion.services import conversion_ended
 from sessions.lifecycle import FINAL, Reason, Result, Status, result_of
 from sessions.models import Conversion, ConversionState, SessionEvent
 

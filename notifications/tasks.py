@@ -7,9 +7,9 @@ from celery import shared_task
 from django.db import close_old_connections
 from django.utils import timezone
 
-from notifications import ends, mail
+from messaging.background import BackgroundThread
+from notifications.delivery import ends, mail
 from notifications.models import Notification
-from sessions.background import BackgroundThread
 
 KEPT: Final = timedelta(days=90)
 

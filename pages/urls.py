@@ -8,7 +8,6 @@ from pages.session import (
     conversion_views,
     ending_views,
     extend_views,
-    log_views,
     parking_views,
     rename_views,
     resize_views,
@@ -16,6 +15,7 @@ from pages.session import (
     terminal_views,
     views,
 )
+from pages.session.logs import views as log_views
 from pages.session_list import views as list_views
 from sessions.models import SESSION_ID
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from proxy import responses
-from proxy.authorization import Decision, Deferred, Network, Principal
-from proxy.control_plane import ControlPlane
+from proxy.authorization.authorizer import Decision, Deferred, Network, Principal
+from proxy.authorization.control_plane import ControlPlane
 from proxy.counters import ConnectionCounters, LocalCounters
-from proxy.headers import Header, RequestHead
+from proxy.http import responses
+from proxy.http.headers import Header, RequestHead
+from proxy.http.response_parser import ResponseParser
+from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.pending import RETRY_AFTER, PendingConnections, source_of
-from proxy.response_parser import ResponseParser
-from proxy.responses import LocalResponse
 from proxy.routes import ConnectionFilter, RouteTable
-from proxy.upstream_pool import UpstreamPool
+from proxy.upstream.pool import UpstreamPool
 
 DRAIN_POLL_SECONDS: Final = 0.1
 SWEEP_SECONDS: Final = 1.0  # the precision of the connections' deadlines

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
-from proxy import responses
-from proxy.authorization import Network, is_inside
+from proxy.authorization.authorizer import Network, is_inside
 from proxy.counters import ConnectionCounters
+from proxy.http import responses
+from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
-from proxy.responses import LocalResponse
 
 IPV6_PREFIX_BITS: Final = 64  # the network that one customer usually gets, whose addresses they choose freely
 TOTAL_KEY: Final = "pending connections"

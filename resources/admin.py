@@ -11,9 +11,9 @@ from django.utils.translation import gettext, ngettext
 
 from accounts.admin import UserAdmin
 from accounts.models import DEFAULT_LIMITS, Membership, Project, ResourcePolicy, User
-from resources import bounds, group_changes, services
-from resources.admin_amounts import AmountsAdmin, fgpu_column, memory_column
+from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column
 from resources.forms import HostForm, PresetForm, ResourceGroupForm
+from resources.hosts import bounds, group_changes, services
 from resources.image_admin import ImageAdmin, RegistryAdmin
 from resources.kick import kick_scheduler
 from resources.models import (
@@ -26,7 +26,7 @@ from resources.models import (
     Registry,
     ResourceGroup,
 )
-from resources.user_import_admin import UserImportPages
+from resources.user_import.admin import UserImportPages
 from translation.english import from_english
 
 

@@ -6,8 +6,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
 from resources.addresses import is_address, is_gateway_url
-from resources.discovery import simulated_devices
-from resources.units import bytes_from
+from resources.amounts.units import bytes_from
+from resources.gpus.discovery import simulated_devices
 
 MOST_RESERVED_PERCENT: Final = 50
 _EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # valid to listen on, but not to connect to

@@ -9,11 +9,11 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from resources import host_health
-from resources.capacity import shared_memory_error
-from resources.images.references import reference_problem, registry_address_problem
+from resources.amounts.capacity import shared_memory_error
+from resources.hosts import health as host_health
 from resources.models import Host, Image, Preset, Registry, ResourceGroup
 from resources.registries.credentials import set_password
+from resources.registries.references import reference_problem, registry_address_problem
 from translation.english import from_english
 
 

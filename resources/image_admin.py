@@ -12,7 +12,7 @@ from django.utils.translation import gettext, ngettext
 
 from accounts import audit
 from accounts.models import User
-from resources.admin_amounts import AmountsAdmin, fgpu_column, memory_column
+from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column
 from resources.forms import ImageForm, RegistryForm
 from resources.images import builds, pulls
 from resources.models import (

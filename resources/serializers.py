@@ -5,8 +5,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from resources.fields import FgpuTextField
-from resources.gpu_topology import GpuTopology
+from resources.amounts.fields import FgpuTextField
+from resources.gpus.topology import GpuTopology
 from resources.models import App, Gpu, GpuReading, Host, Image, Preset, ResourceGroup
 
 

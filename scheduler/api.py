@@ -10,15 +10,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from resources.units import fgpu_text
+from resources.amounts.units import fgpu_text
 from restapi.views import ApiView
-from scheduler.advisor import Starts
+from scheduler.advice.advisor import Starts
+from scheduler.advice.estimate import Estimate, estimate
+from scheduler.advice.place import place_of
 from scheduler.core.types import QueueOrder
-from scheduler.estimate import Estimate, estimate
-from scheduler.place import place_of
 from sessions.api import by_request_field
 from sessions.errors import RejectedError
-from sessions.launch_serializers import LaunchRequestSerializer
+from sessions.launching.serializers import LaunchRequestSerializer
 from sessions.models import Session
 
 

@@ -9,10 +9,10 @@ from django.utils import timezone
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.models import ResourceGroup
-from scheduler.cluster_snapshot import hosts_of, rules_of
 from scheduler.core.types import LimitHolder, SessionRequest, Snapshot, entries_of
-from scheduler.fair_use import load_weights
 from scheduler.simulation.simulator import Job
+from scheduler.snapshot.cluster import hosts_of, rules_of
+from scheduler.snapshot.fair_use import load_weights
 from sessions.models import Session, time_bound
 
 MAX_REPLAYED_SESSIONS: Final = 2000  # bounds the cost of a page

@@ -5,8 +5,8 @@ from functools import lru_cache
 from celery import shared_task
 
 from resources.kick import clear_kick
-from scheduler import passes
-from scheduler.group_passes import GroupPasses
+from scheduler.cycle import passes
+from scheduler.cycle.threads import GroupPasses
 
 
 @lru_cache

@@ -11,14 +11,18 @@ from django.utils.translation import gettext, ngettext
 
 from accounts.models import User
 from resources.admin import HostAdmin, UserWithGroupsAdmin
+from resources.amounts.units import fgpu_text, size_text
 from resources.models import Host
-from resources.units import fgpu_text, size_text
-from sessions import account_ends, drains, extensions, requeue, services
-from sessions.drain_form import DrainForm
+from sessions.drains import services as drains
+from sessions.drains.form import DrainForm
 from sessions.errors import RejectedError
-from sessions.idle_admin import IdleRuleAdmin
+from sessions.extensions import services as extensions
+from sessions.idle.admin import IdleRuleAdmin
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
+from sessions.requeueing import requests as requeue
+from sessions.revocation import account_ends
 
 MAX_CHOSEN: Final = 1000  # sessions of one action
 MAX_REASONS: Final = 10  # shown why a session was left out

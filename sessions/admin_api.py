@@ -22,10 +22,12 @@ from resources.admin_api.serializers import RecordSerializer
 from resources.models import ResourceGroup
 from restapi.fields import RowNameField
 from restapi.views import ApiView
-from sessions import account_ends, requeue, services
 from sessions.errors import RejectedError
-from sessions.idle_preview import Preview, preview
+from sessions.idle.preview import Preview, preview
+from sessions.launching import services
 from sessions.models import IdleRule, Session
+from sessions.requeueing import requests as requeue
+from sessions.revocation import account_ends
 
 
 class DisableSerializer(StrictSerializer):

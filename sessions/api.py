@@ -25,16 +25,21 @@ from resources.models import ResourceGroup
 from resources.totals import largest_amounts
 from restapi.pages import EventPages
 from restapi.views import ApiView
-from sessions import extensions, idle, logs, search, services, usage
-from sessions.conversion_api import ConversionActions
+from sessions import search
+from sessions.conversion.api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
-from sessions.follow_api import FollowActions, LogFollowQuery
-from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_for, project_for
+from sessions.extensions import services as extensions
+from sessions.following import logs
+from sessions.following.api import FollowActions, LogFollowQuery
+from sessions.idle import enforcement as idle
+from sessions.launching import services
+from sessions.launching.serializers import AMOUNTS, LaunchRequestSerializer, group_for, project_for
 from sessions.lifecycle import TABS, Tab
-from sessions.limits_serializers import LimitsQuery, LimitsSerializer
+from sessions.limits import held as usage
+from sessions.limits.serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
-from sessions.parking_api import ParkingActions
-from sessions.resizing_api import ResizingActions
+from sessions.parking.api import ParkingActions
+from sessions.resizing.api import ResizingActions
 from sessions.serializers import (
     ExtensionSerializer,
     LogsQuery,
@@ -47,7 +52,7 @@ from sessions.serializers import (
     StatsSerializer,
     TerminatedSerializer,
 )
-from sessions.stats import StatsWindow, stats_of
+from sessions.usage.stats import StatsWindow, stats_of
 
 OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))

@@ -22,12 +22,12 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from messaging import clients
-from sessions.background import BackgroundThread
+from messaging.background import BackgroundThread
 
 logger = logging.getLogger(__name__)
 
 SUPERADMINS: Final = "superadmins"
-ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/feed.py defines its messages
+ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/routing/feed.py defines its messages
 
 DIRECT_SEND_LIMIT: Final = 20  # messages; beyond it hosts get theirs in the background, and browsers fetch everything
 SessionChange = tuple[str, int, int | None]  # ids of a session, its owner and its project

@@ -2,9 +2,9 @@
 
 from django.urls import URLPattern, path, re_path
 
-from sessions.command_socket import CommandConsumer
-from sessions.consumers import NotFoundConsumer
-from sessions.terminal import TerminalConsumer
+from sessions.following.consumers import NotFoundConsumer
+from sessions.terminal.command_socket import CommandConsumer
+from sessions.terminal.consumer import TerminalConsumer
 
 websocket_urlpatterns: list[URLPattern] = [
     path("ws/sessions/<str:session_id>/terminal/", TerminalConsumer.as_asgi()),

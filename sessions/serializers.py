@@ -8,17 +8,16 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
-from resources.fields import FgpuTextField, SpanField
+from resources.amounts.fields import FgpuTextField, SpanField
+from resources.amounts.units import fgpu_text
+from resources.gpus.tiers import Tier
 from resources.models import ResourceGroup
-from resources.tiers import Tier
-from resources.units import fgpu_text
-from sessions import group_choice
-from sessions.app_serializers import EndpointSerializer
+from sessions.access.app_serializers import EndpointSerializer
+from sessions.access.ssh_command import ssh_command
 from sessions.lifecycle import Kind, Reason, Status, Tab
-from sessions.models import SESSION_ID, Mount, Session, SessionEvent
+from sessions.models import SESSION_ID, Mount, Session, SessionEvent, group_waits
 from sessions.search import DEFAULT_SORT, SORTS
-from sessions.ssh_command import ssh_command
-from sessions.stats import StatsWindow
+from sessions.usage.stats import StatsWindow
 
 MAX_TERMINATED: Final = 200  # sessions at once
 
@@ -169,7 +168,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         """Return the entries of its groups, none once it waits no longer."""
         if session.status != Status.PENDING or not session.group_waits:
             return []
-        waits = group_choice.waits_of(session, self._group_names)
+        waits = group_waits.by_name(session.group_waits, session.group_choices, self._group_names)
         return GroupWaitSerializer([{"resource_group": name, **wait._asdict()} for name, wait in waits], many=True).data
 
     @cached_property

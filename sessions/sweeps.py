@@ -10,10 +10,11 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, O
 from django.db.models.functions import Greatest, Now
 
 from resources import clock
-from resources import services as hosts
+from resources.hosts import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus, ResourceGroup
-from sessions import conversions, host_faults, parking, preemption, projects, resizing, services
+from sessions.conversion import services as conversions
+from sessions.launching import services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
@@ -24,6 +25,10 @@ from sessions.models import (
     StaleSessionError,
     clock_expression,
 )
+from sessions.parking import services as parking
+from sessions.projects import services as projects
+from sessions.requeueing import host_faults, preemption
+from sessions.resizing import services as resizing
 
 logger = logging.getLogger(__name__)
 

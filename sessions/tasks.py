@@ -9,7 +9,8 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 from resources import clock
-from sessions import idle, sweeps
+from sessions import sweeps
+from sessions.idle import enforcement as idle
 
 SWEPT_AT: Final = "sessions.swept_at"  # in the cache: Unix seconds, by which `doctor` knows that beat and scheduler run
 
@@ -24,5 +25,5 @@ def enforce_deadlines() -> None:
 
 @shared_task
 def enforce_idle_rules() -> None:
-    """Warn the owners of idle sessions, and end those that stay idle; see `sessions.idle`."""
+    """Warn the owners of idle sessions, and end those that stay idle; see `sessions.idle.enforcement`."""
     idle.enforce_idle_rules(clock.now())

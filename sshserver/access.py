@@ -7,11 +7,11 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.credentials.public_keys import PublicKey
 from accounts.models import SshKey, User
-from accounts.public_keys import PublicKey
 from engine.engine import Engine
 from folders.names import SFTP_LOGIN
-from sessions.engine_address import HostUnreachableError, engine_of
+from sessions.access.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.words import reason_text

@@ -9,12 +9,13 @@ import posixpath
 import stat
 from typing import Final
 
-from folders import quota, storage
-from folders.access import Access
 from folders.errors import FolderAccessError
 from folders.files.errors import EntryKindError, EntryNotFoundError, InvalidPathError
 from folders.files.folder_files import FolderFiles
-from folders.quota import StorageUse
+from folders.quotas import rules as quota
+from folders.quotas.rules import StorageUse
+from folders.sharing.access import Access
+from folders.storage import paths as storage
 from sshserver.folder_rights import FolderRights
 from sshserver.open_files import OpenFile, OpenFiles
 

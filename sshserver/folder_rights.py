@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from accounts.models import User
-from folders import access
-from folders.access import Access
 from folders.errors import FolderAccessError
 from folders.files.errors import EntryNotFoundError
 from folders.models import Folder
+from folders.sharing import access
+from folders.sharing.access import Access
 
 RIGHTS_SECONDS: Final = 0.7  # for which rights that were looked up hold: a share that is withdrawn ends within a second
 

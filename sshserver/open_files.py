@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from folders import quota
-from folders.access import Access
 from folders.errors import FolderAccessError
 from folders.files.descriptors import translated
 from folders.files.direct import change_opened
 from folders.files.errors import EntryNotFoundError
 from folders.models import Folder
-from folders.quota import StorageUse
+from folders.quotas import rules as quota
+from folders.quotas.rules import StorageUse
+from folders.sharing.access import Access
 from sshserver.folder_rights import FolderRights
 
 COUNTED_BYTES: Final = 8 * 2**20  # written to one file between two looks at the quota

@@ -12,7 +12,7 @@ import asyncssh
 from channels.db import database_sync_to_async
 from django.db import Error
 
-from accounts.public_keys import InvalidPublicKeyError, public_key_from
+from accounts.credentials.public_keys import InvalidPublicKeyError, public_key_from
 from proxy.pending import source_of
 from sshserver.access import (
     AccessRefusal,

@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.docker_snapshots import DockerSnapshots
+from hostworker.runtime.docker.images.snapshots import DockerSnapshots
+from hostworker.runtime.docker.runtime import DockerRuntime
 
 CRASH_AT = "TEST_CRASH_AT"  # environment variable: "before create", "after stop", ...
 CRASH_FILE = "TEST_CRASH_FILE"  # environment variable: a file with that, which may come while the process runs

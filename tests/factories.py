@@ -10,11 +10,11 @@ from django.db.models import Sum
 
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from folders.models import Folder, HostRoot, StorageRoot
+from resources.amounts.units import GIB, MIB
 from resources.models import App, Gpu, Host, HostStatus, Image, Preset, ResourceGroup
-from resources.units import GIB, MIB
-from sessions import parking
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, GpuShare, Lease, Session
+from sessions.parking import services as parking
 
 PASSWORD = "a long enough password"
 

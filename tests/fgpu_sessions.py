@@ -12,10 +12,10 @@ from typing import Any, Final
 import docker
 
 from accounts.models import User
+from resources.amounts.units import MIB, milli_fgpu_from
 from resources.models import Host, Image, ResourceGroup
-from resources.units import MIB, milli_fgpu_from
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Session
 from tests import factories

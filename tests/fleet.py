@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import requests
 
-from gpuplatform.bootstrap import processes
-from gpuplatform.bootstrap.address import address_from
-from gpuplatform.bootstrap.supervisor import Command
+from operations.machine.address import address_from
+from operations.supervisor import processes
+from operations.supervisor.supervisor import Command
 from tests.platform import ROOT
 from tests.ports import free_port
 from tests.wait import SECONDS, until
@@ -26,7 +26,8 @@ PAUSE_SECONDS: Final = 0.05
 POLL_SECONDS: Final = 0.2  # between two looks at a session: the load is to be of sessions
 START_SECONDS: Final = 4 * SECONDS  # for processes that start beside others which start too
 SET_UP: Final = """
-from gpuplatform.bootstrap import demo, installation
+from gpuplatform.bootstrap import installation
+from gpuplatform.bootstrap.demo import demo
 from tests.factories import make_image
 demo.create(installation.logins_file())
 make_image(reference="example/python:1")
@@ -37,7 +38,7 @@ AGAIN: Final = {409, 502, 503, 504}  # a client sends the request again, as it d
 
 
 class Fleet:
-    """Processes by their names in `gpuplatform.bootstrap.processes`, from the code in one folder; logs beside data."""
+    """Processes by their names in `operations.supervisor.processes`, from the code in one folder; logs beside data."""
 
     def __init__(self, environment: Mapping[str, str], tree: Path = ROOT) -> None:
         self.environment = dict(environment)
@@ -285,7 +286,7 @@ def in_memory_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
         "COMPUTE_HOST_NAME": f"fleet-{uuid4().hex[:8]}",
         "COMPUTE_HOST_CPU": "8",
         "COMPUTE_SIMULATED_GPUS": "",
-        "COMPUTE_RUNTIME": "hostworker.runtime.memory.MemoryRuntime",
+        "COMPUTE_RUNTIME": "hostworker.runtime.memory.runtime.MemoryRuntime",
         "COMPUTE_FIREWALL": "false",
         "DEBUG": "true",  # static files by their plain names
         "SECRET_KEY": "only-for-tests-" + "0" * 50,

@@ -7,8 +7,8 @@ from typing import Final
 import docker
 from django.conf import settings
 
-from resources.images import catalog
 from resources.images.builder import SILENCE_SECONDS, Builder, BuildOutcome
+from resources.images.catalogue import catalog
 from tests.exclusive import exclusive
 
 IMAGES: Final = settings.BASE_DIR / "images"

@@ -19,9 +19,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from accounts.models import User
-from gpuplatform import embedded
-from proxy.signing import Grant, digest
-from sessions.engine_address import signing_keys
+from operations import embedded
+from proxy.authorization.signing import Grant, digest
+from sessions.access.engine_address import signing_keys
 from sessions.models import Endpoint
 from tests.ports import free_port
 from tests.wait import SECONDS

@@ -16,8 +16,8 @@ from django.db import connection
 from django.test.utils import setup_databases
 from psycopg import sql
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres
+from operations import embedded
+from operations.embedded_servers import postgres
 
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
 

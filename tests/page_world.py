@@ -13,11 +13,11 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext
 
 from accounts.models import SshKey, User
-from folders import services as folder_services
-from folders import storage
-from resources import simulated_gpus
+from folders.sharing import folders as folder_services
+from folders.storage import paths as storage
+from resources.amounts.units import GIB, MIB
+from resources.gpus import simulated as simulated_gpus
 from resources.models import Image
-from resources.units import GIB, MIB
 from sessions.lifecycle import Status
 from sessions.models import Conversion, ConversionState, Session, SessionUsage, ShareLink
 from tests.factories import (

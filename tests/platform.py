@@ -18,7 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from engine.containers import HOST_LABEL
-from gpuplatform import embedded
+from operations import embedded
 from tests.containers import remove_containers
 from tests.images import ensure_images
 from tests.migrated import begin_platform

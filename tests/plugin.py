@@ -18,8 +18,9 @@ import pytest
 from django.test import override_settings
 from xdist.scheduler import LoadFileScheduling
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres, services
+from operations import embedded
+from operations.embedded_servers import postgres
+from operations.embedded_servers import redis_and_postgres as services
 
 ON_ONE_PLATFORM: Final = {
     "tests/test_guide.py",
@@ -45,7 +46,7 @@ ENVIRONMENT: Final = {
     "COMPUTE_HTTPS": "false",
     "COMPUTE_HOST_NAME": "test-host",
     "COMPUTE_SHARED_ENGINE": "true",  # all test processes use one engine, and a developer's platform may run
-    "COMPUTE_RUNTIME": "hostworker.runtime.memory.MemoryRuntime",
+    "COMPUTE_RUNTIME": "hostworker.runtime.memory.runtime.MemoryRuntime",
     "COMPUTE_SIMULATED_GPUS": "1x8GiB",
     "COMPUTE_LOG_LEVEL": "INFO",
 }

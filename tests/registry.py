@@ -11,7 +11,7 @@ from typing import Final
 import requests
 from docker.api import APIClient
 
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.system_packages import program
 from tests.ports import free_port
 from tests.wait import SECONDS, until
 

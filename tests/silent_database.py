@@ -10,9 +10,9 @@ import psycopg
 from django.conf import settings
 from django.db import connection, connections
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres
-from gpuplatform.bootstrap.postgres import SOCKET_NAME
+from operations import embedded
+from operations.embedded_servers import postgres
+from operations.embedded_servers.postgres import SOCKET_NAME
 from tests.ports import free_port
 from tests.relay import Relay, relaying
 from tests.wait import SECONDS

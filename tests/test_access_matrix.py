@@ -19,13 +19,13 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, r
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
-from accounts.invitation_models import TOKEN_LENGTH
 from accounts.models import ApiToken, SshKey, User
-from folders import services as folder_services
-from folders import storage
+from accounts.models.invitations import TOKEN_LENGTH
+from folders.sharing import folders as folder_services
+from folders.storage import paths as storage
 from notifications.models import Notification
-from sessions import projects
 from sessions.models import Conversion
+from sessions.projects import services as projects
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
 from webhooks import services as webhook_services
 

@@ -11,7 +11,7 @@ import requests
 from playwright.sync_api import Browser, Page, expect
 from pytest_django import Settings
 
-from endpoints import ports
+from endpoints.routing import ports
 from sessions.models import Endpoint, Session
 from tests.app_servers import app_server
 from tests.browser import signed_in

@@ -17,8 +17,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from accounts.models import User
-from endpoints import revocations, services, tickets
-from proxy.signing import Grant, digest
+from endpoints import services
+from endpoints.handoff import tickets
+from endpoints.routing import revocations
+from proxy.authorization.signing import Grant, digest
 from sessions import notify
 from sessions.models import Endpoint
 from tests.app_servers import app_server

@@ -10,13 +10,13 @@ from docker.api import APIClient
 
 from endpoints import services
 from engine.containers import container_name
-from hostworker import app_environment
-from hostworker.app_starter import open_app
+from hostworker.app_processes.starter import open_app
+from hostworker.containers import app_environment
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
-from resources.images.catalog import Entry
+from resources.amounts.units import GIB
+from resources.images.catalogue.catalog import Entry
 from resources.images.registration import register_entry
 from resources.models import Image
-from resources.units import GIB
 from sessions.models import Endpoint, EndpointState, Session
 from tests.factories import make_session, make_user, run_session
 from tests.images import ENABLED, ENTRIES, ensure_images

@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, Page, expect
 from accounts.models import User
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from hostworker.conversion.base import CONVERSION_LABEL
-from resources.discovery import Machine
+from resources.amounts.units import GIB, MIB
+from resources.gpus.discovery import Machine
+from resources.hosts.services import register_host
 from resources.models import Host, Image, Installation
-from resources.services import register_host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Session
 from tests import factories

@@ -11,14 +11,16 @@ from docker.api import APIClient
 from accounts.models import User
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from hostworker.conversion.base import CONVERSION_LABEL
-from resources.discovery import Machine
+from resources.amounts.units import GIB, MIB
+from resources.gpus.discovery import Machine
+from resources.hosts.services import declare_joining, register_host
 from resources.models import Host, Image, Installation, Registry
 from resources.registries import credentials
 from resources.registries.client import MANIFEST_TYPES
-from resources.services import declare_joining, register_host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import conversions, private_images, services
+from scheduler.cycle.passes import run_pass
+from sessions.conversion import private_images
+from sessions.conversion import services as conversions
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Conversion, ConversionState, Session
 from tests import factories

@@ -11,13 +11,13 @@ import pytest
 from docker.models.containers import Container
 
 from engine.containers import HOST_LABEL, SESSION_LABEL
-from hostworker.runtime.sandbox_containers import FREE, SANDBOX_LABEL, sandbox_name
-from resources.discovery import Device, Machine
+from hostworker.runtime.sandboxes.containers import FREE, SANDBOX_LABEL, sandbox_name
+from resources.amounts.units import GIB, MIB
+from resources.gpus.discovery import Device, Machine
+from resources.hosts.services import declare_joining, declare_ready, register_host
 from resources.models import Host, HostStatus, Installation
-from resources.services import declare_joining, declare_ready, register_host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import GpuShare, Lease, Session
 from tests import factories

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from django.core.management import get_commands, load_command_class
 
-from gpuplatform.bootstrap.address import Address
-from gpuplatform.bootstrap.processes import commands
 from hostworker.privileged.helper_container import CAPABILITIES
+from operations.machine.address import Address
+from operations.supervisor.processes import commands
 from tests.test_settings_docs import settings_defaults
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 
-from gpuplatform.bootstrap.expand_contract import problems
+from gpuplatform.bootstrap.checks.expand_contract import problems
 from tests.platform import ROOT
 from tests.versions import PREVIOUS, have_previous
 

@@ -15,10 +15,10 @@ from engine.containers import HOST_LABEL
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.programs import Programs
+from resources.amounts.units import GIB, MIB
 from resources.models import Host, ResourceGroup
-from resources.units import GIB, MIB
-from sessions import services
 from sessions.errors import RejectedError
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Session, SessionUsage
 from tests.containers import remove_containers

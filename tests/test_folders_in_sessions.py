@@ -12,18 +12,18 @@ from django.conf import settings
 
 from accounts.models import User
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
-from folders import services as folders
 from folders.files.descriptors import CONTAINER_UID
 from folders.files.errors import FilesError
 from folders.models import Folder, HostRoot, StorageRoot
-from folders.storage import files_of, prepare_root
+from folders.sharing import folders
+from folders.storage.paths import files_of, prepare_root
+from resources.amounts.units import MIB
 from resources.models import Image, Installation, ResourceGroup
-from resources.units import MIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
 from sessions.errors import RejectedError
+from sessions.launching import services
+from sessions.launching.mounts import MountRequest
 from sessions.lifecycle import Status
-from sessions.mounts import MountRequest
 from tests import factories
 from tests.containers import remove_containers
 from tests.fgpu_sessions import PYTHON_IMAGE, InContainer, ensure_python_image, group_of, wait_for

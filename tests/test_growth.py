@@ -16,33 +16,33 @@ import pytest
 from django.http.cookie import parse_cookie
 from rest_framework.exceptions import ParseError
 
-from accounts.lockout import folded_username
+from accounts.signing_in.lockout import folded_username
 from engine.frames import FrameReader, unframed
-from folders.files.archive import FolderArchive, require_archivable, safe_name
-from folders.files.byte_range import parse_range
+from folders.files.downloads.archive import FolderArchive, require_archivable, safe_name
+from folders.files.downloads.byte_range import parse_range
 from folders.files.folder_files import FolderFiles, make_layout
 from folders.files.paths import display
 from folders.names import NAME as FOLDER_NAME
-from gpuplatform.log_secrets import SECRET_PATH
 from gpuplatform.plain_cookies import PlainCookies
-from gpuplatform.rest import ExactJSONParser
-from hostworker import app_process
+from gpuplatform.rest.parsing import ExactJSONParser
+from hostworker.app_processes import scripts as app_process
 from hostworker.conversion import packages
 from hostworker.conversion.base import Change, ChangeKind
 from hostworker.conversion.changes import plan
 from hostworker.conversion.packages import Records, package_changes
 from hostworker.conversion.suspicions import suspicion
+from operations.logs.secrets import SECRET_PATH
 from pages.help import documents
 from pages.help.views import ORDER
-from pages.session.ansi import MAX_CODES, coloured
+from pages.session.logs.ansi import MAX_CODES, coloured
 from pages.session.losses import read_losses
-from proxy import headers as proxy_headers
-from proxy.dispatch import HOST, FirstRequestDispatcher
-from proxy.response_parser import ResponseParser
-from resources.images.references import reference_problem
+from proxy.http import headers as proxy_headers
+from proxy.http.response_parser import ResponseParser
+from proxy.listener.dispatch import HOST, FirstRequestDispatcher
 from resources.registries.client import _PARAMETER
-from sessions.conversions import _NAME as IMAGE_NAME
-from sessions.follow_all import MAX_POSITION_LENGTH, FeedPosition
+from resources.registries.references import reference_problem
+from sessions.conversion.services import _NAME as IMAGE_NAME
+from sessions.following.all_sessions import MAX_POSITION_LENGTH, FeedPosition
 from sshserver.data_folders import normal_path
 from tests.growth import MOST, GrowthCase, growth_of
 from translation.english import is_recognized

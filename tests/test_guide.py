@@ -7,7 +7,7 @@ import docker
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from resources.units import GIB
+from resources.amounts.units import GIB
 from tests.execs import output_of
 from tests.guide import DEVELOPER, end, launch, sessions_page, terminal_of
 from tests.platform import Platform

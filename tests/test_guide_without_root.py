@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from engine.containers import HOST_LABEL, SESSION_LABEL
 from hostworker.privileged.helper_container import HELPER_LABEL
 from hostworker.runtime.container_config import NETWORK
-from hostworker.runtime.sandbox_containers import SANDBOX_LABEL
+from hostworker.runtime.sandboxes.containers import SANDBOX_LABEL
 from tests.accounts import Account, accounts
 from tests.app_windows import launched
 from tests.containers import remove_containers

@@ -14,15 +14,15 @@ from django.db import connection
 from docker.api import APIClient
 from docker.errors import ImageNotFound
 
-from hostworker import host_images
-from hostworker.runtime.base import ImageUnavailableError
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.images import host_images
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import new_session
-from resources.images.labels import read_labels
+from hostworker.runtime_protocol import ImageUnavailableError
+from resources.amounts.units import GIB
+from resources.images.catalogue.labels import read_labels
 from resources.models import HostImage, Image, ImagePull, ImageSource, PullState, Registry
 from resources.registries.credentials import set_password
 from resources.registries.login import ANONYMOUS
-from resources.units import GIB
 from tests.factories import make_host, make_image, make_policy, make_session, make_user, run_session
 from tests.registry import ENGINE_URL, PASSWORD, USERNAME, LocalRegistry, running_registry
 from tests.tiny_image import ensure_tiny_image

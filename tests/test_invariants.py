@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pytest_django import Settings
 
-from hostworker import reconciler, resizer, runner
-from hostworker.runtime.base import (
+from hostworker.agent import reconciler
+from hostworker.containers import resizer, runner
+from hostworker.runtime_protocol import (
     ContainerPhase,
     ContainerRuntimeError,
     EngineUnreachableError,
@@ -26,15 +27,16 @@ from hostworker.runtime.base import (
 )
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
-from resources import services as hosts
+from resources.amounts.units import GIB, MIB
+from resources.hosts import services as hosts
 from resources.models import Gpu, Host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import resizing, services
+from scheduler.cycle.passes import run_pass
 from sessions.errors import RejectedError
+from sessions.launching import services
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Lease, Session
-from sessions.resizing import SessionSize
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
 from sessions.sweeps import enforce_deadlines
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.invariants import broken_invariants

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.containers import container_name
-from hostworker.jupyter import last_use
+from hostworker.app_processes.jupyter import last_use
 from hostworker.runtime.tests.runtime_worlds import MIB, DockerWorld, make_spec
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
 from tests.wait import until

@@ -11,7 +11,7 @@ from gpuplatform_client.cli.app import app
 from typer.testing import CliRunner, Result
 
 from accounts.models import ApiToken, User
-from resources.units import GIB
+from resources.amounts.units import GIB
 from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_image, make_policy, make_root, make_session, make_user

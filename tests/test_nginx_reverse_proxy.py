@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.system_packages import program
 from proxy.tests.app import most_under_way
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.servers import running, running_by_port

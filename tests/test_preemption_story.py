@@ -8,12 +8,12 @@ import docker
 import pytest
 
 from engine.containers import HOST_LABEL, SESSION_LABEL
-from resources.discovery import Machine
+from resources.amounts.units import GIB, MIB
+from resources.gpus.discovery import Machine
+from resources.hosts.services import register_host
 from resources.models import Host, Image
-from resources.services import register_host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
 from tests import factories

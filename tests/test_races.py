@@ -14,13 +14,13 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from hostworker import reconciler
-from hostworker.runtime.base import ContainerPhase, no_op
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.agent import reconciler
+from hostworker.runtime.memory.runtime import MemoryRuntime
+from hostworker.runtime_protocol import ContainerPhase, no_op
+from resources.amounts.units import GIB
 from resources.models import Host
-from resources.units import GIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Lease, Session, SessionEvent
 from sessions.tests.launch_requests import make_launch_request

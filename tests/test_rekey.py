@@ -9,8 +9,8 @@ from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from accounts import factor_secrets
 from accounts.models import AuditEntry
+from accounts.second_factors import factor_secrets
 from hostaccess import keys
 from hostaccess.models import HostAccess
 from resources.models import Registry
@@ -18,9 +18,9 @@ from resources.registries.credentials import login_of, set_password
 from tests.factories import make_group, make_user
 from tests.registry import PASSWORD, USERNAME
 from webhooks import services
+from webhooks.delivery.stored_secrets import secrets_of
 from webhooks.event_types import types_for
 from webhooks.models import Webhook
-from webhooks.stored_secrets import secrets_of
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from docker.models.containers import Container
 
 from bench.common import ApiUser
 from engine.containers import HOST_LABEL
-from gpuplatform import embedded
+from operations import embedded
 from tests.guide import USER
 from tests.platform import Platform
 from tests.plugin import ENVIRONMENT

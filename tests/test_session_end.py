@@ -17,7 +17,7 @@ from endpoints.services import open_app
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from proxy.tests.wire import Client, connected, request
 from resources.models import Installation
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from tests.containers import remove_containers

@@ -6,19 +6,19 @@ from uuid import uuid4
 
 import pytest
 
-from accounts.services import add_ssh_key
+from accounts.credentials.ssh_keys import add_ssh_key
 from engine.containers import HOST_LABEL
 from hostworker.privileged.tests.test_firewall import serving
 from hostworker.runtime.container_config import NETWORK
-from resources.discovery import Machine
+from resources.amounts.units import GIB, MIB
+from resources.gpus.discovery import Machine
+from resources.hosts.services import declare_ready, register_host
 from resources.models import Host
-from resources.services import declare_ready, register_host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
+from sessions.launching.services import LaunchRequest
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.services import LaunchRequest
 from sshserver.tests.ssh_client import SshClient, run
 from tests import factories
 from tests.containers import remove_containers

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from accounts.services import add_ssh_key
+from accounts.credentials.ssh_keys import add_ssh_key
 from sessions.models import Session
 from sshserver.forward_channel import RELAY
 from sshserver.tests.ssh_client import SshClient

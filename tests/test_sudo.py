@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
-from resources.units import GIB
+from hostworker.runtime_protocol import ContainerSpec
+from resources.amounts.units import GIB
 from tests.images import ENTRIES, ensure_images
 
 pytestmark = pytest.mark.docker

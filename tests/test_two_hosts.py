@@ -13,10 +13,10 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from endpoints.services import open_app
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.terminal_messages import CloseCode
+from sessions.terminal.messages import CloseCode
 from tests.fgpu_sessions import wait_for
 from tests.live import app_cookie, app_host
 from tests.tiny_image import ensure_tiny_image

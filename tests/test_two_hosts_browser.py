@@ -7,9 +7,9 @@ import pytest
 from django.conf import settings
 from playwright.sync_api import Browser, Page, expect
 
-from resources.images import catalog
+from resources.amounts.units import GIB
+from resources.images.catalogue import catalog
 from resources.images.registration import register_entry
-from resources.units import GIB
 from tests.app_windows import launched, save_a_notebook
 from tests.browser import signed_in
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image

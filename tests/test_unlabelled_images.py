@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, launch, make_spec
-from resources.images.labels import read_labels
+from resources.images.catalogue.labels import read_labels
 from resources.models import App
 from sessions.models import Session
 from tests.factories import make_image, run_reachable_session

@@ -11,20 +11,21 @@ from django.conf import settings
 from docker.api import APIClient
 
 from engine.containers import container_name
-from folders import services as folders
 from folders.files.descriptors import CONTAINER_UID
 from folders.models import Folder, HostRoot
-from folders.storage import prepare_root
+from folders.sharing import folders
+from folders.storage.paths import prepare_root
 from hostworker.privileged import mounts
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker.runtime import DockerRuntime
+from resources.amounts.units import MIB
 from resources.models import Host
-from resources.units import MIB
-from scheduler.passes import run_pass
-from sessions import parking, resizing
+from scheduler.cycle.passes import run_pass
+from sessions.launching.mounts import MountRequest
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.mounts import MountRequest
-from sessions.resizing import SessionSize
+from sessions.parking import services as parking
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
 from tests import factories
 from tests.far_machine import far_machine
 from tests.fgpu_sessions import (

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import uuid4
 
 from engine.containers import HOST_LABEL
-from gpuplatform.bootstrap import services
+from operations.embedded_servers import redis_and_postgres as services
 from tests.containers import remove_containers
 from tests.fleet import Fleet
 from tests.platform import ROOT, environment_of
@@ -18,7 +18,8 @@ from tests.workers import end_arbiter
 GROUPS: Final = ("near", "far")  # of one host each; the second one's sessions are reached through its gateway
 PROCESSES: Final = ("web", "scheduler", "beat", "host", "far-host", "far-gateway", "ssh")
 SET_UP: Final = """
-from gpuplatform.bootstrap import demo, installation
+from gpuplatform.bootstrap import installation
+from gpuplatform.bootstrap.demo import demo
 from tests.factories import make_group, make_image
 make_group(name="near")
 make_group(name="far")

@@ -17,8 +17,8 @@ from django.conf import settings
 
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from hostaccess import services
+from resources.amounts.units import MIB
 from resources.models import Installation
-from resources.units import MIB
 from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.containers import ENGINE_URL, remove_containers

@@ -5,7 +5,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from webhooks import deliveries
+from webhooks.delivery import deliveries
 from webhooks.models import Webhook
 
 

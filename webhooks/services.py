@@ -13,10 +13,11 @@ from accounts import audit
 from accounts.models import User
 from resources import clock
 from translation.english import from_english
-from webhooks import deliveries, event_types
+from webhooks import event_types
+from webhooks.delivery import deliveries
+from webhooks.delivery.stored_secrets import set_new_secret
 from webhooks.destinations import InvalidUrlError, check_url, networks_of
 from webhooks.models import DeliveryState, Webhook, WebhookDelivery
-from webhooks.stored_secrets import set_new_secret
 
 MAX_WEBHOOKS: Final = 10  # of one user
 

@@ -6,8 +6,8 @@ from typing import Any
 from celery import shared_task
 from django.db import close_old_connections
 
-from sessions.background import BackgroundThread
-from webhooks import deliveries
+from messaging.background import BackgroundThread
+from webhooks.delivery import deliveries
 
 _thread = BackgroundThread("webhooks")  # receivers may take their time, which must not delay scheduling
 _running: list[Future[Any]] = []

@@ -6,8 +6,8 @@ from django.contrib.auth.hashers import MD5PasswordHasher
 from django.test import Client
 from pytest_django import Settings
 
+from accounts.credentials.ssh_keys import add_ssh_key
 from accounts.models import ApiToken, User
-from accounts.services import add_ssh_key
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user
 

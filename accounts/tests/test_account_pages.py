@@ -10,9 +10,9 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from accounts import logins
+from accounts.credentials.ssh_keys import add_ssh_key, record_ssh_host_key
+from accounts.login_sessions import services as logins
 from accounts.models import ApiToken, LoginSession, User
-from accounts.services import add_ssh_key, record_ssh_host_key
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user
 from tests.web import browser_of, text_of

@@ -10,7 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
-from accounts.authentication import ApiTokenAuthentication
+from accounts.credentials.authentication import ApiTokenAuthentication
 from accounts.models import ApiToken, User
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user

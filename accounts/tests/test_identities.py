@@ -16,7 +16,7 @@ from oidc_provider_mock import User as ProviderUser
 from oidc_provider_mock import run_server_in_thread
 from pytest_django import Settings
 
-from accounts import invitations
+from accounts.invitations import services as invitations
 from accounts.models import User
 from tests.factories import PASSWORD, make_policy, make_user
 from tests.web import browser_of, text_of

@@ -10,8 +10,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-import accounts.mail
-from accounts import invitations
+import accounts.signing_in.mail
+from accounts.invitations import services as invitations
 from accounts.models import AccountInvitation, Project, ResourcePolicy, User
 from tests.api import client_of
 from tests.factories import PASSWORD, make_policy, make_user
@@ -25,7 +25,7 @@ FIELDS = {"first_name": "Mina", "last_name": "Park", "password1": PASSWORD, "pas
 
 @pytest.fixture(autouse=True)
 def _mails_at_once(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
-    monkeypatch.setattr(accounts.mail, "send_soon", accounts.mail.send_now)
+    monkeypatch.setattr(accounts.signing_in.mail, "send_soon", accounts.signing_in.mail.send_now)
     settings.COMPUTE_PUBLIC_URL = "https://gpu.example.org"
 
 

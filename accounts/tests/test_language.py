@@ -5,8 +5,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.translation import gettext
 
-from accounts.language import language_of
 from accounts.models import User
+from accounts.signing_in.language import language_of
 from tests.factories import PASSWORD, make_user
 
 SIGN_IN = reverse("account_login")

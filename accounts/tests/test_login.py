@@ -6,8 +6,8 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 
-from accounts import lockout
-from accounts.lockout import ADDRESS_FAILURE_LIMIT, folded_username
+from accounts.signing_in import lockout
+from accounts.signing_in.lockout import ADDRESS_FAILURE_LIMIT, folded_username
 from tests.factories import PASSWORD, make_user
 
 pytestmark = pytest.mark.django_db

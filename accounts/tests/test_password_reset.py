@@ -11,9 +11,9 @@ from django.core.mail.backends.base import BaseEmailBackend
 from django.test import Client
 from pytest_django import Settings
 
-import accounts.mail
+import accounts.signing_in.mail
+from accounts.credentials.ssh_keys import add_ssh_key
 from accounts.models import ApiToken, User
-from accounts.services import add_ssh_key
 from tests.factories import PASSWORD, make_user
 from tests.web import browser_of
 
@@ -26,7 +26,7 @@ NEW_PASSWORD = "quite another password"
 @pytest.fixture(autouse=True)
 def _mails_at_once(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
     """Mails are sent within the request, and limits begin anew."""
-    monkeypatch.setattr(accounts.mail, "send_soon", accounts.mail.send_now)
+    monkeypatch.setattr(accounts.signing_in.mail, "send_soon", accounts.signing_in.mail.send_now)
     settings.COMPUTE_PUBLIC_URL = "https://gpu.example.org"
     cache.clear()
     yield

@@ -14,8 +14,8 @@ from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
-from accounts import second_factors
 from accounts.models import ApiToken, User
+from accounts.second_factors import services as second_factors
 from accounts.tests.soft_passkey import SoftPasskey
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user

@@ -5,9 +5,9 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
 
+from accounts.credentials.public_keys import InvalidPublicKeyError, public_key_from
+from accounts.credentials.ssh_keys import MAX_KEYS, add_ssh_key
 from accounts.models import SshKey, User
-from accounts.public_keys import InvalidPublicKeyError, public_key_from
-from accounts.services import MAX_KEYS, add_ssh_key
 from tests.api import client_of
 from tests.factories import make_user
 

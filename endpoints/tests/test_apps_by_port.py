@@ -11,12 +11,13 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from endpoints import ports, services
-from gpuplatform.same_origin import SameOrigin
-from hostworker.app_environment import variables
-from proxy.asgi_request import Receive, Scope, Send
-from proxy.signing import digest
-from sessions import app_addresses, app_states
+from endpoints import services
+from endpoints.routing import ports
+from gpuplatform.serving.same_origin import SameOrigin
+from hostworker.containers.app_environment import variables
+from proxy.asgi.request import Receive, Scope, Send
+from proxy.authorization.signing import digest
+from sessions.access import app_addresses, app_states
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session
 from tests.api import client_of

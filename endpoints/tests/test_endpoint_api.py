@@ -8,7 +8,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 from rest_framework.test import APIClient
 
-from proxy.signing import digest
+from proxy.authorization.signing import digest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, Session, ShareLink
 from tests.api import client_of

@@ -11,8 +11,9 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from accounts.models import User
-from endpoints import services, tickets
-from proxy.signing import Grant, digest
+from endpoints import services
+from endpoints.handoff import tickets
+from proxy.authorization.signing import Grant, digest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Revocation, ShareLink, Ticket
 from tests.factories import PASSWORD, make_endpoint, make_policy, make_user, run_reachable_session

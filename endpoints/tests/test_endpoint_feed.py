@@ -20,21 +20,23 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from accounts.models import User
-from endpoints import feed, revocations, routes
-from endpoints.feed import synchronized
+from endpoints.routing import feed, revocations, routes
+from endpoints.routing.feed import synchronized
 from endpoints.services import close, publish
 from hostaccess.services import revoke
-from hostworker import runner
+from hostworker.containers import runner
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from messaging import clients
+from proxy.authorization.signing import digest
 from proxy.routes import RouteTable
-from proxy.signing import digest
 from resources.models import Host
-from sessions import notify, services, withdrawal
-from sessions.app_states import report
+from sessions import notify
+from sessions.access.app_states import report
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
+from sessions.revocation import withdrawal
 from tests.factories import make_endpoint, make_user, session_in
 from tests.joined_hosts import joined_host
 from tests.wait import SECONDS, until

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from endpoints import routes
+from endpoints.routing import routes
 from proxy.routes import Route
 from sessions.lifecycle import Reason, Status
 from sessions.models import EndpointState

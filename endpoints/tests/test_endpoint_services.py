@@ -9,8 +9,8 @@ from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from endpoints import services
-from proxy.signing import digest
-from sessions import app_states
+from proxy.authorization.signing import digest
+from sessions.access import app_states
 from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Revocation, Session

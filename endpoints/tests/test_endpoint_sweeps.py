@@ -5,7 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from endpoints import revocations, sweeps, tickets
+from endpoints import sweeps
+from endpoints.handoff import tickets
+from endpoints.routing import revocations
 from sessions.models import Endpoint, Revocation, ShareLink, Ticket
 from tests.factories import make_endpoint, make_policy
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from accounts.models import User
 from endpoints import services
 from resources.models import App
-from sessions import app_states
+from sessions.access import app_states
 from sessions.models import Endpoint, EndpointState, Session
 from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user, run_session

@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from endpoints import services
 from resources.models import App
-from sessions import app_addresses, app_states
+from sessions.access import app_addresses, app_states
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 from tests.factories import make_policy, make_user, run_session

@@ -12,7 +12,7 @@ from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from engine.engine import GATEWAY_PREFIX, Engine
 from engine.gateway import EngineGateway, signer
 from engine.http import HEAD_LIMIT
-from proxy.signing import Keys
+from proxy.authorization.signing import Keys
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, eventually

@@ -27,7 +27,7 @@ from engine.tests.gateways import (
     written,
 )
 from engine.tests.streams import bytes_written, read_until
-from proxy.signing import Keys
+from proxy.authorization.signing import Keys
 from tests.containers import ENGINE_URL, Container
 from tests.ports import free_port
 from tests.tiny_image import ensure_tiny_image

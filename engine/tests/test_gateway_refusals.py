@@ -11,8 +11,8 @@ from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from engine.engine import Engine
 from engine.gateway import EngineGateway, RequestRefusedError, exec_config, is_of_session, signer
 from engine.tests.gateways import HOST, KEYS, OURS, of_session, raw, settled, written
-from proxy import gateway_tokens
-from proxy.signing import EXEC, Keys
+from proxy.authorization import gateway_tokens
+from proxy.authorization.signing import EXEC, Keys
 from tests.containers import Container, running_container
 from tests.tiny_image import ensure_tiny_image
 

@@ -12,8 +12,7 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from accounts.requests import UserRequest
-from folders import contents
-from folders.access import Access
+from folders.contents import services as contents
 from folders.errors import FolderError
 from folders.files.entries import EntryKind, FolderEntry, Order
 from folders.files.errors import EntryNotFoundError, FilesError, InvalidPathError
@@ -27,6 +26,7 @@ from folders.pages.previews import (
     preview_text,
 )
 from folders.pages.responses import OpenedFolder, open_folder
+from folders.sharing.access import Access
 
 PAGE_SIZE: Final = 200
 DEFAULT_SORT: Final = "name"

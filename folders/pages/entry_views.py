@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from django.views.decorators.vary import vary_on_headers
 
 from accounts.requests import UserRequest
-from folders import contents
+from folders.contents import services as contents
 from folders.errors import FolderError
 from folders.files.entries import EntryKind
 from folders.files.errors import FilesError

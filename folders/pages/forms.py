@@ -6,9 +6,9 @@ from typing import Any, ClassVar, TypeVar, cast
 from django import forms
 
 from accounts.models import Project, ProjectRole, User
-from folders import services
 from folders.errors import FolderError, FolderRejectedError
 from folders.models import Folder, FolderShare, StorageRoot
+from folders.sharing import folders as services
 
 _Made = TypeVar("_Made")
 

@@ -14,7 +14,6 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from accounts.requests import UserRequest
-from folders import services
 from folders.errors import FolderError
 from folders.files.layout import platform_problem
 from folders.models import Folder
@@ -24,6 +23,7 @@ from folders.pages.forms import CreateFolderForm, RenameFolderForm, ShareFolderF
 from folders.pages.queries import FolderTab
 from folders.pages.responses import done, open_folder, open_own_folder, render_dialog
 from folders.sftp_command import sftp_command
+from folders.sharing import folders as services
 
 TAB_NAMES: dict[str, FolderTab] = {tab.value: tab for tab in FolderTab}
 

@@ -8,9 +8,10 @@ from typing import Final
 from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
 
 from accounts.models import User
-from folders import roots, storage
 from folders.models import Folder, FolderQuerySet, FolderShare, HostRoot, StorageRoot
-from folders.quota import StorageUse, exceeded_text, storage_uses
+from folders.quotas.rules import StorageUse, exceeded_text, storage_uses
+from folders.storage import paths as storage
+from folders.storage import roots
 
 DEFAULT_SORT: Final = "name"
 MOUNTED: Final = Q(mounts__problem="", mounts__session__ended_at=None)

@@ -9,8 +9,8 @@ from django.shortcuts import redirect, render
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
-from folders.access import Access, access, manages
 from folders.models import Folder
+from folders.sharing.access import Access, access, manages
 from translation.english import from_english
 
 DONE_EVENT = "folder:done"  # static/js/dialog.js closes the dialog, says what was done, and has the page updated

@@ -13,7 +13,7 @@ from folders.files.paths import display
 from folders.files.trash import TrashedEntry
 from folders.models import Folder
 from folders.pages.previews import PreviewKind, preview_kind
-from resources.units import size_text
+from resources.amounts.units import size_text
 
 register = template.Library()
 

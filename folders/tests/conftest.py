@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from folders import storage
 from folders.models import StorageRoot
+from folders.storage import paths as storage
 from tests.factories import make_root
 
 

@@ -7,8 +7,8 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditEntry
-from folders import services
 from folders.models import Folder, HostRoot, StorageRoot
+from folders.sharing import folders as services
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_policy, make_project, make_root, make_user
 

@@ -6,8 +6,9 @@ import pytest
 from rest_framework.response import Response
 
 from accounts.models import User
-from folders import services, storage
 from folders.models import Folder, StorageRoot
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from tests.api import client_of
 from tests.factories import make_folder, make_policy, make_root, make_user
 

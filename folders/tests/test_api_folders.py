@@ -4,8 +4,8 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
-from folders import services
 from folders.models import Folder, FolderShare, StorageRoot
+from folders.sharing import folders as services
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_policy, make_root, make_user
 

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from folders.files import archive as archives
-from folders.files.archive import NOTE_NAME, FolderArchive, TooManyEntriesError, require_archivable, safe_name
+from folders.files.downloads import archive as archives
+from folders.files.downloads.archive import (
+    NOTE_NAME,
+    FolderArchive,
+    TooManyEntriesError,
+    require_archivable,
+    safe_name,
+)
 from folders.files.folder_files import FolderFiles, make_layout
 
 

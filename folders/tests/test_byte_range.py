@@ -2,7 +2,7 @@
 
 import pytest
 
-from folders.files.byte_range import ByteRange, RangeNotSatisfiableError, parse_range
+from folders.files.downloads.byte_range import ByteRange, RangeNotSatisfiableError, parse_range
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
-from folders import services, storage
 from folders.models import Folder, StorageRoot
 from folders.pages.browser_views import PAGE_SIZE
 from folders.pages.previews import MAX_NOTEBOOK_BYTES
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from tests.factories import make_policy, make_user
 from tests.web import HTMX, browser_of, text_of
 

@@ -9,9 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from folders import services
 from folders.models import Folder, StorageRoot
-from resources.units import GIB
+from folders.sharing import folders as services
+from resources.amounts.units import GIB
 from sessions.models import Mount
 from tests.factories import make_folder, make_host, make_policy, make_root, make_user, owner_of, run_session
 from tests.web import HTMX, browser_of, text_of

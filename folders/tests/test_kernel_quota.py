@@ -14,7 +14,7 @@ from folders.files import kernel_quota
 from folders.files.errors import StorageFullError
 from folders.files.kernel_quota import KernelQuota, limit, project_number, project_of, set_project, support_of
 from folders.files.layout import RootDirectory
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.system_packages import program
 
 MIB = 2**20
 

@@ -10,12 +10,15 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from folders import measure, services, storage, sweeps
+from folders import sweeps
 from folders.files.folder_files import FolderFiles
 from folders.files.walk import Usage
 from folders.models import Folder, StorageRoot
-from folders.quota import record_growth
-from sessions import services as services_of_sessions
+from folders.quotas import measure
+from folders.quotas.rules import record_growth
+from folders.sharing import folders as services
+from folders.storage import paths as storage
+from sessions.launching import services as services_of_sessions
 from sessions.lifecycle import Reason, Status
 from sessions.models import Mount
 from tests.factories import make_policy, make_session, make_user, run_session

@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from accounts.models import User
-from folders import services, storage
 from folders.models import Folder, StorageRoot
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from tests.browser import signed_in
 from tests.factories import make_user
 from tests.live import LiveServer

@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from folders import quota, services, storage
-from folders.access import Access, access, require
 from folders.errors import FolderAccessError, FolderRejectedError, StorageQuotaError
 from folders.models import PROJECT_NUMBERS, Folder
-from sessions import mounts, projects
+from folders.quotas import rules as quota
+from folders.sharing import folders as services
+from folders.sharing.access import Access, access, require
+from folders.storage import paths as storage
+from sessions.launching import mounts
 from sessions.models import Mount
+from sessions.projects import services as projects
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_policy, make_project, make_root, make_user, run_session
 from tests.web import browser_of, text_of

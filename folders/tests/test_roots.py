@@ -11,9 +11,9 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from pytest_django import DjangoAssertNumQueries
 
-from folders import roots
 from folders.files.roots import MARKER, NotEmptyError, RootProbe, RootState, examine, write_marker
 from folders.models import HostRoot, StorageRoot
+from folders.storage import roots
 from resources.models import HostStatus
 from tests.factories import make_host
 from tests.queues import take_all

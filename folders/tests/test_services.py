@@ -11,8 +11,6 @@ from django.db import connection
 from django.utils import timezone
 
 from accounts.models import User
-from folders import quota, services, storage
-from folders.access import Access, access, require, require_manager, require_owner
 from folders.errors import (
     FolderAccessError,
     FolderError,
@@ -24,6 +22,10 @@ from folders.errors import (
 from folders.files.errors import StorageAccessError
 from folders.files.layout import RootDirectory
 from folders.models import Folder, StorageRoot
+from folders.quotas import rules as quota
+from folders.sharing import folders as services
+from folders.sharing.access import Access, access, require, require_manager, require_owner
+from folders.storage import paths as storage
 from sessions.lifecycle import Reason, Status
 from sessions.models import Mount
 from tests.factories import make_folder, make_policy, make_root, make_session, make_user, owner_of

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from pytest_django.fixtures import Settings
 
-from folders import services, storage
 from folders.errors import StorageUnavailableError
 from folders.files import layout
 from folders.files.roots import MARKER
 from folders.models import StorageRoot
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from tests.factories import make_folder, make_root, make_user
 
 pytestmark = pytest.mark.django_db

@@ -22,15 +22,17 @@ from django.db import connections
 from django.utils import timezone
 
 from accounts.models import ResourcePolicy
-from folders import quota, sweeps, uploads
+from folders import sweeps
 from folders.errors import StorageQuotaError
 from folders.files import partial as partials
 from folders.files.partial import PartialFile
 from folders.models import Folder, FolderShare, OnConflict, Upload
-from folders.storage import files_of
+from folders.quotas import rules as quota
+from folders.storage.paths import files_of
 from folders.tests.transfers import BODY, TUS, TransferClient, files_dir, folder_on_disk, metadata, uploads_dir
 from folders.transfers.incoming import UploadBody
-from proxy.asgi_request import Message
+from folders.uploads import services as uploads
+from proxy.asgi.request import Message
 from tests.factories import make_user, owner_of
 from tests.live import LiveServer, login_cookie
 from tests.wait import SECONDS, until

@@ -9,8 +9,8 @@ import requests
 from django.urls import reverse
 
 from accounts.models import ApiToken, User
-from folders import storage
 from folders.models import Folder
+from folders.storage import paths as storage
 from tests.factories import make_folder, make_root, make_user, owner_of
 from tests.live import LiveServer
 from tests.wait import SECONDS

@@ -16,8 +16,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from folders.transfers.threads import in_thread
-from proxy.asgi import Application
-from proxy.asgi_request import Message, Receive, Scope, Send
+from proxy.asgi.request import Message, Receive, Scope, Send
+from proxy.asgi.server import Application
 
 KEY: Final = "folders.transfer"  # in the scope: a Handover
 PATH: Final = re.compile(r"/api/v1/folders/[^/]+/(?:(uploads)/(?:[^/]+/)?|download/|zip/)\Z")

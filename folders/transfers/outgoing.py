@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Final
 
-from folders.files.byte_range import ByteRange
+from folders.files.downloads.byte_range import ByteRange
 from folders.transfers.handover import OutgoingBody
 from folders.transfers.threads import in_thread
-from proxy.asgi_request import Scope, Send
-from proxy.zero_copy import EXTENSION
+from proxy.asgi.request import Scope, Send
+from proxy.asgi.zero_copy import EXTENSION
 
 CHUNK_BYTES: Final = 256 * 1024
 

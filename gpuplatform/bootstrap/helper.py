@@ -2,9 +2,9 @@
 
 from django.conf import settings
 
-from gpuplatform.bootstrap.progress import Progress, SetupError
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.runtime.factory import get_privileges
+from operations.machine.progress import Progress, SetupError
 
 
 def ensure(progress: Progress, *, is_required: bool = True) -> None:

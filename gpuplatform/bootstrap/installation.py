@@ -11,15 +11,20 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from docker import DockerClient
 
-from folders import storage
 from folders.errors import StorageUnavailableError
-from gpuplatform import embedded, redis_probe
-from gpuplatform.bootstrap import demo, docker_engine, gpus, helper, services, static_files, system_packages
-from gpuplatform.bootstrap.progress import Progress, SetupError
-from gpuplatform.bootstrap.supervisor import Service
+from folders.storage import paths as storage
+from gpuplatform.bootstrap import helper, static_files
+from gpuplatform.bootstrap.demo import demo
 from hostaccess import pooler
+from operations import embedded
+from operations.doctor import driver_gpus as gpus
+from operations.embedded_servers import redis_and_postgres as services
+from operations.health import redis_probe
+from operations.machine import docker_engine, system_packages
+from operations.machine.progress import Progress, SetupError
+from operations.supervisor.supervisor import Service
 from resources.images import background, builds
-from resources.images.catalog import CatalogError
+from resources.images.catalogue.catalog import CatalogError
 
 SIMULATED_GPUS: Final = "1x8GiB"
 

@@ -25,7 +25,7 @@ $step "Style" $python -m ruff check . || failed=1
 $step "JavaScript" sh gpuplatform/bootstrap/with_node.sh node_modules/eslint/bin/eslint.js --max-warnings 0 \
     eslint.config.js static/js tests/js || failed=1
 $step "Layers" .venv/bin/lint-imports || failed=1
-$step "Class names are unique" $python gpuplatform/bootstrap/lint_class_names.py || failed=1
+$step "Class names are unique" $python gpuplatform/bootstrap/checks/lint_class_names.py || failed=1
 deployed $step "Deployment settings" $python manage.py check --deploy --fail-level WARNING || failed=1
 deployed $step "Migrations are complete" $python manage.py makemigrations --check --dry-run || failed=1
 echo "==> One writer of status"

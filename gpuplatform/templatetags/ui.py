@@ -11,7 +11,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from gpuplatform import navigation
+from gpuplatform.administration import navigation
 from sessions.lifecycle import Status
 
 register = template.Library()

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from gpuplatform.bootstrap.address import Address, address_from, health
-from gpuplatform.bootstrap.progress import SetupError
+from operations.machine.address import Address, address_from, health
+from operations.machine.progress import SetupError
 from tests.ports import free_port
 
 pytestmark = pytest.mark.loopback

@@ -12,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts import audit, invitations
+from accounts import audit
+from accounts.invitations import services as invitations
 from accounts.models import AccountInvitation, ApiToken, Project, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot

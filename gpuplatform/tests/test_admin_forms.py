@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, ResourcePolicy, User
 from gpuplatform.tests.admin_pages import text_of, url
+from resources.amounts.units import GIB, MIB
 from resources.models import Host, Image, Preset, ResourceGroup
-from resources.units import GIB, MIB
 from sessions.models import Session
 from tests.factories import (
     PASSWORD,

@@ -12,11 +12,11 @@ from django.conf import settings
 from django.db import OperationalError, connection
 from django.test import Client
 
-from gpuplatform.admission import SLOTS, Admission
-from gpuplatform.admission_costs import RequestCosts
-from gpuplatform.unavailable import RETRY_SECONDS
-from proxy.asgi import Application
-from proxy.asgi_request import Message, Receive, Scope, Send
+from gpuplatform.serving.admission.control import SLOTS, Admission
+from gpuplatform.serving.admission.costs import RequestCosts
+from gpuplatform.serving.unavailable import RETRY_SECONDS
+from proxy.asgi.request import Message, Receive, Scope, Send
+from proxy.asgi.server import Application
 from tests.factories import make_user
 from tests.live import LiveServer, login_cookie, serving
 from tests.wait import SECONDS, until

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuplatform.admission_costs import MAX_SHAPES, RequestCosts, shape_of
-from gpuplatform.admission_principals import MAX_CREDENTIALS, VALID_SECONDS, Principals
-from proxy.asgi_request import Scope
+from gpuplatform.serving.admission.costs import MAX_SHAPES, RequestCosts, shape_of
+from gpuplatform.serving.admission.principals import MAX_CREDENTIALS, VALID_SECONDS, Principals
+from proxy.asgi.request import Scope
 
 
 class Clock:

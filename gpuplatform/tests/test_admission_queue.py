@@ -1,6 +1,6 @@
 """The order in which requests get slots."""
 
-from gpuplatform.admission_queue import SLOTS_EACH, AdmissionQueue, QueuedRequest
+from gpuplatform.serving.admission.queue import SLOTS_EACH, AdmissionQueue, QueuedRequest
 
 PLENTY = 10**6
 

@@ -4,8 +4,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gpuplatform.admission_refusal import FORM_BYTES, FORM_FIELDS, RETRY_SECONDS, refusal
-from proxy.asgi_request import Scope
+from gpuplatform.serving.admission.refusal import FORM_BYTES, FORM_FIELDS, RETRY_SECONDS, refusal
+from proxy.asgi.request import Scope
 
 FORM = {"csrfmiddlewaretoken": "x" * 64, "name": 'Kim "K" <b>', "note": "two\nlines"}
 ORIGIN = (b"origin", b"http://127.0.0.1:8000")

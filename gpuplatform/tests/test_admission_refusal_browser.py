@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
-from gpuplatform.admission_refusal import refusal
+from gpuplatform.serving.admission.refusal import refusal
 from tests.browser import signed_in
 from tests.factories import make_user
 from tests.live import LiveServer

@@ -9,7 +9,7 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 from jsonschema import Draft202012Validator
 
-from gpuplatform import api_examples
+from gpuplatform.rest import examples as api_examples
 from tests.api_schema import api_schema
 
 PATHS = {

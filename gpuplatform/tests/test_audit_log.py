@@ -6,9 +6,9 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditEntry, ResourcePolicy, User
-from gpuplatform.audited_admin import AuditedAdmin
+from gpuplatform.administration.audited_admin import AuditedAdmin
 from resources.models import Host, Registry
-from sessions import drains
+from sessions.drains import services as drains
 from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.factories import PASSWORD, make_host, make_policy, make_user, session_in
@@ -69,10 +69,10 @@ def test_actions_on_all_that_match_are_recorded_or_refused(superadmin: Client, m
     hosts = [make_host(name=name) for name in ("gpu1", "gpu2", "other")]
     body = {"action": "cordon", "_selected_action": [hosts[0].pk], "select_across": "1"}
     address = f"{reverse('admin:resources_host_changelist')}?q=gpu"
-    monkeypatch.setattr("gpuplatform.audited_admin.MAX_ACTION_ROWS", 1)
+    monkeypatch.setattr("gpuplatform.administration.audited_admin.MAX_ACTION_ROWS", 1)
     assert "nothing was changed" in superadmin.post(address, body, follow=True).content.decode()
     assert not Host.objects.filter(is_cordoned=True).exists()
-    monkeypatch.setattr("gpuplatform.audited_admin.MAX_ACTION_ROWS", 2)
+    monkeypatch.setattr("gpuplatform.administration.audited_admin.MAX_ACTION_ROWS", 2)
     superadmin.post(address, body)
     assert sorted(text for _, _, text, _ in entries()) == ["gpu1", "gpu2"]
     assert Host.objects.filter(is_cordoned=True).count() == 2

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import backups, postgres
+from operations import backups, embedded
+from operations.embedded_servers import postgres
 from tests.migrated import restore_migrated
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

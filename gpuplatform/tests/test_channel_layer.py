@@ -12,8 +12,8 @@ import pytest
 from channels.layers import get_channel_layer
 from pytest_django import Settings
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import services
+from operations import embedded
+from operations.embedded_servers import redis_and_postgres as services
 
 
 @pytest.fixture

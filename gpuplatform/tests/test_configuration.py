@@ -14,8 +14,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import AuditEntry, Project, ResourcePolicy, User
-from gpuplatform import configuration
-from gpuplatform.configuration import ConfigurationError
+from operations.configuration import services as configuration
+from operations.configuration.services import ConfigurationError
 from resources.models import Image, Preset, Registry, ResourceGroup
 from sessions.models import IdleRule
 from tests.factories import (

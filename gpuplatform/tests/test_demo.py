@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accounts.models import ResourcePolicy, User
-from gpuplatform.bootstrap import demo
+from gpuplatform.bootstrap.demo import demo
 from resources.models import Preset, ResourceGroup
 
 pytestmark = pytest.mark.django_db

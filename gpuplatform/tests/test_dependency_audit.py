@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuplatform.bootstrap import audit
+from gpuplatform.bootstrap.checks import audit
 
 SKIPPED = {"name": "django", "skip_reason": "Dependency not found on PyPI"}
 FLAWED = {"name": "pillow", "version": "9.0.0", "vulns": [{"id": "PYSEC-2022-10", "fix_versions": ["9.0.1"]}]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuplatform.bootstrap import docker_engine
-from gpuplatform.bootstrap.progress import SetupError
+from operations.machine import docker_engine
+from operations.machine.progress import SetupError
 
 FAKE_ENGINE = """
 import http.server, json, os, socketserver, sys

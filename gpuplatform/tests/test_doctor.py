@@ -15,10 +15,12 @@ from docker import APIClient
 from pytest_django import Settings
 
 from engine.containers import ATTEMPT_LABEL, INSTALLATION_LABEL
-from gpuplatform.bootstrap import address, doctor, doctor_kernel
-from gpuplatform.bootstrap.findings import Finding, Verdict
 from hostworker.privileged.base import KernelUse
 from hostworker.privileged.direct import DirectPrivileges
+from operations.doctor import kernel as doctor_kernel
+from operations.doctor import machine as doctor
+from operations.doctor.findings import Finding, Verdict
+from operations.machine import address
 from sessions.tasks import enforce_deadlines
 from sshserver.host_key import load_host_key
 from tests.containers import ENGINE_URL

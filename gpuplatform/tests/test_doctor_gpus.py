@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from gpuplatform.bootstrap import doctor_gpus, gpus
-from gpuplatform.bootstrap.findings import Verdict
-from gpuplatform.bootstrap.gpus import FoundGpu
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.runtime import gpu_access
+from operations.doctor import driver_gpus as gpus
+from operations.doctor import gpus as doctor_gpus
+from operations.doctor.driver_gpus import FoundGpu
+from operations.doctor.findings import Verdict
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
 CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={UUID}"}]}

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from engine.engine import ExecError
 from hostaccess.models import HostAccess
-from sessions.engine_address import engine_behind
+from sessions.access.engine_address import engine_behind
 from tests.factories import make_group
 from tests.fleet import START_SECONDS, memory_maps, server_processes
 from tests.gateways import Gateway, running_gateway

@@ -16,18 +16,18 @@ from django.conf import settings as django_settings
 from django.db import connections
 from pytest_django import Settings
 
-from accounts import tokens
+from accounts.credentials import tokens
 from accounts.models import TokenScope, User
-from gpuplatform import log_lines
 from gpuplatform.asgi import platform_with
 from gpuplatform.celery import app
-from gpuplatform.log_lines import JsonLines, NoteSession
-from gpuplatform.log_secrets import HideSecrets
+from operations.logs import lines as log_lines
+from operations.logs.lines import JsonLines, NoteSession
+from operations.logs.secrets import HideSecrets
 from proxy.counters import LocalCounters
 from tests.wait import SECONDS, until
 
 QUEUE = "log-lines"
-LOGGERS = ("somewhere", "greeting", "gpuplatform.request_metrics")  # Celery's test worker replaces the root's handlers
+LOGGERS = ("somewhere", "greeting", "operations.metrics.requests")  # Celery's test worker replaces the root's handlers
 
 
 class Lines(io.StringIO):
@@ -100,7 +100,7 @@ def test_a_request_has_an_id_in_its_lines(lines: Lines, settings: Settings) -> N
         answer = async_to_sync(get)(f"/api/v1/sessions/{session_id}/", headers)
         request_id = dict(answer["headers"])[b"x-request-id"].decode()
         assert (request_id == given.decode()) is is_kept
-        (line,) = lines.read_all(logger="gpuplatform.request_metrics", request_id=request_id)
+        (line,) = lines.read_all(logger="operations.metrics.requests", request_id=request_id)
         assert (line["user_id"], line["session_id"]) == (user.pk, session_id)
         assert (line["view"], line["status"], line["method"]) == ("session-detail", 404, "GET")
 

@@ -9,8 +9,9 @@ import pytest
 from django.conf import settings
 from pytest_django import Settings
 
-from gpuplatform.bootstrap import docker_engine, helper, installation
-from gpuplatform.bootstrap.progress import Progress, SetupError
+from gpuplatform.bootstrap import helper, installation
+from operations.machine import docker_engine
+from operations.machine.progress import Progress, SetupError
 
 SCRIPT = Path(settings.BASE_DIR) / "gpuplatform" / "bootstrap" / "machine.sh"
 TOOLS = ("sh", "dirname", "sed", "tail", "tr", "stat", "getent", "cut", "grep")  # on every machine

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
 from gpuplatform.settings import BASE_DIR
-from gpuplatform.state_metrics import StateCollector
+from operations.metrics.state import StateCollector
 from resources.models import GpuReading
 from tests.factories import make_host, make_session, run_session
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuplatform.bootstrap import one_at_a_time
-from gpuplatform.bootstrap.progress import SetupError
+from operations.machine import one_at_a_time
+from operations.machine.progress import SetupError
 
 
 def test_a_second_run_is_refused_with_the_first_pid(tmp_path: Path) -> None:

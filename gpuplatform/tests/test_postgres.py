@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres
-from gpuplatform.bootstrap.progress import SetupError
+from operations import embedded
+from operations.embedded_servers import postgres
+from operations.machine.progress import SetupError
 from tests.wait import until
 
 USERS = tuple(pwd.getpwnam(name).pw_uid for name in ("nobody", "daemon"))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from django.conf import settings
 
-from gpuplatform.request_bodies import BODIES_PER_ADDRESS, RequestBodies
+from gpuplatform.serving.request_bodies import BODIES_PER_ADDRESS, RequestBodies
 from proxy.counters import LocalCounters
 from tests.live import LiveServer
 from tests.wait import SECONDS

@@ -8,7 +8,7 @@ import pytest
 SETUP = "import django; django.setup(); "
 
 
-@pytest.mark.parametrize("first", ["gpuplatform.rest", "gpuplatform.api_errors", "rest_framework.views"])
+@pytest.mark.parametrize("first", ["gpuplatform.rest.parsing", "gpuplatform.rest.errors", "rest_framework.views"])
 def test_modules_import_in_any_order(first: str) -> None:
     code = f"{SETUP}import {first}; from rest_framework.views import APIView; assert APIView.parser_classes"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,10 +9,11 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from accounts.audit_entry import AuditSource
 from accounts.models import AuditEntry
-from gpuplatform import retention, tasks
+from accounts.models.audit import AuditSource
+from gpuplatform import tasks
 from gpuplatform.celery import app
+from operations import retention
 from sessions.lifecycle import Status
 from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
 from tests.factories import make_endpoint, run_session, session_in

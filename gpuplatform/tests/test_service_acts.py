@@ -9,8 +9,8 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import AuditEntry, User
-from gpuplatform.service_control import systemd
-from gpuplatform.service_control.base import ServiceAction, ServiceState, ServiceStatus
+from operations.services import systemd
+from operations.services.base import ServiceAction, ServiceState, ServiceStatus
 from resources.models import Installation
 
 
@@ -35,7 +35,7 @@ class RestartedDatabase:
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> RestartedDatabase:
     fake = RestartedDatabase()
-    for module in ("gpuplatform.service_api", "gpuplatform.management.commands.services"):
+    for module in ("operations.services.api", "operations.management.commands.services"):
         monkeypatch.setattr(f"{module}.local_manager", lambda: fake)
     return fake
 

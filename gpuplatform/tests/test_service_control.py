@@ -21,19 +21,19 @@ from django.test import Client
 from pytest_django import Settings
 
 from accounts.models import AuditEntry, User
-from gpuplatform import embedded
-from gpuplatform.bootstrap.supervisor import Command, Service, ServiceError, Supervisor
-from gpuplatform.service_control.base import (
+from hostworker import tasks
+from operations import embedded
+from operations.services.base import (
     ServiceAction,
     ServiceControlError,
     ServiceManager,
     ServiceState,
     ServiceStatus,
 )
-from gpuplatform.service_control.compose import ONE_OFF_LABEL, PROJECT_LABEL, SERVICE_LABEL, ComposeManager
-from gpuplatform.service_control.supervisor import SupervisorManager
-from gpuplatform.service_control.systemd import SystemdManager
-from hostworker import tasks
+from operations.services.compose import ONE_OFF_LABEL, PROJECT_LABEL, SERVICE_LABEL, ComposeManager
+from operations.services.supervisor import SupervisorManager
+from operations.services.systemd import SystemdManager
+from operations.supervisor.supervisor import Command, Service, ServiceError, Supervisor
 from resources.models import Installation
 from tests.containers import ENGINE_URL, running_container
 from tests.factories import make_host
@@ -104,7 +104,7 @@ class FakeManager:
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> FakeManager:
     fake = FakeManager()
-    for module in ("gpuplatform.service_views", "gpuplatform.service_api", "gpuplatform.management.commands.services"):
+    for module in ("operations.services.views", "operations.services.api", "operations.management.commands.services"):
         monkeypatch.setattr(f"{module}.local_manager", lambda: fake)
     return fake
 

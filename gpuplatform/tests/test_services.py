@@ -12,9 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres, services
-from gpuplatform.bootstrap.supervisor import Command, Supervisor
+from operations import embedded
+from operations.embedded_servers import postgres
+from operations.embedded_servers import redis_and_postgres as services
+from operations.supervisor.supervisor import Command, Supervisor
 from tests.wait import until
 
 

@@ -10,13 +10,13 @@ import requests
 from django.db import OperationalError, connection
 from psycopg_pool import ConnectionPool
 
-from gpuplatform import database_silence
-from gpuplatform.admission import SLOTS
-from gpuplatform.database_silence import server_at
-from hostworker import worker as worker_module
+from gpuplatform.serving.admission.control import SLOTS
+from hostworker.agent import worker as worker_module
+from hostworker.agent.worker import HostWorker
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.worker import HostWorker
-from resources import services as hosts
+from operations.database import silence as database_silence
+from operations.database.silence import server_at
+from resources.hosts import services as hosts
 from resources.models import Host, HostStatus
 from sessions import sweeps
 from sessions.lifecycle import Status

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from gpuplatform import health
 from gpuplatform.asgi import application
+from operations.health import checks as health
 from tests.live import LiveServer
 from tests.wait import SECONDS
 

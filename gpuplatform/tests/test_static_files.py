@@ -13,7 +13,7 @@ from django.test import AsyncRequestFactory
 from pytest_django import Settings
 
 from gpuplatform.bootstrap import static_files
-from gpuplatform.middleware import BLOCKS_AT_ONCE, StreamsInThreads
+from gpuplatform.serving.middleware import BLOCKS_AT_ONCE, StreamsInThreads
 from gpuplatform.templatetags.ui import import_map
 
 

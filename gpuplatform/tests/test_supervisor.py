@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuplatform.bootstrap import supervisor as supervisor_module
-from gpuplatform.bootstrap.restarts import MOST, WINDOW_SECONDS, Restarts
-from gpuplatform.bootstrap.supervisor import Command, Service, ServiceError, Supervisor
+from operations.supervisor import supervisor as supervisor_module
+from operations.supervisor.restarts import MOST, WINDOW_SECONDS, Restarts
+from operations.supervisor.supervisor import Command, Service, ServiceError, Supervisor
 from tests.wait import SECONDS, until
 
 WAIT = "import signal, os; print('ready', os.getpid(), flush=True); signal.pause()"
@@ -26,7 +26,7 @@ PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WAIT
 ONCE = "import pathlib, sys; path = pathlib.Path('ran'); path.exists() and sys.exit(3); path.touch(); " + WAIT
 OUTER = """
 import asyncio, pathlib, sys
-from gpuplatform.bootstrap.supervisor import Command, Supervisor
+from operations.supervisor.supervisor import Command, Supervisor
 command = Command(name="inner", arguments=[sys.executable, "-c", sys.argv[1], sys.argv[2]])
 supervisor = Supervisor([command], folder=pathlib.Path("."), output=sys.stdout)
 asyncio.run(supervisor.run(lambda: False, lambda ready: None))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from gpuplatform.web_server import processes_of
+from gpuplatform.serving.web_server import processes_of
 from tests.fleet import START_SECONDS, memory_maps, server_processes
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until

@@ -9,17 +9,21 @@ django.setup()
 from django.db import transaction  # noqa: E402  # models can be imported only once Django is set up
 from django.utils import timezone  # noqa: E402
 
-from folders import measure, roots, sweeps  # noqa: E402
+from folders import sweeps  # noqa: E402
 from folders.models import StorageRoot  # noqa: E402
-from hostworker import host_images  # noqa: E402
-from hostworker.runtime.base import HeldImage  # noqa: E402
-from hostworker.usage_recorder import fold_records  # noqa: E402
-from resources import host_health  # noqa: E402
-from resources import services as hosts  # noqa: E402
+from folders.quotas import measure  # noqa: E402
+from folders.storage import roots  # noqa: E402
+from hostworker.gpus.usage_recorder import fold_records  # noqa: E402
+from hostworker.images import host_images  # noqa: E402
+from hostworker.runtime_protocol import HeldImage  # noqa: E402
+from resources.hosts import health as host_health  # noqa: E402
+from resources.hosts import services as hosts  # noqa: E402
 from resources.models import Gpu, GpuReading, Host  # noqa: E402
-from sessions import conversions, notes, resizing  # noqa: E402
+from sessions import notes  # noqa: E402
+from sessions.conversion import services as conversions  # noqa: E402
 from sessions.lifecycle import Reason, Status  # noqa: E402
 from sessions.models import Conversion, Session, SessionUsage  # noqa: E402
+from sessions.resizing import services as resizing  # noqa: E402
 
 
 def work() -> None:

@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from gpuplatform.bootstrap import doctor
-from gpuplatform.bootstrap.findings import Verdict
+from operations.doctor import machine as doctor
+from operations.doctor.findings import Verdict
 from tests.factories import make_image
 
 

@@ -10,16 +10,17 @@ from pathlib import Path
 from django.conf import settings
 
 from folders.models import Folder
-from folders.storage import prepare_root
+from folders.storage.paths import prepare_root
 from hostaccess.models import HostAccess
 from notifications.models import Notification
 from resources.models import Image
-from scheduler.passes import run_pass
-from sessions import resizing, services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, Mount, Session
 from sessions.notify import proxies_redis
-from sessions.resizing import SessionSize
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
 from tests.factories import (
     make_app,
     make_folder,
@@ -46,7 +47,7 @@ def worker(variables: dict[str, str], log: Path, **changes: str) -> Iterator[Non
     """Run `manage.py hostworker`, with containers that it only imagines, until the block ends."""
     own = {
         "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
-        "COMPUTE_RUNTIME": "hostworker.runtime.memory.MemoryRuntime",
+        "COMPUTE_RUNTIME": "hostworker.runtime.memory.runtime.MemoryRuntime",
         "COMPUTE_FIREWALL": "false",
         "COMPUTE_SIMULATED_GPUS": "",
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from resources.images.builder import Builder, BuildOutcome, BuildResult
-from resources.images.catalog import Entry, load
-from resources.images.recipes import Recipe
+from resources.images.catalogue.catalog import Entry, load
+from resources.images.catalogue.recipes import Recipe
 from resources.management.commands.build_images import build_for_host
 from resources.models import Image
 from tests.containers import ENGINE_URL

@@ -17,7 +17,7 @@ from hostaccess import host_file, keys, services
 from hostaccess.host_file import JoinError
 from hostaccess.models import HostAccess
 from resources.models import Host
-from sessions import app_states
+from sessions.access import app_states
 from tests.api import client_of
 from tests.factories import make_host, make_user
 from tests.joined_hosts import hosts_may_join, joined_host

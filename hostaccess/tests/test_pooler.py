@@ -12,9 +12,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError, SystemCheckError
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap.system_packages import program
 from hostaccess.pooler import pooler_problem
+from operations import embedded
+from operations.machine.system_packages import program
 from tests.ports import free_port
 from tests.silent_database import connecting_at
 from tests.wait import SECONDS, until

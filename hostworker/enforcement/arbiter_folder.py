@@ -20,7 +20,7 @@ from typing import Final
 
 from fgpu.mounts import ArbiterFiles
 from hostworker.enforcement.programs import write_whole
-from hostworker.runtime.base import Key
+from hostworker.runtime_protocol import Key
 
 logger = logging.getLogger(__name__)
 

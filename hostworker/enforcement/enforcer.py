@@ -18,8 +18,8 @@ from hostworker.enforcement.shares import needs_hook
 from hostworker.enforcement.simulation import shared_state, trim_state, write_listing
 from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.runtime.base import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
-from resources.tiers import Tier
+from hostworker.runtime_protocol import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
+from resources.gpus.tiers import Tier
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from fgpu.mounts import BindMount
 from hostworker.enforcement.cpu_sets import choose, format_cpus, parse_cpus, resized
 from hostworker.enforcement.folders import SessionFolders
 from hostworker.enforcement.programs import write_whole
-from hostworker.runtime.base import ContainerSpec, ContainerUse, Key
+from hostworker.runtime_protocol import ContainerSpec, ContainerUse, Key
 
 logger = logging.getLogger(__name__)
 

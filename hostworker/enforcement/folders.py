@@ -18,10 +18,10 @@ from hostworker.enforcement.programs import write_whole
 from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent, turn_length
 from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.runtime.base import ContainerSpec, GpuGrant, Key, ResizeError
-from resources.shares import Sharing
-from resources.tiers import Tier
-from resources.units import size_text
+from hostworker.runtime_protocol import ContainerSpec, GpuGrant, Key, ResizeError
+from resources.amounts.units import size_text
+from resources.gpus.shares import Sharing
+from resources.gpus.tiers import Tier
 
 LIMITS: Final = "limits.conf"
 REGION: Final = "region"

@@ -6,7 +6,7 @@ from typing import Final
 
 from fgpu.mounts import BindMount
 from hostworker.enforcement.shares import share_percent
-from hostworker.runtime.base import GpuGrant
+from hostworker.runtime_protocol import GpuGrant
 
 MPS_PATH: Final = "/run/fgpu-mps"  # of the pipe folder in the container
 DEV_SHM: Final = "/dev/shm"  # noqa: S108  # the name is what programs know

@@ -5,9 +5,9 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Final
 
 from fgpu.limits import FRAME_MS, GpuLimit
-from hostworker.runtime.base import GpuGrant
-from resources.shares import share_bytes
-from resources.tiers import Tier
+from hostworker.runtime_protocol import GpuGrant
+from resources.gpus.shares import share_bytes
+from resources.gpus.tiers import Tier
 
 HUNDREDTH: Final = Decimal("0.01")
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import pynvml
 
-from resources.gpu_memory import device_memory
+from resources.gpus.memory import device_memory
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from hostworker.privileged import (
     processes,
 )
 from hostworker.privileged.base import ContainerFiles, KernelUse
-from hostworker.runtime.base import EnforcementError
+from hostworker.runtime_protocol import EnforcementError
 
 
 class DirectPrivileges:

@@ -25,7 +25,7 @@ from hostworker.privileged import helper_container
 from hostworker.privileged.attachment import Attachment
 from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
 from hostworker.privileged.firewall import FirewallError
-from hostworker.runtime.base import EnforcementError
+from hostworker.runtime_protocol import EnforcementError
 
 logger = logging.getLogger(__name__)
 

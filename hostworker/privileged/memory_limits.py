@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pynvml
 
-from hostworker.runtime.base import EnforcementError
+from hostworker.runtime_protocol import EnforcementError
 
 
 def apply(limits: Mapping[str, int], cgroup: Path) -> None:

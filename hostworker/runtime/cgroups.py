@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from hostworker.runtime.base import ContainerUse
+from hostworker.runtime_protocol import ContainerUse
 
 PROC: Final = Path("/proc")
 CGROUPS: Final = Path("/sys/fs/cgroup")

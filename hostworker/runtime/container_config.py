@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SESSION_LABEL
 from fgpu.mounts import BindMount
-from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount
 from hostworker.runtime.gpu_access import CDI_KIND, LEGACY, GpuAccess
+from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
 

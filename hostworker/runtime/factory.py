@@ -20,9 +20,9 @@ from hostworker.enforcement.programs import Programs
 from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.helper import HelperPrivileges
-from hostworker.runtime.base import Runtime
+from hostworker.runtime_protocol import Runtime
+from resources.amounts.units import bytes_from
 from resources.models import Installation
-from resources.units import bytes_from
 
 
 def get_runtime() -> Runtime:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hostworker.runtime.base import ImageUnavailableError
+from hostworker.runtime_protocol import ImageUnavailableError
 
 PullLine = Mapping[str, Any]  # one JSON object of the engine's pull stream
 Inbox = queue.SimpleQueue[PullLine | Exception | None]  # a line, what went wrong, or the end

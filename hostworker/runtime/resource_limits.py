@@ -12,7 +12,7 @@ from typing import Any, Final
 from docker.errors import APIError
 
 from hostworker.runtime.container_config import UNLIMITED
-from hostworker.runtime.sandbox_containers import RETIRED, SandboxContainers
+from hostworker.runtime.sandboxes.containers import RETIRED, SandboxContainers
 
 logger = logging.getLogger(__name__)
 

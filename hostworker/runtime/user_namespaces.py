@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from folders.files.descriptors import CONTAINER_GID, CONTAINER_UID
-from hostworker.runtime.base import EngineUnreachableError
-from hostworker.runtime.docker_requests import translated
-from hostworker.runtime.sandbox_containers import RETIRED, SandboxContainers
+from hostworker.runtime.engine_requests import translated
+from hostworker.runtime.sandboxes.containers import RETIRED, SandboxContainers
+from hostworker.runtime_protocol import EngineUnreachableError
 
 USER_NAMESPACES: Final = "name=userns"  # how an engine reports that it maps users
 PROC: Final = Path("/proc")

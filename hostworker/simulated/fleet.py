@@ -20,16 +20,20 @@ from django.db.models import Prefetch
 from kombu import Queue
 from kombu.mixins import ConsumerMixin
 
-from hostworker import app_starter, converter, resizer, runner, starts, terminal_message
-from hostworker.gpu_readings import GpuReadings
-from hostworker.runtime.base import Runtime
+from hostworker.agent import starts
+from hostworker.agent.worker import HostWorker
+from hostworker.app_processes import starter as app_starter
+from hostworker.containers import resizer, runner
+from hostworker.gpus.gpu_readings import GpuReadings
+from hostworker.gpus.watchdog import SessionGpuUse
+from hostworker.images import converter
+from hostworker.runtime_protocol import Runtime
 from hostworker.simulated.runtime import SimulatedContainers, SimulatedRuntime
-from hostworker.watchdog import SessionGpuUse
-from hostworker.worker import HostWorker
+from hostworker.terminals import message as terminal_message
 from resources import clock
-from resources.discovery import Machine
+from resources.gpus.discovery import Machine
+from resources.hosts.services import register_host
 from resources.models import Host, Installation
-from resources.services import register_host
 from sessions.lifecycle import Status
 from sessions.models import GpuShare, Session
 from sessions.notify import host_queue

@@ -10,12 +10,12 @@ from typing import Final
 
 from engine.containers import container_name
 from hostworker.enforcement.telemetry import GpuSample
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, ContainerState, ContainerUse, Key, no_op
-from hostworker.runtime.memory import MemoryRuntime
-from hostworker.runtime.memory_engine import MemoryContainer
+from hostworker.gpus.watchdog import SessionGpuUse
+from hostworker.runtime.memory.engine import MemoryContainer
+from hostworker.runtime.memory.runtime import MemoryRuntime
+from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, ContainerState, ContainerUse, Key, no_op
 from hostworker.simulated.programs import Program
-from hostworker.watchdog import SessionGpuUse
-from resources.shares import share_bytes
+from resources.gpus.shares import share_bytes
 
 IDLE_DEGREES: Final = 31
 IDLE_WATTS: Final = 55

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from hostworker.simulated.runtime import SimulatedContainer
-from resources.shares import share_bytes
-from resources.units import MIB, size_text
+from resources.amounts.units import MIB, size_text
+from resources.gpus.shares import share_bytes
 
 WELCOME: Final = "This session is simulated: there is no container behind it. Type 'help'.\r\n"
 BACKSPACES: Final = b"\x7f\x08"

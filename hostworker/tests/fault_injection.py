@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.runtime.memory.runtime import MemoryRuntime
 
 
 class FaultInjectingRuntime(MemoryRuntime):

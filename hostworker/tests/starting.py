@@ -1,7 +1,7 @@
 """Starts of sessions in a test's own thread, pulls included."""
 
-from hostworker import runner
-from hostworker.runtime.base import Runtime
+from hostworker.containers import runner
+from hostworker.runtime_protocol import Runtime
 
 
 def start_session(runtime: Runtime, session_id: str, attempt: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from django.conf import LazySettings
 
-from hostworker.app_environment import variables
+from hostworker.containers.app_environment import variables
 
 
 def test_mlflow_knows_the_hosts_and_origins_of_the_apps(settings: LazySettings) -> None:

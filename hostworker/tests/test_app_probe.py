@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from hostworker import app_probe
-from hostworker.app_probe import ProbeResult, probe
+from hostworker.app_processes import probe as app_probe
+from hostworker.app_processes.probe import ProbeResult, probe
 from tests.ports import free_port
 from tests.wait import SECONDS
 

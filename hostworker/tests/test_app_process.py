@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostworker.app_process import listening_ports, read_status
+from hostworker.app_processes.scripts import listening_ports, read_status
 
 PORT = 8080
 ANYWHERE = "   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0000 100 0"

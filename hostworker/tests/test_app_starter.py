@@ -11,12 +11,13 @@ import pytest
 from django.utils import timezone
 
 from endpoints import services
-from hostworker import app_probe, app_starter
-from hostworker.app_process import STATUS
-from hostworker.app_starter import open_app
-from hostworker.runtime.base import EngineUnreachableError, ExecResult
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.app_processes import probe as app_probe
+from hostworker.app_processes import starter as app_starter
+from hostworker.app_processes.scripts import STATUS
+from hostworker.app_processes.starter import open_app
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime_protocol import EngineUnreachableError, ExecResult
 from resources.models import App
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session

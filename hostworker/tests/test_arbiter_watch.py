@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hostworker.arbiter_watch import ArbiterWatch
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.programs import Programs
+from hostworker.gpus.arbiter_watch import ArbiterWatch
 from tests.factories import make_group, make_host
 
 

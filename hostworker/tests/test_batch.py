@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from hostworker import runner
-from hostworker.runtime.base import ContainerPhase, ContainerState
-from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.containers import runner
+from hostworker.runtime.docker.runtime import DockerRuntime
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime_protocol import ContainerPhase, ContainerState
 from hostworker.tests.starting import start_session
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Result, Status
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request

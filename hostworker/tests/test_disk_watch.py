@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from folders import storage
 from folders.models import Folder
-from hostworker import disk_watch
-from hostworker.disk_watch import DiskWatch
-from hostworker.runtime.base import DiskSpace, ExecResult
-from hostworker.runtime.memory import MemoryRuntime
+from folders.storage import paths as storage
+from hostworker.agent.worker import HostWorker
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from hostworker.runtime.tests.runtime_worlds import make_spec
-from hostworker.worker import HostWorker
+from hostworker.runtime_protocol import DiskSpace, ExecResult
+from hostworker.storage import disk_watch
+from hostworker.storage.disk_watch import DiskWatch
+from resources.amounts.units import GIB, MIB
 from resources.models import Host, HostStatus
-from resources.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Mount, Session
 from tests.factories import make_folder, make_host, make_policy, make_root, make_user, run_session

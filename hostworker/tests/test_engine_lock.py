@@ -9,12 +9,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from hostworker import engine_lock
+from hostworker.agent import engine_lock
 from hostworker.management.commands import hostworker
-from resources import claims
+from resources.hosts import claims
 from tests.wait import SECONDS
 
-HOLDER = "import sys; from hostworker import engine_lock; lock = engine_lock.take(sys.argv[1]); print('held'); input()"
+HOLDER = (
+    "import sys; from hostworker.agent import engine_lock; lock = engine_lock.take(sys.argv[1]); print('held'); input()"
+)
 
 
 def test_an_engine_is_free_again_when_its_worker_is_killed() -> None:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from hostworker.fair_pool import FairPool
+from hostworker.containers.fair_pool import FairPool
 from tests.wait import SECONDS
 
 

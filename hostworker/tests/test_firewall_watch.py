@@ -3,7 +3,7 @@
 import pytest
 from django.db import OperationalError
 
-from hostworker.firewall_watch import FirewallWatch
+from hostworker.agent.firewall_watch import FirewallWatch
 from hostworker.privileged.direct import DirectPrivileges
 from resources.models import ResourceGroup
 from tests.factories import make_group, make_host

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from folders.models import Folder, FolderShare, StorageRoot
-from folders.roots import mark
-from hostworker.runtime.base import FolderMount, MountError
-from hostworker.runtime.memory import MemoryFolders, MemoryRuntime
-from hostworker.share_watch import MAX_HELD, ShareWatch
+from folders.storage.roots import mark
+from hostworker.runtime.memory.runtime import MemoryFolders, MemoryRuntime
+from hostworker.runtime_protocol import FolderMount, MountError
+from hostworker.storage.share_watch import MAX_HELD, ShareWatch
 from hostworker.tests.starting import start_session
 from resources.models import Host
-from sessions import services
+from sessions.launching import services
+from sessions.launching.mounts import MountRequest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.mounts import MountRequest
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import (
     lease_session,

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from folders import measure, services, storage
 from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
-from hostworker import folder_storage
-from hostworker.folder_storage import FolderStorage
+from folders.quotas import measure
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from hostworker.privileged.direct import DirectPrivileges
+from hostworker.storage import folder_storage
+from hostworker.storage.folder_storage import FolderStorage
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host
 from tests.factories import make_host, make_user

@@ -3,9 +3,9 @@
 import pytest
 
 from hostworker.enforcement.telemetry import GpuSample
-from hostworker.gpu_readings import GpuReadings
+from hostworker.gpus.gpu_readings import GpuReadings
+from resources.amounts.units import GIB
 from resources.models import GpuReading
-from resources.units import GIB
 from tests.factories import make_host
 
 SILENT = GpuSample(utilisation=None, memory_used_bytes=None, temperature=None, power=None)

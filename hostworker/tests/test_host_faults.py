@@ -6,27 +6,28 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from hostworker import host_probe, reconciler
-from hostworker.runtime.base import (
+from hostworker.agent import host_probe, reconciler
+from hostworker.runtime.engine_requests import is_image_fault
+from hostworker.runtime_protocol import (
     ContainerRuntimeError,
     ContainerState,
     EnforcementError,
     ImageUnavailableError,
     StartError,
 )
-from hostworker.runtime.docker_requests import is_image_fault
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
+from notifications.delivery.texts import text_of
 from notifications.models import Notification
-from notifications.texts import text_of
-from resources import host_health
-from resources import services as hosts
+from resources.hosts import health as host_health
+from resources.hosts import services as hosts
 from resources.models import Host, HostHealth, HostStatus, Image, ImageSource
-from scheduler.passes import run_pass
-from sessions import host_faults, sweeps
-from sessions.host_faults import MAX_RETRIES
+from scheduler.cycle.passes import run_pass
+from sessions import sweeps
 from sessions.lifecycle import LIVE, Reason, Status
 from sessions.models import Lease, Session
+from sessions.requeueing import host_faults
+from sessions.requeueing.host_faults import MAX_RETRIES
 from tests.factories import make_group, make_host, make_image, make_session, make_user, session_in
 
 pytestmark = pytest.mark.django_db

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hostworker import host_images
-from hostworker.runtime.base import FindLogin, HeldImage, ImageUnavailableError, no_login
+from hostworker.images import host_images
+from hostworker.runtime_protocol import FindLogin, HeldImage, ImageUnavailableError, no_login
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host, HostImage, ImagePull, ImageSource, PullState, Registry
 from resources.registries.credentials import set_password

@@ -12,8 +12,8 @@ from django.conf import settings
 from django.db import connections
 from django.utils import timezone
 
-from hostworker import jupyter
-from hostworker.jupyter_activity import JupyterActivity, JupyterServer
+from hostworker.app_processes import jupyter
+from hostworker.app_processes.jupyter_activity import JupyterActivity, JupyterServer
 from resources.models import Host
 from sessions.lifecycle import Reason, Status
 from sessions.models import EndpointState, Session

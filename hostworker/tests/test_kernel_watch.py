@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 import pytest
 
-from hostworker.kernel_watch import Excess, KernelWatch, excesses
+from hostworker.agent.kernel_watch import Excess, KernelWatch, excesses
 from hostworker.privileged.base import KernelUse
 from hostworker.privileged.direct import DirectPrivileges
+from notifications.delivery.texts import text_of
 from notifications.models import Notification
-from notifications.texts import text_of
 from resources.models import Host, HostStatus
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hostworker.output_watch import OutputWatch
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.agent.output_watch import OutputWatch
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from hostworker.runtime.tests.runtime_worlds import make_spec
+from notifications.delivery.texts import text_of
 from notifications.models import Notification
-from notifications.texts import text_of
 from resources.models import Host, HostStatus
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session

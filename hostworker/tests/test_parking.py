@@ -3,14 +3,16 @@
 import pytest
 
 from engine.containers import saved_reference
-from hostworker import parking as host_parking
-from hostworker import reconciler, runner
-from hostworker.runtime.base import ContainerPhase, SaveError, StartError
+from hostworker.agent import reconciler
+from hostworker.containers import parking as host_parking
+from hostworker.containers import runner
+from hostworker.runtime_protocol import ContainerPhase, SaveError, StartError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
-from sessions import parking, services
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
+from sessions.parking import services as parking
 from tests.factories import lease_session, session_in
 
 pytestmark = pytest.mark.django_db

@@ -4,9 +4,10 @@ import pytest
 
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
-from sessions import notes, requeue
+from sessions import notes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.requeueing import requests as requeue
 from tests.factories import make_user, run_session, session_in
 
 pytestmark = pytest.mark.django_db

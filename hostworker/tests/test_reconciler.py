@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from hostworker import runner
-from hostworker.reconciler import Findings, decide, reconcile
-from hostworker.runtime.base import ContainerPhase, ContainerState, EngineUnreachableError, Key
+from hostworker.agent.reconciler import Findings, decide, reconcile
+from hostworker.containers import runner
+from hostworker.runtime_protocol import ContainerPhase, ContainerState, EngineUnreachableError, Key
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from resources.models import Host
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Lease, Session
 from tests.factories import make_host, session_in

@@ -2,15 +2,17 @@
 
 import pytest
 
-from hostworker import reconciler, resizer
-from hostworker.runtime.base import ContainerUse, EngineUnreachableError
+from hostworker.agent import reconciler
+from hostworker.containers import resizer
+from hostworker.runtime_protocol import ContainerUse, EngineUnreachableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
-from resources.units import GIB
-from sessions import resizing, services
+from resources.amounts.units import GIB
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
-from sessions.resizing import SessionSize, StoredResize
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize, StoredResize
 from tests.factories import session_in
 
 pytestmark = pytest.mark.django_db

@@ -3,8 +3,8 @@
 import pytest
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from hostworker import app_environment, runner
-from hostworker.runtime.base import (
+from hostworker.containers import app_environment, runner
+from hostworker.runtime_protocol import (
     ContainerPhase,
     ContainerRuntimeError,
     ContainerState,
@@ -16,8 +16,8 @@ from hostworker.runtime.base import (
 )
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
-from resources.units import GIB
-from sessions import services
+from resources.amounts.units import GIB
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
 from tests.factories import make_group, make_host, run_session, session_in

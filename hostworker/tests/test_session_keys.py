@@ -12,10 +12,10 @@ from django.test import override_settings
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from hostworker import runner
-from hostworker.runtime.base import EngineUnreachableError, ExecResult
+from hostworker.containers import runner
 from hostworker.runtime.tests.runtime_worlds import make_spec
-from hostworker.session_keys import FILE, SessionKeys
+from hostworker.runtime_protocol import EngineUnreachableError, ExecResult
+from hostworker.terminals.session_keys import FILE, SessionKeys
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host
 from sessions.lifecycle import Status
@@ -165,7 +165,7 @@ def test_an_idle_host_seldom_asks(
     django_assert_num_queries: DjangoAssertNumQueries,
 ) -> None:
     keys, clock = SessionKeys(runtime, host), SimpleNamespace(now=1000.0)
-    monkeypatch.setattr("hostworker.session_keys.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("hostworker.terminals.session_keys.time.monotonic", lambda: clock.now)
     monkeypatch.setattr(runner, "_last_start", SimpleNamespace(at=clock.now - 60))
     for seconds, queries in ((0, 1), (1, 0), (10, 0), (5, 1), (1, 0)):
         clock.now += seconds

@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
-from hostworker import app_starter, host_images, starts
+from hostworker.agent import starts
+from hostworker.app_processes import starter as app_starter
+from hostworker.images import host_images
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from sessions.lifecycle import Status
 from sessions.models import Session

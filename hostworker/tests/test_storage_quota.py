@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from folders import services, storage
 from folders.files.kernel_quota import project_number
 from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.runtime.base import FolderMount, Runtime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
-from hostworker.storage_quota import StorageQuotas
+from hostworker.runtime_protocol import FolderMount, Runtime
+from hostworker.storage.storage_quota import StorageQuotas
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host
 from sessions.models import Mount

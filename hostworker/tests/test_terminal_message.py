@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hostworker import terminal_message
-from hostworker.runtime.base import ExecutionError
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.runtime.memory.runtime import MemoryRuntime
+from hostworker.runtime_protocol import ExecutionError
+from hostworker.terminals import message as terminal_message
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from hostworker import usage_recorder
-from hostworker.runtime.base import ContainerUse
+from hostworker.gpus import usage_recorder
+from hostworker.gpus.usage_recorder import UsageRecorder, fold_records
+from hostworker.gpus.watchdog import SessionGpuUse
 from hostworker.runtime.tests.runtime_worlds import make_spec
+from hostworker.runtime_protocol import ContainerUse
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.usage_recorder import UsageRecorder, fold_records
-from hostworker.watchdog import SessionGpuUse
+from resources.amounts.units import GIB, MIB
 from resources.models import Host
-from resources.units import GIB, MIB
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionUsage, UsageHistory
 from tests.factories import make_host, run_session

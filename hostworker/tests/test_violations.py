@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from hostworker.violations import GpuAllowance, GpuUse, assess, assess_time
-from resources.units import GIB, MIB
+from hostworker.gpus.violations import GpuAllowance, GpuUse, assess, assess_time
+from resources.amounts.units import GIB, MIB
 from sessions.lifecycle import Reason
 
 HERE = ("session", "GPU-1")

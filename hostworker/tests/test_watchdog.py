@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from hostworker import watchdog as watchdog_module
 from hostworker.enforcement.arbiter_folder import Charge
 from hostworker.enforcement.telemetry import GpuProcess
+from hostworker.gpus import watchdog as watchdog_module
+from hostworker.gpus.watchdog import SessionGpuUse, Watchdog
 from hostworker.privileged import processes
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.watchdog import SessionGpuUse, Watchdog
+from notifications.delivery.texts import text_of
 from notifications.models import Notification
-from notifications.texts import text_of
+from resources.amounts.units import GIB
+from resources.gpus.shares import Sharing
 from resources.models import Host
-from resources.shares import Sharing
-from resources.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_group, make_host, make_session, make_user, run_session

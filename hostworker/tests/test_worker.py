@@ -7,15 +7,15 @@ from contextlib import contextmanager
 import pytest
 from django.db import OperationalError
 
-from hostworker import worker as worker_module
-from hostworker.runtime.base import ContainerSpec, EngineUnreachableError
+from hostworker.agent import worker as worker_module
+from hostworker.agent.worker import HostWorker
+from hostworker.runtime_protocol import ContainerSpec, EngineUnreachableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
-from hostworker.worker import HostWorker
-from resources import services as hosts
+from resources.hosts import services as hosts
 from resources.models import Host, HostStatus
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_host, session_in

@@ -3,7 +3,7 @@
 from django import template
 
 from accounts.models import User
-from notifications.announcements import current_for
+from notifications.announcements.services import current_for
 from notifications.models import Announcement
 
 register = template.Library()

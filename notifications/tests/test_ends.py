@@ -8,10 +8,10 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import ResourcePolicy, User
-from notifications.ends import announce_ends, announce_idle_ends, announce_parked_ends
+from notifications.delivery.ends import announce_ends, announce_idle_ends, announce_parked_ends
+from notifications.delivery.texts import text_of
 from notifications.models import Notification
-from notifications.texts import text_of
-from sessions import extensions
+from sessions.extensions import services as extensions
 from sessions.idle_rules import IdleAction
 from sessions.models import IdleNotice, IdleRule, Session
 from tests.factories import make_policy, make_session, make_user, parked_session, run_session

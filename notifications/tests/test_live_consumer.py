@@ -12,11 +12,11 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 
 from notifications import services
-from notifications.announcements import GROUP
-from notifications.consumers import LiveConsumer
+from notifications.announcements.services import GROUP
 from notifications.kinds import NoticeKind
 from notifications.models import Announcement
-from sessions.consumers import SIGNED_OUT
+from notifications.page.consumers import LiveConsumer
+from sessions.following.consumers import SIGNED_OUT
 from tests.factories import make_user
 from tests.wait import SECONDS
 

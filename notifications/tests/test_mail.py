@@ -13,7 +13,8 @@ from django.db import connections
 from django.utils import timezone
 
 from accounts.models import User
-from notifications import mail, services
+from notifications import services
+from notifications.delivery import mail
 from notifications.kinds import NoticeKind, Ways
 from notifications.models import Notification
 from resources import clock

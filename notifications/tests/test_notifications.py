@@ -9,10 +9,11 @@ from django.utils import timezone, translation
 
 from accounts.models import User
 from notifications import services
+from notifications.delivery.texts import text_of
 from notifications.kinds import FOR_SUPERADMINS, NoticeKind, Ways
 from notifications.models import Notification
-from notifications.texts import text_of
-from sessions import conversions, notes
+from sessions import notes
+from sessions.conversion import services as conversions
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Conversion, ConversionState, Session, StaleSessionError
 from tests.api import client_of

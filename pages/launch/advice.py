@@ -11,10 +11,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from resources.units import amount_text, fgpu_text, size_text
-from scheduler.advisor import Alternative, SessionAdvice, Starts
-from scheduler.estimate import Estimate
-from sessions.services import LaunchRequest
+from resources.amounts.units import amount_text, fgpu_text, size_text
+from scheduler.advice.advisor import Alternative, SessionAdvice, Starts
+from scheduler.advice.estimate import Estimate
+from sessions.launching.services import LaunchRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from django.http import QueryDict
 
 from pages.launch.fields import ChosenFolders
 from pages.launch.offer import LaunchOffer
+from resources.amounts.units import GIB, MIB, bytes_from, fgpu_text, size_text
 from resources.models import Preset
-from resources.units import GIB, MIB, bytes_from, fgpu_text, size_text
 from sessions.models import SESSION_ID, Session
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")

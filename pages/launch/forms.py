@@ -16,12 +16,12 @@ from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
 from pages.launch.fields import ChosenFolders, FolderRow, FoldersField, ImageInput, PairsField
 from pages.launch.offer import LaunchOffer
-from resources.fields import FgpuFormField, SizeFormField, SpanFormField
+from resources.amounts.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.models import Image, Preset, ResourceGroup
-from sessions import image_choice, mounts, services, validation
 from sessions.errors import GENERAL, RejectedError
+from sessions.launching import image_choice, mounts, services, validation
+from sessions.launching.mounts import MountRequest
 from sessions.models import Session
-from sessions.mounts import MountRequest
 
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
 IN_GROUPS: Final = ("other_groups", "is_any_group", "gpu_model", "min_gpu_memory")

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from pages.launch.forms import LaunchForm
-from resources.units import fgpu_text
+from resources.amounts.units import fgpu_text
 
 TEXTS = ("name", "command", "time_limit", "gpu_model")
 

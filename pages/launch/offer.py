@@ -10,9 +10,9 @@ from django.db.models import Q, QuerySet
 from accounts.models import Project, User
 from resources.images import builds
 from resources.models import Image, Preset, ResourceGroup
-from sessions import mounts
+from sessions.launching import mounts
+from sessions.launching.mounts import OfferedFolder
 from sessions.models import Session
-from sessions.mounts import OfferedFolder
 
 MAX_OTHERS: Final = 50  # sessions offered to depend on
 PRIVATE_ENVIRONMENT: Final = "My environments"

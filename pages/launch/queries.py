@@ -10,11 +10,11 @@ from accounts.limits import FIELDS, Amounts, exceeded, lesser
 from accounts.models import User
 from accounts.policies import bounds_of
 from pages.launch.offer import PRIVATE_ENVIRONMENT, LaunchOffer
-from resources.capacity import Capacity, shortfalls
+from resources.amounts.capacity import Capacity, shortfalls
+from resources.amounts.units import amount_text
 from resources.models import Gpu, Host, HostImage, HostStatus, Image, ImageSource, Preset, ResourceGroup
-from resources.units import amount_text
-from sessions.names import random_name
-from sessions.usage import left_for_each
+from sessions.launching.names import random_name
+from sessions.limits.held import left_for_each
 from translation.english import from_english
 
 SUGGESTED_NAMES: Final = 20

@@ -22,7 +22,7 @@ from pages.launch.links import link_to
 from pages.launch.offer import LaunchOffer
 from pages.launch.steps import WizardStep
 from resources.images import builds
-from scheduler.estimate import estimate
+from scheduler.advice.estimate import estimate
 from sessions.errors import RejectedError
 from sessions.lifecycle import Kind
 from sessions.models import Session

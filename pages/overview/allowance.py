@@ -6,7 +6,7 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from sessions.usage import Holder, limit_use_of
+from sessions.limits.held import Holder, limit_use_of
 
 LABELS: Final[dict[str, Promise]] = {
     "cpu": _("CPU cores"),

@@ -13,9 +13,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import User
+from resources.amounts.units import fgpu_text
+from resources.gpus.tiers import GATED
 from resources.models import Gpu, GpuReading, Host, HostStatus, ResourceGroup
-from resources.tiers import GATED
-from resources.units import fgpu_text
 from sessions.models import GpuShare, Session
 
 STALE_AFTER: Final = timedelta(minutes=1)  # six readings

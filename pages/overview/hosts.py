@@ -18,8 +18,8 @@ from accounts.requests import UserRequest
 from pages.overview.gpu_map import rows_of, with_map
 from pages.overview.topology_table import topology_table
 from resources.models import Host, HostImage, HostStatus, Image, ResourceGroup
-from sessions import drains
-from sessions.drain_form import DrainForm
+from sessions.drains import services as drains
+from sessions.drains.form import DrainForm
 from sessions.models import Session
 
 PAGE_SIZE: Final = 10  # of up to 16 GPUs each

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import User
 from accounts.requests import UserRequest
 from folders.models import Folder, StorageRoot
-from folders.quota import StorageUse, storage_uses
+from folders.quotas.rules import StorageUse, storage_uses
 from pages.overview.allowance import allowances_of
 from resources.models import Host, Image, ImageSource, ResourceGroup
 

@@ -5,8 +5,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import AccountInvitation, Membership, Project, ProjectRole, User
-from sessions import projects
 from sessions.errors import RejectedError
+from sessions.projects import services as projects
 
 ROLE_LABELS = {
     ProjectRole.MEMBER.value: gettext_lazy("member: starts sessions"),

@@ -20,10 +20,10 @@ from accounts.models import Membership, Project, ProjectQuerySet, ProjectRole, U
 from accounts.requests import UserRequest
 from pages.overview.allowance import allowances_of
 from pages.overview.project_forms import ROLE_LABELS, NewMemberForm
-from sessions import projects
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import Session
-from sessions.usage_report import ReportBy, report_of
+from sessions.projects import services as projects
+from sessions.usage.report import ReportBy, report_of
 
 PAGE_SIZE: Final = 25  # projects
 SESSIONS_SHOWN: Final = 50

@@ -6,7 +6,7 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from resources.gpu_topology import SELF, UNKNOWN, GpuTopology, closeness_of_link
+from resources.gpus.topology import SELF, UNKNOWN, GpuTopology, closeness_of_link
 from resources.models import Host
 
 NVLINKS: Final = "NV#"

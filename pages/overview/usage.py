@@ -16,8 +16,8 @@ from django.views.decorators.http import require_safe
 from accounts.models import Project
 from accounts.requests import UserRequest
 from sessions.models import Session
-from sessions.usage_api import UsageQuery
-from sessions.usage_report import ReportBy, UsageReport, UsedAmounts, report_of
+from sessions.usage.api import UsageQuery
+from sessions.usage.report import ReportBy, UsageReport, UsedAmounts, report_of
 
 PLOT_HEIGHT: Final = 100.0
 HEADER: Final = (

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from resources.units import fgpu_text, size_text
+from resources.amounts.units import fgpu_text, size_text
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Session, SessionEvent
 

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from accounts.models import User
-from sessions import conversions
+from sessions.conversion import services as conversions
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Conversion, Session
 

@@ -14,7 +14,8 @@ from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
 from pages.session.conversion_forms import ConvertForm
-from sessions import change_reports, conversions, private_images
+from sessions.conversion import change_reports, private_images
+from sessions.conversion import services as conversions
 from sessions.errors import RejectedError
 from sessions.models import Conversion, Session
 

@@ -17,7 +17,7 @@ from django_htmx.http import trigger_client_event
 from accounts.requests import UserRequest
 from pages.session.losses import losses_of
 from pages.session.queries import visible_session
-from sessions import services
+from sessions.launching import services
 from sessions.models import SESSION_ID, Session, SessionQuerySet
 
 BULK_LIMIT: Final = 200

@@ -13,9 +13,9 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
-from resources.units import span_text
-from sessions import extensions
+from resources.amounts.units import span_text
 from sessions.errors import RejectedError
+from sessions.extensions import services as extensions
 from sessions.models import Session
 
 

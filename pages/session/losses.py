@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from engine.containers import VARIABLES_PATH, container_name
 from engine.engine import ExecError
 from engine.run import run
-from sessions.engine_address import HostUnreachableError, find_engine
+from sessions.access.engine_address import HostUnreachableError, find_engine
 from sessions.lifecycle import Status
 from sessions.models import Session
 

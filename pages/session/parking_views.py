@@ -15,9 +15,9 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
-from sessions import parking
 from sessions.errors import RejectedError
 from sessions.models import Session
+from sessions.parking import services as parking
 
 
 class _Act(NamedTuple):

@@ -12,8 +12,8 @@ from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
 from pages.session.queries import operable_session
-from sessions import services, validation
 from sessions.errors import RejectedError
+from sessions.launching import services, validation
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -16,11 +16,11 @@ from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
 from pages.session.queries import operable_session
-from resources.fields import FgpuFormField, SizeFormField
-from sessions import resizing
+from resources.amounts.fields import FgpuFormField, SizeFormField
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
-from sessions.resizing import SessionSize
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
 
 
 class ResizeForm(forms.Form):

@@ -13,12 +13,16 @@ from django.views.decorators.vary import vary_on_headers
 from accounts.requests import UserRequest
 from pages.session import steps
 from pages.session.advice import advice_for
-from pages.session.log_views import log_context
+from pages.session.logs.views import log_context
 from pages.session.queries import visible_session
-from scheduler.place import place_of
-from sessions import conversions, group_choice, idle, parking, resizing
+from scheduler.advice.place import place_of
+from sessions.access.ssh_command import ssh_command, ssh_config
+from sessions.conversion import services as conversions
+from sessions.idle import enforcement as idle
+from sessions.launching import group_choice
 from sessions.lifecycle import Status
-from sessions.ssh_command import ssh_command, ssh_config
+from sessions.parking import services as parking
+from sessions.resizing import services as resizing
 
 CONVERSIONS_SHOWN: Final = 10
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 
-from resources.units import fgpu_text
+from resources.amounts.units import fgpu_text
 from sessions.models import Session
 from sessions.words import reason_text
 

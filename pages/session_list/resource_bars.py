@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from accounts.limits import FIELDS, Amounts, PolicyLimits, lesser, remaining
 from pages.session_list.compiled import of_numbers
 from pages.session_list.occupancy import GpuOccupancy, GroupOccupancy
-from resources.units import fgpu_text, size_text
+from resources.amounts.units import fgpu_text, size_text
 from sessions.lifecycle import HOSTED
 from sessions.models import GpuShare, Session
 

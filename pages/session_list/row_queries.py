@@ -11,9 +11,9 @@ from django.db.models.functions import Least
 
 from pages.session_list.compiled import of_sessions
 from pages.session_list.rows import FolderMark, Row
+from resources.gpus.shares import share_bytes
+from resources.gpus.tiers import share_tiers
 from resources.models import HostStatus
-from resources.shares import share_bytes
-from resources.tiers import share_tiers
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression
 from sessions.words import reason_text

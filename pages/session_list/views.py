@@ -18,9 +18,9 @@ from accounts.requests import UserRequest
 from pages.session_list import columns
 from pages.session_list.export import csv_of
 from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, tab_counts
-from pages.session_list.live_use import live_use
+from pages.session_list.live.live_use import live_use
+from pages.session_list.live.rendering import render_gpus, render_row
 from pages.session_list.occupancy import Version, change_version, occupancy_of, version_text
-from pages.session_list.rendering import render_gpus, render_row
 from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, held_by
 from pages.session_list.row_queries import load_rows
 from resources.models import Image, ResourceGroup

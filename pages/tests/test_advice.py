@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from pages.session.advice import EndAdvice, advice_for
-from resources.units import GIB
+from resources.amounts.units import GIB
 from sessions import notes
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pages.session.ansi import coloured
+from pages.session.logs.ansi import coloured
 
 
 @pytest.mark.parametrize(

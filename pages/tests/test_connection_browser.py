@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
-from hostworker.terminal_message import SHOW
+from hostworker.terminals.message import SHOW
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.browser import hold_time, signed_in

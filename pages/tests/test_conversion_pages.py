@@ -10,7 +10,8 @@ from rest_framework.test import APIClient
 
 from accounts.models import User
 from resources.models import Image
-from sessions import change_reports, conversions
+from sessions.conversion import change_reports
+from sessions.conversion import services as conversions
 from sessions.models import ChangeReport, Conversion, ReportState, Session
 from tests.factories import make_policy, make_user, run_session
 

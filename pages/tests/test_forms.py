@@ -8,8 +8,8 @@ from django.http import QueryDict
 from accounts.models import User
 from folders.models import Folder
 from pages.launch.forms import LaunchForm
+from resources.amounts.units import GIB, MIB
 from resources.models import Host, Image, ResourceGroup
-from resources.units import GIB, MIB
 from sessions.models import Session
 from tests.factories import (
     make_folder,

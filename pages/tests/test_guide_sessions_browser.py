@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from accounts.models import User
 from notifications.models import Notification
-from resources.units import GIB
+from resources.amounts.units import GIB
 from sessions.lifecycle import Status
 from tests.browser import signed_in
 from tests.factories import (

@@ -12,8 +12,8 @@ from accounts.models import User
 from pages.launch import drafts
 from pages.launch.forms import LaunchForm
 from pages.models import LaunchDraft
+from resources.amounts.units import GIB, MIB
 from resources.models import Host, Image
-from resources.units import GIB, MIB
 from sessions.lifecycle import Kind
 from sessions.models import Session
 from tests.factories import (

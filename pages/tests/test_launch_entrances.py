@@ -7,10 +7,10 @@ import pytest
 
 from accounts.models import User
 from pages.launch.forms import LaunchForm
+from resources.amounts.units import GIB, MIB
 from resources.forms import PresetForm
 from resources.models import Host, Image
-from resources.units import GIB, MIB
-from sessions import validation
+from sessions.launching import validation
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_project, make_session, make_user

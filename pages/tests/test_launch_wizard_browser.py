@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
+from resources.amounts.units import GIB
 from resources.models import Gpu, Host
-from resources.units import GIB
 from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import (

@@ -14,11 +14,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from pages.session_list import feed, rendering
-from pages.session_list.consumers import SessionListConsumer
-from pages.session_list.feed import Audience, ListFeed, change_messages
+from pages.session_list.live import feed, rendering
+from pages.session_list.live.consumers import SessionListConsumer
+from pages.session_list.live.feed import Audience, ListFeed, change_messages
+from pages.session_list.live.resources_feed import resource_messages
 from pages.session_list.occupancy import change_version, version_text
-from pages.session_list.resources_feed import resource_messages
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionUsage
 from sessions.notify import ALL

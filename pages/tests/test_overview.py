@@ -9,9 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from resources import simulated_gpus
+from resources.amounts.units import GIB
+from resources.gpus import simulated as simulated_gpus
 from resources.models import BuildState, Gpu, GpuReading, Host, HostImage, HostStatus, Image, ImageBuild
-from resources.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import (

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import Reason
 from tests.browser import signed_in
 from tests.factories import make_host, make_user, run_session

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from resources.units import GIB
-from sessions import resizing
+from resources.amounts.units import GIB
 from sessions.models import Session
+from sessions.resizing import services as resizing
 from tests.api import client_of
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.web import HTMX, browser_of, text_of

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Browser, expect
 
-from resources.units import GIB
+from resources.amounts.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionUsage
 from tests.browser import signed_in

@@ -9,14 +9,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from pages.session_list import rendering
 from pages.session_list.list_query import ListQuery, tab_counts
-from pages.session_list.live_use import live_use
+from pages.session_list.live import rendering
+from pages.session_list.live.live_use import live_use
 from pages.session_list.occupancy import occupancy_of
 from pages.session_list.resource_bars import Bar, Part, bars_of, gpu_map, gpu_shares_of, held_by
+from resources.amounts.units import GIB
 from resources.models import HostStatus, ResourceGroup
-from resources.units import GIB
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status, Tab
 from sessions.models import Endpoint, Session, SessionUsage
 from tests.factories import (

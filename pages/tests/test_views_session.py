@@ -10,8 +10,9 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from engine.containers import container_name
-from pages.session.log_views import SHOWN_CHARACTERS
-from sessions import logs, notes
+from pages.session.logs.views import SHOWN_CHARACTERS
+from sessions import notes
+from sessions.following import logs
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.words import REASON_WORDS, reason_text

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from uvicorn import Config, Server
 
-from proxy.asgi import AppProxyMiddleware
-from proxy.asgi_request import Receive, Scope, Send
-from proxy.authorization import Network
-from proxy.client_connection import ClientConnection
+from proxy.asgi.request import Receive, Scope, Send
+from proxy.asgi.server import AppProxyMiddleware
+from proxy.authorization.authorizer import Network
+from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.data_plane import DataPlane
-from proxy.gateway import GatewayAuthorizer
+from proxy.http.response_parser import DecodingResponseParser, ResponseParser
 from proxy.limits import GATEWAY_LIMITS, ProxyLimits
-from proxy.response_parser import DecodingResponseParser, ResponseParser
+from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
 from proxy.tests.app import App, running_app
 from proxy.tests.site import BY_PORT, GATEWAY_KEY, GATEWAY_KEYS, SITE, SUBNETS, FakeControlPlane, authorizer, route

@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from proxy.authorization import BrowserAuthorizer
+from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.signing import Grant, Keys, digest
 from proxy.routes import Route, RouteTable
-from proxy.signing import Grant, Keys, digest
 from proxy.site import Site
 
 SITE = Site(platform_url="http://platform.localhost:8000", apps_domain="apps.localhost")

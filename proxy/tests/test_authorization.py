@@ -5,11 +5,11 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxy.authorization import BrowserAuthorizer, Decision, ForwardDecision
-from proxy.headers import Header, RequestHead
-from proxy.responses import LocalResponse
+from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision
+from proxy.authorization.signing import Keys, digest
+from proxy.http.headers import Header, RequestHead
+from proxy.http.responses import LocalResponse
 from proxy.routes import Route
-from proxy.signing import Keys, digest
 from proxy.site import Site
 from proxy.tests.site import (
     BY_PORT,

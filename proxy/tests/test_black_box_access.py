@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from proxy.authorization.signing import Keys, digest
 from proxy.limits import ProxyLimits
-from proxy.signing import Keys, digest
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, LOGIN, ORIGIN, SITE, cookie, grant

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import pytest_asyncio
 
-from proxy.headers import RequestHead
-from proxy.responses import LocalResponse
+from proxy.http.headers import RequestHead
+from proxy.http.responses import LocalResponse
 from proxy.tests.black_box import seen, seen_headers
 from proxy.tests.servers import RunningProxy, running_by_port
 from proxy.tests.site import KEYS, grant

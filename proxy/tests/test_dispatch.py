@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from uvicorn import Config, Server
 
-from proxy.asgi_request import Receive, Scope, Send
-from proxy.client_connection import ClientConnection
+from proxy.asgi.request import Receive, Scope, Send
 from proxy.data_plane import DataPlane
-from proxy.dispatch import PlatformOnly, uvicorn_protocol
+from proxy.http.response_parser import ResponseParser
 from proxy.limits import ProxyLimits
-from proxy.listeners import listening
+from proxy.listener.app_ports import listening
+from proxy.listener.client_connection import ClientConnection
+from proxy.listener.dispatch import PlatformOnly, uvicorn_protocol
 from proxy.pending import TOTAL_KEY
-from proxy.response_parser import ResponseParser
 from proxy.tests.app import App, running_app
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.site import BY_PORT, HOST, SITE, FakeControlPlane, authorizer, cookie, route

@@ -2,14 +2,14 @@
 
 import pytest
 
-from proxy import gateway_tokens
-from proxy.authorization import Decision, ForwardDecision, Network
-from proxy.gateway import GatewayAuthorizer
-from proxy.gateway_tokens import IssuedTokens, VerifiedTokens
-from proxy.headers import RequestHead
-from proxy.responses import LocalResponse
+from proxy.authorization import gateway_tokens
+from proxy.authorization.authorizer import Decision, ForwardDecision, Network
+from proxy.authorization.gateway import GatewayAuthorizer
+from proxy.authorization.gateway_tokens import IssuedTokens, VerifiedTokens
+from proxy.authorization.signing import COOKIE
+from proxy.http.headers import RequestHead
+from proxy.http.responses import LocalResponse
 from proxy.routes import Route, RouteTable
-from proxy.signing import COOKIE
 from proxy.tests.site import GATEWAY_KEY, GATEWAY_KEYS, HOST, SUBNETS, cookie, route
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy import gateway_tokens
-from proxy.signing import COOKIE, InvalidSignatureError, Keys
+from proxy.authorization import gateway_tokens
+from proxy.authorization.signing import COOKIE, InvalidSignatureError, Keys
 
 KEYS = Keys(["new:" + "n" * 32, "old:" + "o" * 32])
 NOW = 1_800_000_000.0

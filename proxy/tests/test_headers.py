@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy import headers
-from proxy.headers import MalformedRequestError
+from proxy.http import headers
+from proxy.http.headers import MalformedRequestError
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from proxy.authorization import BrowserAuthorizer, Decision, ForwardDecision
-from proxy.headers import RequestHead
-from proxy.responses import UPSTREAM_UNREACHABLE, LocalResponse
+from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision
+from proxy.authorization.signing import Grant, digest
+from proxy.http.headers import RequestHead
+from proxy.http.responses import UPSTREAM_UNREACHABLE, LocalResponse
 from proxy.routes import Route, RouteTable
-from proxy.signing import Grant, digest
 from proxy.tests.site import HOST, KEYS, FakeControlPlane, authorizer, cookie, grant, route
 
 

@@ -7,9 +7,9 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.data_plane import DataPlane
+from proxy.http.response_parser import ResponseParser
 from proxy.limits import ProxyLimits
 from proxy.pending import source_of
-from proxy.response_parser import ResponseParser
 from proxy.tests.app import running_app
 from proxy.tests.servers import running
 from proxy.tests.site import FakeControlPlane, authorizer, cookie, route

@@ -12,12 +12,12 @@ import pytest
 import uvloop
 from uvicorn import Config, Server
 
-from proxy import zero_copy
-from proxy.asgi_request import Receive, Scope, Send
-from proxy.dispatch import PlatformConnection
+from proxy.asgi import zero_copy
+from proxy.asgi.request import Receive, Scope, Send
+from proxy.asgi.zero_copy import EXTENSION
 from proxy.limits import ProxyLimits
+from proxy.listener.dispatch import PlatformConnection
 from proxy.tests.wire import connected, request
-from proxy.zero_copy import EXTENSION
 from tests.wait import SECONDS, eventually
 
 pytestmark = pytest.mark.loopback

@@ -10,10 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.models import Project, User
-from resources import bounds, group_changes
 from resources.admin_api.base import ChangeRecords, DeleteRecords, RecordViewSet, SearchQuery
 from resources.admin_api.serializers import RecordSerializer
 from resources.forms import HostForm, PresetForm, ResourceGroupForm
+from resources.hosts import bounds, group_changes
 from resources.models import Gpu, Host, HostHealth, HostStatus, Preset, ResourceGroup
 from restapi.fields import RowNameField
 

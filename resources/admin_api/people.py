@@ -16,15 +16,17 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts import second_factors, services, tokens
 from accounts.api import user_of
-from accounts.audit_entry import AuditSource
+from accounts.credentials import ssh_keys as services
+from accounts.credentials import tokens
 from accounts.forms import UniqueEmailForm
 from accounts.models import DEFAULT_LIMITS, ApiToken, AuditEntry, ResourcePolicy, SshKey, TokenScope, User
+from accounts.models.audit import AuditSource
+from accounts.second_factors import services as second_factors
 from accounts.serializers import ApiTokenSerializer, SshKeySerializer
-from resources import bounds
 from resources.admin_api.base import DeleteRecords, ReadRecords, RecordViewSet, SearchQuery
 from resources.admin_api.serializers import RecordSerializer
+from resources.hosts import bounds
 from resources.models import ResourceGroup
 from restapi.fields import RowNameField
 from restapi.pages import NewestFirstPages

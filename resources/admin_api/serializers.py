@@ -10,7 +10,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.validators import UniqueValidator
 
 from accounts.serializers import StrictSerializer
-from resources.fields import FgpuField, SizeField, SpanField
+from resources.amounts.fields import FgpuField, SizeField, SpanField
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -26,7 +26,7 @@ class RecordSerializer(StrictSerializer, serializers.ModelSerializer[Row], Gener
     }
 
     def build_standard_field(self, field_name: str, model_field: models.Field[Any, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return class and arguments of a field, those of amounts from `resources.fields`."""
+        """Return class and arguments of a field, those of amounts from `resources.amounts.fields`."""
         field_class, arguments = super().build_standard_field(field_name, model_field)
         if isinstance(model_field, models.PositiveBigIntegerField) and "(bytes)" in str(model_field.verbose_name):
             field_class = SizeField

@@ -8,11 +8,11 @@ from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts import welcome
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
-from resources import user_import
-from resources.user_import import MAX_BYTES, UserImportError
+from accounts.signing_in import welcome
+from resources.user_import import services as user_import
+from resources.user_import.services import MAX_BYTES, UserImportError
 from restapi.views import ApiView
 
 

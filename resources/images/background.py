@@ -7,10 +7,11 @@ from pathlib import Path
 
 from docker import DockerClient
 
-from resources.discovery import has_nvidia_gpu
-from resources.images import builds, catalog
+from resources.gpus.discovery import has_nvidia_gpu
+from resources.images import builds
 from resources.images.base import Report
-from resources.images.catalog import CatalogError, Entry
+from resources.images.catalogue import catalog
+from resources.images.catalogue.catalog import CatalogError, Entry
 from resources.images.provision import Provision
 from resources.models import ImageBuild
 

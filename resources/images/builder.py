@@ -14,10 +14,11 @@ from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 from urllib3.exceptions import HTTPError
 
-from resources.images import inputs, trust, wheels
+from resources.images import trust, wheels
 from resources.images.base import BaseImageError, Bases, Report
-from resources.images.catalog import Entry
-from resources.images.recipes import Recipe
+from resources.images.catalogue import inputs
+from resources.images.catalogue.catalog import Entry
+from resources.images.catalogue.recipes import Recipe
 from resources.images.wheels import WheelError
 
 SILENCE_SECONDS: Final = 1800  # the engine may be quiet for this long within a build; pip is, for minutes

@@ -12,10 +12,10 @@ from docker.errors import DockerException
 from resources.images import builds
 from resources.images.base import Report, has_image, registry_responds
 from resources.images.builder import Builder, BuildOutcome, ignore_step
-from resources.images.catalog import Entry
-from resources.images.recipes import Recipe
-from resources.images.references import registry_of
+from resources.images.catalogue.catalog import Entry
+from resources.images.catalogue.recipes import Recipe
 from resources.images.registration import CatalogChange, is_registered, register_entry, row_of
+from resources.registries.references import registry_of
 
 
 class Provision:

@@ -8,10 +8,10 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 
-from resources.images.catalog import Entry
-from resources.images.catalog_apps import AppEntry
-from resources.images.references import reference_problem
+from resources.images.catalogue.apps import AppEntry
+from resources.images.catalogue.catalog import Entry
 from resources.models import App, Image, ImageSource
+from resources.registries.references import reference_problem
 
 
 class CatalogChange(StrEnum):

@@ -14,14 +14,14 @@ from docker.errors import DockerException
 from requests import RequestException
 
 from accounts.models import User
-from resources.discovery import ARCHITECTURES
-from resources.images.catalog_apps import load_apps
-from resources.images.labels import NAME_LENGTH, ImageLabels, read_labels
-from resources.images.references import parse_reference, reference_problem
+from resources.gpus.discovery import ARCHITECTURES
+from resources.images.catalogue.apps import load_apps
+from resources.images.catalogue.labels import NAME_LENGTH, ImageLabels, read_labels
 from resources.images.registration import add_apps
 from resources.models import Image, ImageSource
 from resources.registries.client import RegistryError, describe
 from resources.registries.credentials import CredentialsError
+from resources.registries.references import parse_reference, reference_problem
 
 LABELLED: Final = (
     *("description", "min_cpu", "min_memory", "min_fgpu", "min_gpu_memory", "accelerators", "architecture"),

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from resources.images.base import Report
-from resources.images.recipes import PYTHONS, Recipe
+from resources.images.catalogue.recipes import PYTHONS, Recipe
 
 FETCH_SECONDS: Final = 1800
 TAIL_LINES: Final = 5

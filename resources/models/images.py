@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 
 from accounts.models import User
-from resources.units import MIB
+from resources.amounts.units import MIB
 
 APP_NAME: Final = "[a-z0-9]{1,20}"  # part of a host name; `p` and a number is reserved for ports that users open
 DECLARED_NAME: Final = f"^(?!p[0-9]+$){APP_NAME}$"

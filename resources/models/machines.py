@@ -10,9 +10,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Project, User
-from resources.shares import SHARING_WORDS, Sharing
-from resources.tiers import Tier
-from resources.units import MIB, fgpu_text
+from resources.amounts.units import MIB, fgpu_text
+from resources.gpus.shares import SHARING_WORDS, Sharing
+from resources.gpus.tiers import Tier
 
 
 class Installation(models.Model):

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from resources.images.references import DOCKER_HUB, ImageReference, parse_reference
 from resources.models import Registry
 from resources.registries.credentials import login_of
 from resources.registries.login import RegistryLogin
+from resources.registries.references import DOCKER_HUB, ImageReference, parse_reference
 
 TIMEOUT_SECONDS: Final = 10
 MAX_BYTES: Final = 4 << 20  # of a manifest or a config; the specification has registries take as much

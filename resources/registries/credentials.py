@@ -7,9 +7,9 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.encryption import derived_keys
-from resources.images.references import registry_of
 from resources.models import Registry
 from resources.registries.login import RegistryLogin
+from resources.registries.references import registry_of
 
 _PURPOSE: Final = "gpuplatform registry password"
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 from django import template
 from django.utils.translation import ngettext
 
-from resources import units
-from resources.shares import SHARING_WORDS, Sharing
-from resources.tiers import GATED, TIER_WORDS, Tier
+from resources.amounts import units
+from resources.gpus.shares import SHARING_WORDS, Sharing
+from resources.gpus.tiers import GATED, TIER_WORDS, Tier
 from translation.english import from_english
 
 register = template.Library()

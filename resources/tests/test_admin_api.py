@@ -11,12 +11,12 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import get_resolver
 
-import accounts.mail
+import accounts.signing_in.mail
 from accounts.models import ApiToken, AuditEntry, ResourcePolicy, SshKey, User
 from folders.models import StorageRoot
 from resources.admin_api.base import SaveRecords
+from resources.amounts.units import GIB, MIB
 from resources.models import BuildState, Host, Image, ImageBuild, ImagePull, Preset, Registry, ResourceGroup
-from resources.units import GIB, MIB
 from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.api import CheckedClient, client_of
@@ -46,7 +46,7 @@ ELSEWHERE: dict[str, set[str]] = {"User": {"password1", "password2", "usable_pas
 
 @pytest.fixture(autouse=True)
 def _mails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts.mail, "send_soon", accounts.mail.send_now)
+    monkeypatch.setattr(accounts.signing_in.mail, "send_soon", accounts.signing_in.mail.send_now)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
+from resources.amounts.units import GIB
 from resources.models import Host, Image
-from resources.units import GIB
 from tests.api import client_of
 from tests.factories import (
     make_gpu,

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import ResourcePolicy
-from resources import bounds
+from resources.hosts import bounds
 from tests.factories import make_group, make_policy, make_user
 
 pytestmark = pytest.mark.django_db

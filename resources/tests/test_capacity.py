@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.capacity import Capacity, shortfalls
-from resources.units import GIB
+from resources.amounts.capacity import Capacity, shortfalls
+from resources.amounts.units import GIB
 
 CPU_HOST = Capacity(cpu=16, memory=64 * GIB)
 GPU_HOST = Capacity(cpu=4, memory=8 * GIB, gpu_count=2, gpu_capacity=2000)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from django.conf import settings
 
-from resources.images.catalog import CatalogError, Entry, load, parse, select
-from resources.images.catalog_apps import AppEntry
-from resources.images.recipes import Recipe
-from resources.units import GIB, MIB
+from resources.amounts.units import GIB, MIB
+from resources.images.catalogue.apps import AppEntry
+from resources.images.catalogue.catalog import CatalogError, Entry, load, parse, select
+from resources.images.catalogue.recipes import Recipe
 
 ONE = """
 [[image]]

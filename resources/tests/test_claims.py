@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from resources import services
-from resources.claims import HostIdentity, HostNameTakenError, claim
+from resources.hosts import services
+from resources.hosts.claims import HostIdentity, HostNameTakenError, claim
 from resources.models import Host
 from tests.factories import make_host
 from tests.wait import until

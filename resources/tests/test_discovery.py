@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from resources import discovery, gpu_memory
-from resources.discovery import Device, has_nvidia_gpu, nvml_devices, simulated_devices, this_machine
-from resources.units import GIB, MIB
+from resources.amounts.units import GIB, MIB
+from resources.gpus import discovery
+from resources.gpus import memory as gpu_memory
+from resources.gpus.discovery import Device, has_nvidia_gpu, nvml_devices, simulated_devices, this_machine
 
 
 class FakeDriver:

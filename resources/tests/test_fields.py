@@ -12,10 +12,17 @@ from rest_framework import serializers
 
 from accounts.models import ResourcePolicy
 from pages.launch.forms import LaunchForm
-from resources.fields import FgpuField, FgpuFormField, SizeField, SizeFormField, SpanField, SpanFormField
+from resources.amounts.fields import (
+    FgpuField,
+    FgpuFormField,
+    SizeField,
+    SizeFormField,
+    SpanField,
+    SpanFormField,
+)
+from resources.amounts.units import GIB, MIB
 from resources.models import Image, Preset
-from resources.units import GIB, MIB
-from sessions.launch_serializers import LaunchRequestSerializer
+from sessions.launching.serializers import LaunchRequestSerializer
 from tests.factories import make_user
 
 HOUR = timedelta(hours=1)

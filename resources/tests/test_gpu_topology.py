@@ -7,12 +7,12 @@ from typing import Any
 import pynvml
 import pytest
 
-from resources import nvml_topology as module
-from resources.discovery import this_machine
-from resources.gpu_topology import GpuTopology, closeness_of_link
-from resources.nvml_topology import nvml_topology
-from resources.simulated_gpus import declared, topology
-from resources.units import GIB
+from resources.amounts.units import GIB
+from resources.gpus import nvml_topology as module
+from resources.gpus.discovery import this_machine
+from resources.gpus.nvml_topology import nvml_topology
+from resources.gpus.simulated import declared, topology
+from resources.gpus.topology import GpuTopology, closeness_of_link
 
 PAIRED = "2x24GiB numa=0 nvlink=4, 2x24GiB numa=1 NVLink=4"
 

@@ -18,8 +18,8 @@ from docker.models.containers import Container
 from resources.images import base, builds
 from resources.images.base import BaseImageError, Bases
 from resources.images.builder import ImageBuildError, built_digest, follow_build
-from resources.images.catalog import Entry
-from resources.images.inputs import network_arguments
+from resources.images.catalogue.catalog import Entry
+from resources.images.catalogue.inputs import network_arguments
 from resources.management.commands import build_images
 from resources.models import Image
 from tests.images import ENABLED, ENTRIES, ensure_images

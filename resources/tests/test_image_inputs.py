@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from resources.images import inputs, trust
-from resources.images.recipes import Recipe
+from resources.images import trust
+from resources.images.catalogue import inputs
+from resources.images.catalogue.recipes import Recipe
 
 RECIPE = Recipe(suite="bookworm", packages=("six==1.17.0",))
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----"

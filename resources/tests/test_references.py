@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.images.references import (
+from resources.registries.references import (
     ImageReference,
     parse_reference,
     reference_problem,

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 
-from resources.images.catalog import Entry
-from resources.images.catalog_apps import AppEntry
-from resources.images.recipes import Recipe
+from resources.amounts.units import GIB
+from resources.images.catalogue.apps import AppEntry
+from resources.images.catalogue.catalog import Entry
+from resources.images.catalogue.recipes import Recipe
 from resources.images.registration import CatalogChange, register_entry
 from resources.models import App, Image
-from resources.units import GIB
 
 pytestmark = pytest.mark.django_db
 

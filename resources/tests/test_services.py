@@ -9,10 +9,10 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from resources import services
-from resources.discovery import Device, Machine, this_machine
+from resources.amounts.units import GIB
+from resources.gpus.discovery import Device, Machine, this_machine
+from resources.hosts import services
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
-from resources.units import GIB
 from tests.factories import make_gpu, make_group, make_host, run_session
 from tests.wait import SECONDS
 

@@ -8,12 +8,12 @@ from typing import Any
 import pynvml
 import pytest
 
-from resources import tiers
-from resources.discovery import Device, Machine, nvml_devices, simulated_devices, this_machine
+from resources.amounts.units import GIB
+from resources.gpus import tiers
+from resources.gpus.discovery import Device, Machine, nvml_devices, simulated_devices, this_machine
+from resources.gpus.tiers import Tier, share_tiers
+from resources.hosts.services import register_host
 from resources.models import Gpu
-from resources.services import register_host
-from resources.tiers import Tier, share_tiers
-from resources.units import GIB
 from tests.factories import make_group
 
 NO_SUCH_FUNCTION = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.units import GIB, MIB, amount_text, bytes_from, fgpu_text, listing, milli_fgpu_from, size_text
+from resources.amounts.units import (
+    GIB,
+    MIB,
+    amount_text,
+    bytes_from,
+    fgpu_text,
+    listing,
+    milli_fgpu_from,
+    size_text,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django import Settings
 
-import accounts.mail
+import accounts.signing_in.mail
 from accounts.models import ApiToken, AuditEntry, Membership, User
-from resources import user_import
-from resources.user_import import UserImportError
+from resources.user_import import services as user_import
+from resources.user_import.services import UserImportError
 from tests.factories import PASSWORD, make_group, make_policy, make_project, make_user
 from tests.web import text_of
 
@@ -155,7 +155,7 @@ def test_queries_of_a_plan_do_not_grow_with_its_rows(known: User) -> None:
 def test_page_previews_imports_and_mails(
     client: Client, root: User, known: User, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    monkeypatch.setattr(accounts.mail, "send_soon", accounts.mail.send_now)
+    monkeypatch.setattr(accounts.signing_in.mail, "send_soon", accounts.signing_in.mail.send_now)
     settings.COMPUTE_PUBLIC_URL = "https://gpu.example.org"
     client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
     address = reverse("admin:accounts_user_import")

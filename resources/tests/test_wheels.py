@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resources.images import wheels
-from resources.images.recipes import Recipe
+from resources.images.catalogue.recipes import Recipe
 from resources.images.wheels import WheelError, fetched
 
 RECIPE = Recipe(suite="bookworm", packages=(), wheels=("gpuplatform-demo==1.0+cpu",))

@@ -10,8 +10,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from accounts.models import ApiToken, User
-from folders import storage
 from folders.models import Folder
+from folders.storage import paths as storage
 from restapi import idempotency
 from restapi.models import IdempotencyKey
 from tests.api import client_of

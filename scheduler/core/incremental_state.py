@@ -12,12 +12,10 @@ from itertools import islice, takewhile
 from types import MappingProxyType
 from typing import Final
 
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.fair_share import FairShares
-from scheduler.core.forecast import StartEstimate, advance_through_ends
+from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.placement import serve
-from scheduler.core.queue_order import DEFAULT, bonus_of, fair_sequence
-from scheduler.core.request_class import QueueKey
+from scheduler.core.queue.fair_share import FairShares
+from scheduler.core.queue.order import DEFAULT, bonus_of, fair_sequence
 from scheduler.core.types import (
     Association,
     Placement,
@@ -29,7 +27,9 @@ from scheduler.core.types import (
     association_of,
     entries_of,
 )
-from scheduler.core.wait_queue import WaitQueue
+from scheduler.core.waiting.forecast import StartEstimate, advance_through_ends
+from scheduler.core.waiting.request_class import QueueKey
+from scheduler.core.waiting.wait_queue import WaitQueue
 
 MAX_BEFORE_HEAD: Final = 100  # requests of a queue among which `reserve` looks for one that does not fit
 

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.explanation import Explainer
-from scheduler.core.forecast import StartEstimate, forecast
-from scheduler.core.queue_order import sequence
+from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.queue.order import sequence
 from scheduler.core.types import (
     BoundedClassKey,
     Placement,
@@ -23,6 +21,8 @@ from scheduler.core.types import (
     WaitExplanation,
     entries_of,
 )
+from scheduler.core.waiting.explanation import Explainer
+from scheduler.core.waiting.forecast import StartEstimate, forecast
 
 LOOK_AHEAD: Final = 200  # distinct moments of session ends that a forecast covers
 

@@ -12,7 +12,7 @@ from itertools import accumulate, combinations
 from math import comb, inf
 from typing import Final, NamedTuple
 
-from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.types import RunningSession, Shape
 
 MAX_DEVICE_SETS: Final = 70  # of devices to free that are compared: four of eight

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from resources.units import span_text
+from resources.amounts.units import span_text
 from scheduler.core.types import GpuView, HostView, PlacementPolicyName, QueueOrder, Rules, Snapshot
 from scheduler.simulation.simulator import Job, SimulationResult, simulate
 

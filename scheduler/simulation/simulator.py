@@ -12,8 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.fragmentation import Fragmentation
+from scheduler.core.capacity.fragmentation import Fragmentation
+from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.placement import serve
 from scheduler.core.types import SessionRequest, Snapshot, entries_of
 

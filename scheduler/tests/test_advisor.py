@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.advisor import Advice, Alternative, SessionAdvice, Starts, advise
+from scheduler.advice.advisor import Advice, Alternative, SessionAdvice, Starts, advise
 from scheduler.core.tests.timelines import FOREVER, at, in_several, job, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot
 from scheduler.core.types import LimitHolder, RunningSession, SessionRequest, Snapshot

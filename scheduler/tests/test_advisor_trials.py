@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
-from resources.units import FGPU_STEP, GIB
-from scheduler.advisor import Trial, advise
-from scheduler.core.cluster_state import ClusterState
+from resources.amounts.units import FGPU_STEP, GIB
+from scheduler.advice.advisor import Trial, advise
+from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.tests.timelines import at, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot

@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from scheduler.claims import hold_of, start_of, warned
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request
 from scheduler.core.types import HostView, Rules, RunningSession, SessionRequest, Snapshot, latest_end
-from scheduler.host_traits import OfferedTraits
-from scheduler.snapshot import FullState, WaitingSession
-from scheduler.state import SchedulerState
+from scheduler.snapshot.claims import hold_of, start_of, warned
+from scheduler.snapshot.host_traits import OfferedTraits
+from scheduler.snapshot.queue import FullState, WaitingSession
+from scheduler.state.scheduler_state import SchedulerState
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
-from sessions.preemption import StoredClaim
+from sessions.requeueing.preemption import StoredClaim
 
 MINUTE = timedelta(minutes=1)
 RULES = Rules(overhead=6 * MINUTE)

@@ -12,16 +12,16 @@ from random import Random
 
 import pytest
 
-from scheduler.claims import claim_from, hold_of, warned
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.tests.timelines import MIX
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request
 from scheduler.core.types import PlacementPolicyName, QueueOrder, Rules, RunningSession, Snapshot, latest_end
-from scheduler.host_traits import OfferedTraits
-from scheduler.snapshot import FullState, StateChanges, WaitingSession
-from scheduler.state import SchedulerState
+from scheduler.snapshot.claims import claim_from, hold_of, warned
+from scheduler.snapshot.host_traits import OfferedTraits
+from scheduler.snapshot.queue import FullState, StateChanges, WaitingSession
+from scheduler.state.scheduler_state import SchedulerState
 from sessions.models import STOP_DURATION, WaitStatus
-from sessions.preemption import StoredClaim
+from sessions.requeueing.preemption import StoredClaim
 
 MINUTE = timedelta(minutes=1)
 GRACE = 2 * MINUTE

@@ -9,12 +9,12 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
+from resources.amounts.units import GIB
 from resources.models import Host
-from resources.units import GIB
-from scheduler.estimate import estimate
-from scheduler.passes import run_pass
-from scheduler.wait_status import round_up_to_minute
-from sessions import services
+from scheduler.advice.estimate import estimate
+from scheduler.cycle.passes import run_pass
+from scheduler.state.wait_status import round_up_to_minute
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import STOP_DURATION, Session
 from sessions.tests.launch_requests import make_launch_request

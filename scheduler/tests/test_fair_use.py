@@ -10,12 +10,13 @@ from random import Random
 import pytest
 from django.utils import timezone
 
-from resources.units import GIB
-from scheduler import passes, snapshot
-from scheduler.core.fair_share import FairShares
+from resources.amounts.units import GIB
+from scheduler.core.queue.fair_share import FairShares
 from scheduler.core.types import Association, Rules, RunningSession
-from scheduler.fair_use import load_weights
-from sessions import services
+from scheduler.cycle import passes
+from scheduler.snapshot import queue as snapshot
+from scheduler.snapshot.fair_use import load_weights
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import FairUse, Session
 from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from resources.models import Host
-from scheduler import forecasts, passes
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.forecasts import Forecaster
+from scheduler.cycle import forecasts, passes
+from scheduler.cycle.forecasts import Forecaster
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_host, make_session, run_session

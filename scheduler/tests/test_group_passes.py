@@ -8,12 +8,13 @@ import pytest
 from django.db import connection, transaction
 
 from resources.models import Host
-from scheduler import passes, shared_limits, tasks
+from scheduler import tasks
 from scheduler.core.types import Placement
-from scheduler.group_passes import GroupPasses
-from scheduler.state import SchedulerState
-from sessions import capacity_locks
+from scheduler.cycle import passes, shared_limits
+from scheduler.cycle.threads import GroupPasses
+from scheduler.state.scheduler_state import SchedulerState
 from sessions.lifecycle import Reason, Status
+from sessions.limits import locks as capacity_locks
 from sessions.models import Session
 from tests.factories import make_host, make_policy, make_project, make_session, make_user
 from tests.wait import SECONDS, until

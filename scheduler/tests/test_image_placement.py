@@ -4,9 +4,9 @@ import pytest
 from django.utils import timezone
 
 from resources.models import Host, HostImage, Image, ResourceGroup
-from scheduler import passes
-from scheduler.estimate import estimate
-from scheduler.state_cache import GroupCaches, StateCache
+from scheduler.advice.estimate import estimate
+from scheduler.cycle import passes
+from scheduler.state.cache import GroupCaches, StateCache
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "caches", GroupCaches())
-    monkeypatch.setattr("scheduler.estimate.state_cache", StateCache())
+    monkeypatch.setattr("scheduler.advice.estimate.state_cache", StateCache())
 
 
 @pytest.fixture

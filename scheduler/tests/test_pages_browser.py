@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
 from resources.models import Host
-from scheduler.passes import run_pass
+from scheduler.cycle.passes import run_pass
 from sessions.lifecycle import Kind, Status
 from sessions.models import Session
 from tests.browser import signed_in

@@ -8,12 +8,14 @@ from django.db import connection, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from resources import kick
+from resources.gpus.tiers import Tier
 from resources.models import Host, HostStatus, ResourceGroup
-from resources.tiers import Tier
-from scheduler import passes, tasks
-from scheduler import state as scheduler_state
-from sessions import capacity_locks, services
+from scheduler import tasks
+from scheduler.cycle import passes
+from scheduler.state import scheduler_state
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
+from sessions.limits import locks as capacity_locks
 from sessions.models import GpuShare, Lease, Session, WaitStatus, write_wait_statuses
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_policy, make_session, make_user, run_session

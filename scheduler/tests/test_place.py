@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler import estimate
+from scheduler.advice import estimate
+from scheduler.advice.place import QueuePlace, place_of
 from scheduler.core.types import QueueOrder
-from scheduler.place import QueuePlace, place_of
 from sessions.lifecycle import Reason, Status
 from sessions.models import FairUse, Session
 from tests.api import client_of

@@ -8,12 +8,12 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from hostworker import runner
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.containers import runner
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from resources.models import Host, ResourceGroup
-from scheduler import passes
-from scheduler.state import SchedulerState
-from sessions import services
+from scheduler.cycle import passes
+from scheduler.state.scheduler_state import SchedulerState
+from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Session
 from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from scheduler.claims import claim_from
 from scheduler.core.tests.worlds import NOW, make_host
 from scheduler.core.types import RunningSession, SessionRequest, Snapshot
-from scheduler.host_traits import OfferedTraits
-from scheduler.snapshot import FullState, StateChanges, WaitingSession
-from scheduler.state import SchedulerState
+from scheduler.snapshot.claims import claim_from
+from scheduler.snapshot.host_traits import OfferedTraits
+from scheduler.snapshot.queue import FullState, StateChanges, WaitingSession
+from scheduler.state.scheduler_state import SchedulerState
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
-from sessions.preemption import StoredClaim
+from sessions.requeueing.preemption import StoredClaim
 
 MINUTE = timedelta(minutes=1)
 GRACE = 2 * MINUTE

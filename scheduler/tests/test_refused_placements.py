@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from scheduler import passes
+from scheduler.cycle import passes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
 from tests.factories import make_host, make_session

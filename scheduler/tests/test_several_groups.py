@@ -10,14 +10,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from resources.amounts.units import GIB
 from resources.models import Host, ResourceGroup
-from resources.units import GIB
-from scheduler import passes, shared_limits
+from scheduler.advice.estimate import estimate
+from scheduler.advice.place import place_of
 from scheduler.core.types import Placement
-from scheduler.estimate import estimate
-from scheduler.place import place_of
-from scheduler.state import SchedulerState
-from sessions import services
+from scheduler.cycle import passes, shared_limits
+from scheduler.state.scheduler_state import SchedulerState
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request

@@ -5,12 +5,12 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.limits import Amounts, PolicyLimits
-from resources import simulated_gpus
+from resources.amounts.units import GIB
+from resources.gpus import simulated as simulated_gpus
 from resources.models import HostStatus, PlacementChoice, QueueOrderChoice, ResourceGroup
-from resources.units import GIB
-from scheduler import snapshot
 from scheduler.core import types
 from scheduler.core.types import GpuView, HostView, LimitHolder, SessionRequest
+from scheduler.snapshot import queue as snapshot
 from sessions.lifecycle import LIVE, Status
 from sessions.models import WaitStatus
 from tests.factories import (

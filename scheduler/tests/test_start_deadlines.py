@@ -11,7 +11,8 @@ import pytest
 from django.utils import timezone
 
 from resources.models import Host
-from scheduler import passes, snapshot
+from scheduler.cycle import passes
+from scheduler.snapshot import queue as snapshot
 from sessions.lifecycle import Reason, Status
 from sessions.models import STOP_DURATION, Session, end_expression
 from sessions.sweeps import enforce_deadlines

@@ -18,13 +18,15 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from folders.models import HostRoot
+from resources.amounts.units import GIB
+from resources.gpus.tiers import Tier
 from resources.models import Gpu, Host, HostImage, ResourceGroup
-from resources.tiers import Tier
-from resources.units import GIB
-from scheduler import passes, snapshot, state_cache
-from scheduler.state import SchedulerState
-from scheduler.state_cache import GroupCaches, StateCache
-from sessions import services
+from scheduler.cycle import passes
+from scheduler.snapshot import queue as snapshot
+from scheduler.state import cache as state_cache
+from scheduler.state.cache import GroupCaches, StateCache
+from scheduler.state.scheduler_state import SchedulerState
+from sessions.launching import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
 from tests.factories import (

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from resources.models import Host
-from scheduler.passes import run_pass
+from scheduler.cycle.passes import run_pass
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import STOP_DURATION, Session
 from sessions.sweeps import enforce_deadlines

@@ -3,7 +3,7 @@
 A row of compute_change holds the ids of sessions, or NULL where any state may have changed: hosts, GPUs, groups,
 policies. `xid` is the writing transaction. A reader continues from the oldest transaction that was open at its last
 read, so that it misses no commit, whatever their order. The scheduler deletes rows that no reader needs any more
-(`scheduler/snapshot.py`). Leases are not logged: by the grant guard they follow the sessions.
+(`scheduler/snapshot/queue.py`). Leases are not logged: by the grant guard they follow the sessions.
 """
 
 from django.db import migrations

@@ -5,7 +5,7 @@ earliest estimate.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -67,6 +67,14 @@ def read(stored: str | dict[str, Any]) -> dict[str, GroupWait]:
         )
         for group_id, entry in entries.items()
     }
+
+
+def by_name(
+    stored: str | dict[str, Any], choices: Sequence[int], names: Mapping[int, str]
+) -> list[tuple[str, GroupWait]]:
+    """Return the entries of `Session.group_waits` by their groups' names, in the order of `choices` (groups' ids)."""
+    entries = read(stored)
+    return [(names[each], entries[str(each)]) for each in choices if each in names and str(each) in entries]
 
 
 def write(group_id: int, statuses: Sequence[WaitStatus]) -> None:

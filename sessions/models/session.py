@@ -15,8 +15,8 @@ from django.utils import timezone
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.policies import PolicyBounds, bounds_of, policies_of
 from resources import clock
+from resources.gpus.tiers import Tier, share_tiers
 from resources.models import Host, Image, ResourceGroup
-from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
 from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Reason, Result, Status
 from sessions.models.ends import MIN_EXTENSION, end_of, extension_left

@@ -51,7 +51,7 @@ class PastSize(models.Model):
 
 
 class UsageHistory(models.Model):
-    """What a session used from its start on, in a bounded number of points (`sessions.usage_points`)."""
+    """What a session used from its start on, in a bounded number of points (`sessions.usage.points`)."""
 
     session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="usage_history")
     begun_at = models.DateTimeField()

@@ -3,10 +3,10 @@
 from typing import Any
 
 from accounts.models import User
+from resources.amounts.units import GIB, MIB
 from resources.models import Host
-from resources.units import GIB, MIB
 from sessions.errors import RejectedError
-from sessions.services import LaunchRequest, submit
+from sessions.launching.services import LaunchRequest, submit
 from tests.factories import make_image
 
 

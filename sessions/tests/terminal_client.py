@@ -21,7 +21,7 @@ WHEN_RESIZED = "until busybox stty size | grep -q '43 132'; do sleep 0.05; done;
 
 
 class TerminalClient:
-    """Speaks the protocol of sessions/terminal_messages.py; confirms output unless `confirms` is False."""
+    """Speaks the protocol of sessions/terminal/messages.py; confirms output unless `confirms` is False."""
 
     def __init__(self, communicator: Any) -> None:
         self.communicator = communicator

@@ -10,8 +10,8 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 
-from sessions import activity
-from sessions.activity import record, used
+from sessions.access import activity
+from sessions.access.activity import record, used
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.tests.terminal_client import cookie_of, terminal

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from resources.units import GIB
+from resources.amounts.units import GIB
 from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_image, make_preset, make_root, make_session, make_user

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.units import GIB
+from resources.amounts.units import GIB
 from tests.api import client_of
 from tests.factories import make_gpu, make_group, make_host, make_policy, make_session, make_user, run_session
 

@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
-from resources.units import GIB, MIB
+from resources.amounts.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.api import client_of

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from resources.units import GIB, MIB
+from resources.amounts.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionUsage, UsageHistory
 from tests.api import client_of

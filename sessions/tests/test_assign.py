@@ -5,9 +5,9 @@ from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from scheduler.core.types import Placement
+from sessions.launching.services import assign
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
-from sessions.services import assign
 from tests.factories import make_host, make_session
 from tests.queues import take_all
 

@@ -3,8 +3,8 @@
 import pytest
 from django.db import transaction
 
+from messaging.background import BackgroundThread
 from sessions import notify
-from sessions.background import BackgroundThread
 
 
 def test_functions_run_one_after_another() -> None:

@@ -19,9 +19,12 @@ from django.test import Client
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from accounts.models import User
-from sessions import consumers, login_watch, notify, projects
-from sessions.consumers import NOT_UNDERSTOOD, RECONNECT, SIGNED_OUT, SessionsConsumer
+from sessions import notify
+from sessions.following import consumers
+from sessions.following.consumers import NOT_UNDERSTOOD, RECONNECT, SIGNED_OUT, SessionsConsumer
 from sessions.notify import SUPERADMINS, user_group
+from sessions.projects import services as projects
+from sessions.revocation import login_watch
 from sessions.routing import websocket_urlpatterns
 from tests.factories import make_project, make_user
 from tests.wait import SECONDS, eventually

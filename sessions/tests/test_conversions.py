@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from resources.models import HostStatus, Image, ImageSource, Registry
-from sessions import conversions, private_images, sweeps
+from sessions import sweeps
+from sessions.conversion import private_images
+from sessions.conversion import services as conversions
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, ConversionState, Session

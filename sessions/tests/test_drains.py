@@ -7,7 +7,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from resources.models import Host
-from sessions import drains, extensions, sweeps
+from sessions import sweeps
+from sessions.drains import services as drains
+from sessions.extensions import services as extensions
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, end_expression
 from tests.api import client_of

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from resources.models import ResourceGroup
-from sessions import extensions
 from sessions.errors import RejectedError
-from sessions.extensions import allowed, extend, offers
+from sessions.extensions import services as extensions
+from sessions.extensions.services import allowed, extend, offers
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, end_expression
 from sessions.sweeps import enforce_deadlines

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from accounts.models import User
-from endpoints import routes
+from endpoints.routing import routes
 from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
 from engine.engine import Engine
 from engine.gateway import EngineGateway
@@ -19,10 +19,12 @@ from engine.http import HEAD_LIMIT
 from hostaccess.keys import encrypted, gateway_keys
 from hostaccess.models import HostAccess
 from resources.models import Host, Installation
-from sessions import engine_address, login_watch, logs
+from sessions.access import engine_address
+from sessions.following import logs
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.terminal_messages import CloseCode
+from sessions.revocation import login_watch
+from sessions.terminal.messages import CloseCode
 from sessions.tests.terminal_client import WHEN_RESIZED, cookie_of, terminal
 from tests.api import client_of
 from tests.containers import ENGINE_URL, Container, running_container

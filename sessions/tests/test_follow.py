@@ -15,9 +15,10 @@ from engine.engine import EngineConnectionError
 from engine.output import LogEntry
 from restapi import streams
 from restapi.streams import ServerSentEvent
-from sessions import follow, services
-from sessions.follow import LogFollower, Position, ResumedPosition
-from sessions.follow_all import FeedPosition, events_of_all
+from sessions.following import stream as follow
+from sessions.following.all_sessions import FeedPosition, events_of_all
+from sessions.following.stream import LogFollower, Position, ResumedPosition
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent
 from tests.api import client_of

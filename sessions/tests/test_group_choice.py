@@ -4,9 +4,9 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
+from resources.amounts.units import GIB
 from resources.models import Host
-from resources.units import GIB
-from sessions import services
+from sessions.launching import services
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from resources import bounds
+from resources.hosts import bounds
 from resources.models import ResourceGroup
-from scheduler.estimate import requests_of
+from scheduler.advice.estimate import requests_of
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, end_expression, time_bound
 from sessions.sweeps import enforce_deadlines

@@ -8,8 +8,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from resources.amounts.units import GIB
 from resources.models import Gpu, Host, ResourceGroup
-from resources.units import GIB
 from sessions.lifecycle import Status
 from sessions.models import GpuShare, Lease, Session
 from tests.factories import make_gpu, make_group, make_host, make_session, run_session

@@ -8,16 +8,16 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from notifications.delivery.texts import text_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
-from notifications.texts import text_of
-from sessions import services
 from sessions.errors import RejectedError
-from sessions.idle import enforce_idle_rules, snooze, snooze_offers
+from sessions.idle.enforcement import enforce_idle_rules, snooze, snooze_offers
+from sessions.idle.usage_periods import SETTLE, record_periods
 from sessions.idle_rules import PERIOD, start_of_period
+from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Conversion, IdleNotice, IdleRule, Session, SessionUsage, UsageDay, UsagePeriod
-from sessions.usage_periods import SETTLE, record_periods
 from tests.api import client_of
 from tests.factories import make_group, make_policy, make_session, make_user, run_session
 from tests.queues import take_all

@@ -6,9 +6,9 @@ import pytest
 
 from accounts.models import User
 from pages.launch.forms import LaunchForm
-from resources.images.references import familiar_reference, spellings
 from resources.models import Image, ImageSource, Registry, ResourceGroup
-from sessions import image_choice
+from resources.registries.references import familiar_reference, spellings
+from sessions.launching import image_choice
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of

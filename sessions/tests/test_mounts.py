@@ -6,17 +6,17 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from folders import services as folder_services
 from folders.errors import FolderInUseError
 from folders.models import Folder, FolderShare, HostRoot, StorageRoot
+from folders.sharing import folders as folder_services
 from resources.models import Host
-from scheduler.passes import run_pass
-from sessions import mounts, services
+from scheduler.cycle.passes import run_pass
+from sessions.launching import mounts, services
+from sessions.launching.mounts import MountRequest
+from sessions.launching.validation import MAX_MOUNTS
 from sessions.lifecycle import Reason, Status
 from sessions.models import Mount, Session
-from sessions.mounts import MountRequest
 from sessions.tests.launch_requests import make_launch_request, rejection
-from sessions.validation import MAX_MOUNTS
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_image, make_root, make_session, make_user
 

@@ -5,13 +5,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from resources.amounts.units import GIB
 from resources.models import Host, HostStatus
-from resources.units import GIB
-from scheduler.passes import run_pass
-from sessions import parking, services
+from scheduler.cycle.passes import run_pass
 from sessions.errors import RejectedError
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, FairUse, Lease, Session
+from sessions.parking import services as parking
 from sessions.sweeps import enforce_deadlines
 from tests.factories import (
     make_group,

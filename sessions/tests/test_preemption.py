@@ -7,14 +7,16 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from hostworker import runner
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.containers import runner
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from resources.models import HostStatus
-from sessions import preemption, services, sweeps
+from sessions import sweeps
 from sessions.errors import RejectedError
+from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import FairUse, Lease, Session, StaleSessionError
-from sessions.preemption import MAX_PREEMPTIONS, StoredClaim
+from sessions.requeueing import preemption
+from sessions.requeueing.preemption import MAX_PREEMPTIONS, StoredClaim
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_policy, make_session, make_user, run_session, session_in
 

@@ -5,7 +5,7 @@ from http import HTTPStatus
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from accounts import invitations
+from accounts.invitations import services as invitations
 from accounts.models import AccountInvitation, AuditEntry, Membership, Project
 from sessions.lifecycle import Status
 from tests.api import client_of

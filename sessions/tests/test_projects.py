@@ -6,12 +6,14 @@ from http import HTTPStatus
 import pytest
 
 from accounts.models import Membership, Project
+from resources.amounts.units import GIB
 from resources.models import Host
-from resources.units import GIB
-from scheduler.passes import run_pass
-from sessions import services, sweeps, usage
+from scheduler.cycle.passes import run_pass
+from sessions import sweeps
 from sessions.errors import GENERAL
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
+from sessions.limits import held as usage
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sessions import services
 from sessions.errors import RejectedError
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.api import client_of

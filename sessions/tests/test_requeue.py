@@ -8,13 +8,15 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditEntry, User
-from hostworker import runner
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.containers import runner
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from resources.models import HostStatus
-from sessions import requeue, services, sweeps
+from sessions import sweeps
 from sessions.errors import RejectedError
+from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Lease, Session
+from sessions.requeueing import requests as requeue
 from tests.factories import make_user, parked_session, session_in
 
 pytestmark = pytest.mark.django_db

@@ -8,17 +8,20 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from resources.amounts.units import GIB, MIB
+from resources.gpus.tiers import Tier
 from resources.models import Host, HostStatus
-from resources.tiers import Tier
-from resources.units import GIB, MIB
-from sessions import parking, resizing, services, usage_periods
 from sessions.errors import GENERAL, RejectedError
+from sessions.idle import usage_periods
 from sessions.idle_rules import PERIOD, start_of_period
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import FairUse, GpuShare, Lease, PastSize, Session, SessionUsage, UsagePeriod
-from sessions.resizing import SessionSize, StoredResize
+from sessions.parking import services as parking
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize, StoredResize
 from sessions.sweeps import enforce_deadlines
-from sessions.usage_report import ReportBy, report_of
+from sessions.usage.report import ReportBy, report_of
 from tests.factories import (
     make_host,
     make_image,

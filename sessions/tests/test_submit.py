@@ -13,11 +13,11 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from accounts.models import User
 from gpuplatform.celery import app as celery_app
+from resources.amounts.units import GIB, MIB
 from resources.models import Host
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
-from sessions import services
+from scheduler.cycle.passes import run_pass
 from sessions.errors import GENERAL
+from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent
 from sessions.tests.launch_requests import make_launch_request, rejection

@@ -8,13 +8,13 @@ from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from resources import clock
+from resources.amounts.units import GIB, MIB
 from resources.clock import SharedClock
 from resources.models import Host, HostStatus
-from resources.units import GIB, MIB
-from scheduler.passes import run_pass
+from scheduler.cycle.passes import run_pass
+from sessions.launching.services import LaunchRequest, submit
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
 from sessions.models import Conversion, Lease, Session
-from sessions.services import LaunchRequest, submit
 from sessions.sweeps import CLAIM_DEADLINE, PREPARE_DEADLINE, enforce_deadlines
 from tests.factories import (
     make_group,

@@ -14,11 +14,12 @@ from django.test import override_settings
 from accounts.models import ApiToken, TokenScope, User
 from hostaccess.services import host_revoked
 from resources.models import Host
-from sessions import login_watch, terminal_freshness
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.terminal import OUTPUT_WINDOW
-from sessions.terminal_messages import CloseCode
+from sessions.revocation import login_watch
+from sessions.terminal import freshness as terminal_freshness
+from sessions.terminal.consumer import OUTPUT_WINDOW
+from sessions.terminal.messages import CloseCode
 from sessions.tests.terminal_client import WHEN_RESIZED, cookie_of, terminal
 from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session

@@ -1,6 +1,6 @@
 """Input that a network has held back is recognized by the age of the last answer that its browser saw."""
 
-from sessions.terminal_freshness import MAX_AGE_SECONDS, REMEMBERED, Freshness
+from sessions.terminal.freshness import MAX_AGE_SECONDS, REMEMBERED, Freshness
 
 
 class Clock:

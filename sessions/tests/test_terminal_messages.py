@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessions.terminal_messages import Ack, Ping, Resize, Seen, close_reason, message_from_text
+from sessions.terminal.messages import Ack, Ping, Resize, Seen, close_reason, message_from_text
 
 
 @pytest.mark.parametrize(

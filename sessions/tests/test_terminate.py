@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from hostworker import runner
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.containers import runner
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from hostworker.tests.starting import start_session
-from sessions import services
+from sessions.launching import services
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Lease, Session
 from tests.factories import make_user, session_in

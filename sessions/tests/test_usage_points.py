@@ -1,6 +1,6 @@
 """Any length of a session's life in a bounded number of points."""
 
-from sessions.usage_points import MAX_POINTS, UsagePoints
+from sessions.usage.points import MAX_POINTS, UsagePoints
 
 Record = tuple[float, list[int | None]]
 

@@ -7,10 +7,10 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import Project
-from resources.units import GIB
+from resources.amounts.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent, UsageDay
-from sessions.usage_report import ReportBy, report_of
+from sessions.usage.report import ReportBy, report_of
 from tests.api import client_of
 from tests.factories import make_group, make_project, make_session, make_user
 

@@ -14,10 +14,11 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 
+from accounts.credentials.ssh_keys import add_ssh_key
 from accounts.models import User
-from accounts.services import add_ssh_key
-from folders import services, storage
 from folders.models import Folder, StorageRoot
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from sshserver.tests.ssh_client import SshClient
 from tests.factories import make_policy, make_user, owner_of
 from tests.ports import free_port

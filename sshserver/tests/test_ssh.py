@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from accounts.credentials.ssh_keys import add_ssh_key, delete_ssh_key
 from accounts.models import SshKey, User
-from accounts.services import add_ssh_key, delete_ssh_key
 from endpoints import services
 from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
-from hostworker.session_keys import SessionKeys
+from hostworker.terminals.session_keys import SessionKeys
 from resources.models import Host, Installation
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session

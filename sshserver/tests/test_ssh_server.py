@@ -14,8 +14,8 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 
+from accounts.credentials.ssh_keys import add_ssh_key
 from accounts.models import User
-from accounts.services import add_ssh_key
 from sessions.models import Session
 from sshserver import login_failures as login_failures_module
 from sshserver import pending_logins as pending_logins_module

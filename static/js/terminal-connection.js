@@ -13,7 +13,7 @@ const START_MS = 30_000; // in which the shell is started, or the server says wh
 const FRESH_MS = 2000; // after an answer, in which input is sent without asking first
 const HELD_MS = 6000; // for which input waits for an answer, as behind much output; then it is dropped, and its user told
 
-// The server's close codes (sessions/terminal_messages.py). Any other, such as 4502 or a lost network, is retried.
+// The server's close codes (sessions/terminal/messages.py). Any other, such as 4502 or a lost network, is retried.
 export const Code = { exited: 1000, broken: 1008, signedOut: 4401, notFound: 4404, ended: 4410 };
 const FINAL = new Set(Object.values(Code));
 

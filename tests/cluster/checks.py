@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from resources.models import Host as HostRow
 from resources.models import HostStatus
-from sessions.host_faults import MAX_RETRIES
 from sessions.lifecycle import FINAL, HOSTED, Reason, Status
 from sessions.models import Lease, Session
+from sessions.requeueing.host_faults import MAX_RETRIES
 from tests.cluster.people import Promises
 from tests.cluster.site import Host, Site
 from tests.invariants import broken_invariants

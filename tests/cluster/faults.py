@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from resources import services as host_services
+from resources.hosts import services as host_services
 from resources.models import Host as HostRow
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -17,7 +17,7 @@ from tests.cluster.pulls import SlowRegistry
 from tests.cluster.site import Host, Site
 
 GRACE_S: Final = 60  # of the campaign's group: how long a lost host may take to come back
-SILENCE_S: Final = 20  # after which a host is lost (resources/services.py)
+SILENCE_S: Final = 20  # after which a host is lost (resources/hosts/services.py)
 SWEEP_S: Final = 6
 KILLED: Final = frozenset({Reason.CONTAINER_EXITED, Reason.CONTAINER_LOST, Reason.HOST_LOST})
 BEYOND_GRACE: Final = "host cut off for longer than the grace"  # a minute and a half

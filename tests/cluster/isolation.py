@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.system_packages import program
 
 ISOLATED: Final = "TEST_CLUSTER_ISOLATED"  # environment variable, in the namespaces
 MEMORY: Final = Path("/run/gptest")  # of the cluster alone: a file system in memory, with a short path for sockets

@@ -10,8 +10,8 @@ import requests
 from docker.errors import APIError, DockerException
 
 from engine.containers import ATTEMPT_LABEL, SESSION_LABEL
-from gpuplatform.bootstrap.docker_engine import examine
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.docker_engine import examine
+from operations.machine.system_packages import program
 from tests.cluster.isolation import MEMORY, run
 from tests.cluster.processes import Process, descendants, kill_all, pids_with
 from tests.containers import copy_image

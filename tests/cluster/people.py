@@ -12,8 +12,8 @@ from typing import Any, Final
 import requests
 
 from accounts.models import ApiToken
+from resources.amounts.units import MIB
 from resources.models import Image, ResourceGroup
-from resources.units import MIB
 from tests.factories import make_policy, make_user
 
 RETRY_S: Final = 90.0  # of a client that tries again

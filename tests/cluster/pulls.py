@@ -10,7 +10,7 @@ from typing import Final
 import requests
 from docker.errors import DockerException
 
-from gpuplatform.bootstrap.system_packages import program
+from operations.machine.system_packages import program
 from resources.models import Image, ImageSource
 from tests.cluster.isolation import MEMORY
 from tests.cluster.machines import PLATFORM, Engine

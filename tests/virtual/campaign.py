@@ -122,7 +122,7 @@ def _run_part(seeds: Iterable[int], options: argparse.Namespace) -> Result:
     django.setup()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)  # what a story leaves is little, and what is imported much
-    from gpuplatform.bootstrap import services
+    from operations.embedded_servers import redis_and_postgres as services
     from tests.migrated import make_test_database
     from tests.virtual.plants import planted
 

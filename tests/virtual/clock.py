@@ -11,11 +11,11 @@ from django.apps import apps
 from django.db import connection
 from django.utils import timezone
 
-from gpuplatform import database_silence
-from gpuplatform.database import base as database
-from hostworker import worker
+from hostworker.agent import worker
+from operations.database import base as database
+from operations.database import silence as database_silence
 from resources import clock as shared
-from scheduler import state_cache
+from scheduler.state import cache as state_cache
 
 START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 TICK: Final = timedelta(microseconds=1)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.db import OperationalError, connection
 
-from hostworker.runtime.base import EngineUnreachableError, ImageUnavailableError, StartError
+from hostworker.runtime_protocol import EngineUnreachableError, ImageUnavailableError, StartError
 
 
 class FaultKind(StrEnum):

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from django.db import connection
 
-from hostworker.runtime.base import ContainerPhase, EngineUnreachableError
-from hostworker.runtime.memory import MemoryRuntime
-from hostworker.worker import HostWorker
+from hostworker.agent.worker import HostWorker
+from hostworker.runtime.memory.runtime import MemoryRuntime
+from hostworker.runtime_protocol import ContainerPhase, EngineUnreachableError
 from resources.models import Host
-from scheduler.forecasts import Forecasters
-from scheduler.state_cache import GroupCaches
+from scheduler.cycle.forecasts import Forecasters
+from scheduler.state.cache import GroupCaches
 from tests.virtual.clock import NO_TIME
 from tests.virtual.faults import Steps
 

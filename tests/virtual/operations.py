@@ -3,15 +3,20 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from hostworker import runner
-from hostworker.runtime.base import ContainerPhase
-from resources import services as hosts
+from hostworker.containers import runner
+from hostworker.runtime_protocol import ContainerPhase
+from resources.amounts.units import GIB, MIB
+from resources.hosts import services as hosts
 from resources.models import Gpu, Host
-from resources.units import GIB, MIB
-from sessions import drains, extensions, parking, requeue, resizing, services
+from sessions.drains import services as drains
+from sessions.extensions import services as extensions
+from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.resizing import SessionSize
+from sessions.parking import services as parking
+from sessions.requeueing import requests as requeue
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
 from tests.virtual.clock import NO_TIME
 from tests.virtual.faults import Fault
 from tests.virtual.machines import VirtualHost

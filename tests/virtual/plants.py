@@ -8,13 +8,15 @@ from unittest import mock
 
 from django.utils import timezone
 
-from hostworker import reconciler, resizer, runner
+from hostworker.agent import reconciler
+from hostworker.containers import resizer, runner
 from resources.clock import SharedClock
 from resources.models import HostStatus
-from sessions import resizing, sweeps
+from sessions import sweeps
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
 from sessions.models import Session
 from sessions.models import session as session_model
+from sessions.resizing import services as resizing
 from tests.virtual.faults import Fault, FaultKind
 from tests.virtual.story import Operation, Story
 from tests.virtual.world import no_op

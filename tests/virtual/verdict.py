@@ -6,8 +6,8 @@ from typing import Final
 
 from django.db import connection
 
-from hostworker import parking, runner
-from hostworker.runtime.base import ContainerPhase
+from hostworker.containers import parking, runner
+from hostworker.runtime_protocol import ContainerPhase
 from sessions.lifecycle import FINAL, HOSTED, Kind, Reason, Status
 from sessions.models import Lease, Session
 from tests.invariants import broken_invariants

@@ -12,17 +12,21 @@ from unittest import mock
 from django.db import connection, transaction
 
 from accounts.models import User
-from hostworker import app_starter, converter, resizer, runner, starts
-from hostworker.runtime.base import ContainerRuntimeError
+from hostworker.agent import starts
+from hostworker.app_processes import starter as app_starter
+from hostworker.containers import resizer, runner
+from hostworker.images import converter
+from hostworker.runtime_protocol import ContainerRuntimeError
 from resources import kick
-from resources import services as hosts
-from resources.discovery import Device, Machine
+from resources.amounts.units import GIB
+from resources.gpus.discovery import Device, Machine
+from resources.hosts import services as hosts
 from resources.models import Host, Image, ResourceGroup
-from resources.units import GIB
-from scheduler import passes
-from sessions import notify, projects, sweeps
+from scheduler.cycle import passes
+from sessions import notify, sweeps
 from sessions.errors import RejectedError
 from sessions.models import Session
+from sessions.projects import services as projects
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.virtual.clock import NO_TIME, START, VirtualClock, virtual_time
 from tests.virtual.faults import Fault, KilledError, LostDatabaseError, Steps, steps_of_database

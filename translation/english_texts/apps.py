@@ -5,16 +5,16 @@ from typing import Final
 from django.utils.translation import gettext_noop as _
 
 TEXTS: Final = (
-    # endpoints/handoff_views.py
+    # endpoints/handoff/views.py
     _("The app behind this link does not run at present."),
     _("This address is incomplete. Open the app from its session again."),
     _("This link is wrong, has expired, or was withdrawn."),
-    # endpoints/launcher_forms.py
+    # endpoints/launcher/forms.py
     _("Write a port between 1024 and 65535."),
     _("Choose an app."),
-    # endpoints/launcher_views.py
+    # endpoints/launcher/views.py
     _("Looking whether it still runs …"),
-    # endpoints/ports.py
+    # endpoints/routing/ports.py
     _("Port %(port)s is taken; it has port %(chosen)s instead."),
     _("Port %(port)s is not one of %(pool)s; it has port %(chosen)s instead."),
     _(
@@ -22,7 +22,7 @@ TEXTS: Final = (
     ),
     _("This platform gives apps no ports of their own; it is reached by its address alone."),
     _("All ports for apps are taken; it is reached by its address alone."),
-    # endpoints/routes.py
+    # endpoints/routing/routes.py
     _("The session does not run."),
     _("The address of the session's container is not known yet."),
     _("Its container's address %(address)s is in none of the networks of COMPUTE_SESSION_SUBNETS."),
@@ -48,7 +48,7 @@ TEXTS: Final = (
     _("Your policy does not allow to open apps to people without an account."),
     _("At most %(most)s apps and ports of a session can be open; close some."),
     _("At most %(most)s apps and ports of your sessions can be open; close some."),
-    # hostworker/app_starter.py
+    # hostworker/app_processes/starter.py
     _("%(title)s ended before it answered."),
     _("%(title)s ended with exit code %(code)s before it answered."),
     _("What listens on port %(port)s does not speak HTTP, or does not answer yet."),

@@ -20,6 +20,6 @@ TEXTS: Final = (
     # engine/shell.py
     _("The %(what)s did not start in time."),
     _("No %(what)s could be started: %(value)s"),
-    # gpuplatform/request_bodies.py
+    # gpuplatform/serving/request_bodies.py
     _("The body of the request is too large."),
 )

@@ -5,12 +5,12 @@ from typing import Final
 from django.utils.translation import gettext_noop as _
 
 TEXTS: Final = (
-    # folders/access.py
+    # folders/sharing/access.py
     _("Only the owner of a folder, and those with whom it is shared, may see its files."),
     _("The folder is in the trash; restore it to change what is in it."),
     _("The folder is shared with you read-only."),
     _("Only the owner of the folder may do this."),
-    # folders/files/archive.py
+    # folders/files/downloads/archive.py
     _("An archive can have %(most)s files and directories. Download fewer, or use SFTP."),
     _("The paths of so many files and directories are too long for one archive. Download fewer, or use SFTP."),
     _("Files were added while the archive was sent."),
@@ -104,7 +104,7 @@ TEXTS: Final = (
     _("Nothing was chosen."),
     # folders/pages/text_views.py
     _("The text is not UTF-8."),
-    # folders/quota.py
+    # folders/quotas/rules.py
     _("The owner's quota on %(root)s is %(limit)s, of which %(left)s are left. Delete files, and empty the trash."),
     _(
         "The owner's quota on %(root)s is %(max_files)s files and directories, of which %(left_files)s are left. Delete files, and empty the trash."
@@ -116,7 +116,7 @@ TEXTS: Final = (
         "%(path)s is read-only now: the owner of the folder %(folder)s uses more storage on %(root)s than allowed. Delete files on the page Data folders or over SFTP, and empty the trash; then it becomes writable again."
     ),
     _("There is no room for %(amount)s."),
-    # folders/roots.py
+    # folders/storage/roots.py
     _("No host has the storage root %(root)s at present. Here: %(problem)s"),
     _("Sessions on %(names)s can use folders of the storage root %(root)s. Here: %(problem)s"),
     _("Storage root %(root)s is on no host: %(problem)s"),
@@ -126,7 +126,7 @@ TEXTS: Final = (
     _(
         "The container engine maps user %(uid)s of sessions to %(found)s (userns-remap), so that data folders would be another user's."
     ),
-    # folders/services.py
+    # folders/sharing/folders.py
     _("No storage takes new folders at present; ask an administrator."),
     _("Only a folder that is in the trash can be deleted for ever."),
     _("The folder is not being deleted."),
@@ -141,13 +141,13 @@ TEXTS: Final = (
     _("The project's policy allows %(most)s data folders, and it has as many."),
     _("The project %(project)s has no policy, which would give it storage."),
     _("Sessions use the folder: %(users)s%(more)s. End them first."),
-    # folders/storage.py
+    # folders/storage/paths.py
     _("Data folders cannot be kept in %(path)s: set COMPUTE_STORAGE_DIR to a path without spaces."),
     # folders/transfers/incoming.py
     _("Nothing was sent for %(seconds)s seconds."),
     _("The checksum does not match the bytes received."),
     _("The body is longer than the file was said to be."),
-    # folders/uploads.py
+    # folders/uploads/services.py
     _("This is not a directory: %(parts)s"),
     _("There is already a file or directory of this name: %(path)s"),
     _("This is a directory, which a file cannot replace: %(path)s"),

@@ -10,7 +10,7 @@ TEXTS: Final = (
     # hostworker/conversion/layer.py
     _("More than %(most)s files were changed."),
     _("%(piece_path)s changed while it was read; stop what writes there and try again."),
-    # hostworker/disk_watch.py
+    # hostworker/storage/disk_watch.py
     _(
         "It has written %(size)s outside of data folders, and is ended beyond %(limit)s. Delete files, or move them to a data folder."
     ),
@@ -38,13 +38,13 @@ TEXTS: Final = (
     _("Its group shares GPUs through MPS, and its host names no MPS folder."),
     _("Its share of the GPU could not be verified: %(error)s"),
     _("Its host cannot divide a GPU: %(value)s"),
-    # hostworker/folder_mounts.py
+    # hostworker/containers/folder_mounts.py
     _("Not started, as folders that it mounts are missing."),
-    # hostworker/host_images.py
+    # hostworker/images/host_images.py
     _("Image %(reference)s is not on this host, and is built there, not pulled."),
     _("Image %(reference)s could not be pulled: %(cause)s."),
     _("Image %(reference)s could not be pulled: the password of its registry has to be entered again."),
-    # hostworker/image_maker.py
+    # hostworker/images/image_maker.py
     _("This host's runtime makes no images."),
     _("The report could not be made; the log of the session's host says why."),
     _("The disk of the session's host is too full to save it."),
@@ -53,15 +53,15 @@ TEXTS: Final = (
     _("Adding %(size)s to the host's images"),
     _("The session's image has %(layers)s layers, and no more fit. Build it anew."),
     _("Pushing to the registry"),
-    # hostworker/kernel_watch.py
+    # hostworker/agent/kernel_watch.py
     _(
         "The sessions of its host hold %(total)s of the %(limit)s %(kind)s that the kernel allows all of them together, and this one holds most: %(held)s."
     ),
-    # hostworker/output_watch.py
+    # hostworker/agent/output_watch.py
     _(
         "It writes to its standard output faster than its host copies for a session, so that its programs wait as they write. Write to a file, or write less."
     ),
-    # hostworker/runner.py
+    # hostworker/containers/runner.py
     _("The session needed more memory than it had and was ended by the kernel."),
     _("Its main process ended."),
     _("Its main process ended with exit code %(exit_code)s."),
@@ -70,24 +70,24 @@ TEXTS: Final = (
     _("%(image)s is on the host now."),
     _("%(image)s is on the host now (%(size)s MB)."),
     _("Out of memory: a process was killed, because the session had used its %(memory)s."),
-    # hostworker/runtime/docker.py
+    # hostworker/runtime/docker/runtime.py
     _("Image %(image)s is not on the host."),
     _("The name %(name)s is taken by a container that is not the platform's."),
     _("The name %(name)s stays reserved although no container has it."),
     _("Its host cannot divide a GPU: no enforcement is set up."),
     _("The container is not there."),
     _("The container has already ended."),
-    # hostworker/runtime/docker_exec.py
+    # hostworker/runtime/docker/exec.py
     _("A program in the container did not end in time."),
-    # hostworker/runtime/docker_folders.py
+    # hostworker/runtime/docker/folders.py
     _("A folder cannot be changed in the running container: %(error)s"),
-    # hostworker/runtime/docker_requests.py
+    # hostworker/runtime/engine_requests.py
     _("The container engine does not answer: %(error)s"),
-    # hostworker/runtime/docker_saved.py
+    # hostworker/runtime/docker/images/saved.py
     _("The container engine could not save the container: %(error)s"),
     _("The session's container is not on its host any more."),
     _("The session's container still runs, or is not the platform's."),
-    # hostworker/runtime/docker_snapshots.py
+    # hostworker/runtime/docker/images/snapshots.py
     _("The session's container is not there."),
     _("The session's container does not run."),
     _("The session's container is gone."),
@@ -110,14 +110,14 @@ TEXTS: Final = (
     _("Pulling %(image)s"),
     _("Image %(reference)s could not be pulled: %(value)s"),
     _("Image %(reference)s could not be pulled within %(minutes)s."),
-    # hostworker/share_watch.py
+    # hostworker/storage/share_watch.py
     _("Its owner has withdrawn it."),
     _("The owner of this session is no longer a member of the project that it belongs to."),
     _("A folder that it mounts was withdrawn, and its host could not take it out of the session."),
     _("A folder that it mounts became read-only, and its programs went on writing to it."),
-    # hostworker/storage_quota.py
+    # hostworker/storage/storage_quota.py
     _("%(mount_path)s is writable again."),
-    # hostworker/violations.py
+    # hostworker/gpus/violations.py
     _("A process of it used the GPU without the hook that limits it."),
     _("It used %(used)s of GPU memory; its share is %(share)s."),
     _("It took %(percent)s %% of the GPU's time; its share is %(share)s %%."),

@@ -5,7 +5,7 @@ from typing import Final
 from django.utils.translation import gettext_noop as _
 
 TEXTS: Final = (
-    # resources/capacity.py
+    # resources/amounts/capacity.py
     _("No host of this group has a GPU."),
     _("The largest host of this group has %(largest)s."),
     _("No host of this group has %(wanted)s together."),
@@ -16,7 +16,7 @@ TEXTS: Final = (
     # resources/images/builds.py
     _("%(image)s could not be built. An administrator can have it built again."),
     _("%(image)s is not ready yet: %(value)s."),
-    # resources/images/references.py
+    # resources/registries/references.py
     _("%(reference)s is not an image reference; write for example registry.example.com/team/image:1.0"),
     _("%(reference)s names no tag; write for example %(reference2)s:1.0"),
     _("Docker Hub is written %(address)s"),
@@ -31,17 +31,17 @@ TEXTS: Final = (
     _(
         "The password of registry %(registry)s was stored under another SECRET_KEY. Add that key to SECRET_KEY_FALLBACKS, or enter the password again under Administration, Registries."
     ),
-    # resources/shares.py
+    # resources/gpus/shares.py
     _("never more GPU time than the share"),
     _("GPU time that others leave idle may be used as well"),
-    # resources/tiers.py
+    # resources/gpus/tiers.py
     _("the whole device, shared with nobody"),
     _("an instance cut by the hardware"),
     _("memory limited by the driver, compute by the hook"),
     _("memory limited by the hook, compute by MPS"),
     _("limited by the hook, watched by the host"),
     _("this host lends whole GPUs only"),
-    # resources/units.py
+    # resources/amounts/units.py
     _("%(text)s is not a size; write for example 4g or 512m."),
     _("%(text)s has no unit; write for example 4g or 512m."),
     _("%(text)s is not a number of fGPU; write for example 0.5."),

@@ -5,7 +5,7 @@ from typing import Final
 from django.utils.translation import gettext_noop as _
 
 TEXTS: Final = (
-    # scheduler/core/explanation.py
+    # scheduler/core/waiting/explanation.py
     _("No host of this session's resource group is ready."),
     _("Every ready host of this session's resource group is closed for new sessions at present."),
     _(
@@ -51,10 +51,10 @@ TEXTS: Final = (
     _("Waiting for %(amount)s on one GPU: the most that is free on a single GPU is %(most)s."),
     _("%(amount)s fGPU of another"),
     _("Waiting for %(amount)s on one host, as %(parts)s: the most that one host can give this way is %(most)s."),
-    # scheduler/estimate.py
+    # scheduler/advice/estimate.py
     _("It waits until the sessions that it depends on have succeeded."),
     _("It waits for its start time."),
-    # scheduler/claims.py
+    # scheduler/snapshot/claims.py
     _("Preemptible sessions end for it after their warning."),
     _("by then the preemptible sessions in its way have ended"),
 )

@@ -9,11 +9,11 @@ TEXTS: Final = (
     _("Running."),
     _("Runs %(span)s longer."),
     _("Placed on %(host)s."),
-    # sessions/account_ends.py
+    # sessions/revocation/account_ends.py
     _("The account was disabled."),
     # sessions/conversion_mail.py
     _("Your image %(name)s:%(tag)s is ready"),
-    # sessions/conversions.py
+    # sessions/conversion/services.py
     _("Waiting for the host"),
     _("To be saved as image %(reference)s."),
     _("This session is being saved as an image already."),
@@ -33,20 +33,20 @@ TEXTS: Final = (
     _("Another session is being saved as %(name)s:%(tag)s; choose another tag."),
     _("The policy of %(owner)s allows %(most)s private images, and there are %(held)s; delete one first."),
     _("%(name)s is being saved as %(image)s."),
-    # sessions/drains.py
+    # sessions/drains/services.py
     _("Its host is taken out of service: it ends at %(time)s UTC at the latest."),
     _("Its host is taken out of service (%(reason)s): it ends at %(time)s UTC at the latest."),
-    # sessions/engine_address.py
+    # sessions/access/engine_address.py
     _("The host of this session cannot be reached from the web server: it has no gateway."),
     _("The address of the gateway of this session's host is not http://host:port."),
-    # sessions/group_choice.py
+    # sessions/launching/group_choice.py
     _("In %(group)s: %(problem)s"),
     _("A launch names at most %(most)s resource groups."),
     _("No host of this group has GPUs of the model %(model)s alone."),
     _("No host of this group has GPUs of the model %(model)s alone; there is %(models)s."),
     _("With %(fgpu)s fGPU a session gets at most %(size)s on a GPU of this group."),
     _("With %(fgpu)s fGPU a session gets at most %(size)s on a GPU of this group; %(image)s needs %(least)s."),
-    # sessions/host_faults.py, resources/host_health.py, hostworker/host_probe.py
+    # sessions/requeueing/host_faults.py, resources/hosts/health.py, hostworker/agent/host_probe.py
     _("Host %(host)s failed to start it; waiting for another."),
     _("Not started in %(count)s attempts, the last on host %(host)s."),
     _("%(count)s sessions in a row could not be started."),
@@ -65,9 +65,9 @@ TEXTS: Final = (
     _("It waited for longer than its resource groups allow."),
     _("It depends on %(name)s, which has ended without success."),
     _("Its host %(host)s has not begun in time."),
-    # sessions/requeue.py
+    # sessions/requeueing/requests.py
     _("Returned to the queue by %(user)s."),
-    # sessions/preemption.py
+    # sessions/requeueing/preemption.py
     _("Another session needs what it holds: it ends at %(time)s UTC, as it is preemptible."),
     _("It goes on: what it holds is not needed for another session any more."),
     _("Ended for another session, as it is preemptible."),
@@ -75,7 +75,7 @@ TEXTS: Final = (
     _("It is preemptible, and another session needed its place before it had started: it waits again."),
     _("Ended for another session, as it is preemptible; back in the queue."),
     _("Your policy allows preemptible sessions only."),
-    # sessions/idle.py
+    # sessions/idle/enforcement.py
     _("Nobody used it for %(span)s, and it computed nothing."),
     _("It used %(used)s %% of its CPU over %(span)s."),
     _("It used %(used)s %% of its GPU share over %(span)s."),
@@ -83,22 +83,22 @@ TEXTS: Final = (
     _("It ends at %(time)s UTC unless it is used."),
     _("It is parked at %(time)s UTC unless it is used."),
     _("Goes on idle for %(span)s longer."),
-    # sessions/image_choice.py
+    # sessions/launching/image_choice.py
     _("There is no image of this name that you may use. Write its full name, with its tag."),
     _("There is no version %(version)s of %(environment)s."),
     _("Your policy allows only images that an administrator has registered."),
     _("%(image)s is not offered at present."),
     _("You have named %(most)s images already. Ask an administrator to remove some."),
     _("Named by its full name"),
-    # sessions/logs.py
+    # sessions/following/logs.py
     _("The session's last lines are stored when it ends."),
-    # sessions/mounts.py
+    # sessions/launching/mounts.py
     _("A session mounts at most %(most)s folders beside those that are always mounted."),
     _("No host of the resource group %(group)s has the storage %(roots)s of %(folders)s now: choose another group."),
     _("%(path)s is taken: another folder is mounted at %(other)s."),
     _("%(path)s and %(other)s, where another folder is mounted, lie in one another."),
     _("%(path)s is taken by your folder %(name)s, which every session of yours mounts at %(other)s."),
-    # sessions/policy_checks.py
+    # sessions/limits/policy_checks.py
     _("You are not a member of the project %(project)s, or it is not active any more."),
     _("%(group)s is granted to your project %(names)s: start the session for it."),
     _("The resource group %(group)s takes no sessions that run a command."),
@@ -116,14 +116,14 @@ TEXTS: Final = (
     _("Your policy allows %(most)s waiting sessions, and %(waiting)s wait already"),
     _("The project %(project)s allows %(most)s waiting sessions, and %(waiting)s wait already"),
     _("%(allowed)s: %(count)s more are too many."),
-    # sessions/parking.py, sessions/sweeps.py, hostworker/parking.py
+    # sessions/parking/services.py, sessions/sweeps.py, hostworker/containers/parking.py
     _("Parked by its owner: its files are kept, and what it held is free."),
     _("Resumed; waiting for its host."),
     _("Parked, but host %(host)s is unreachable."),
     _("It waited for longer than its resource group allows; parked as before."),
     _("It was parked for as long as its owner's policy allows."),
     _("Its host no longer has the files that were saved of it."),
-    # sessions/resizing.py, hostworker/enforcement/folders.py, hostworker/runtime/docker_resize.py
+    # sessions/resizing/services.py, hostworker/enforcement/folders.py, hostworker/runtime/docker/resize.py
     _("From %(before)s to %(after)s."),
     _("It has %(amounts)s now."),
     _("Its host did not resize it in time. It holds the larger of both until it is resized again."),
@@ -137,10 +137,10 @@ TEXTS: Final = (
     _("Its container does not run."),
     _("The container engine refused it: %(problem)s"),
     _("Its share of the GPU could not be changed: %(problem)s"),
-    # sessions/private_images.py
+    # sessions/conversion/private_images.py
     _("%(image)s is in use by %(users)s; end it first."),
     _("%(image)s is in use by %(users)s; end them first."),
-    # sessions/services.py
+    # sessions/launching/services.py
     _("A folder was just deleted or withdrawn; choose again."),
     _("Forced by %(user)s; its host did not respond."),
     _("%(image)s needs at least %(least)s."),
@@ -155,7 +155,7 @@ TEXTS: Final = (
     _("Its host was taken out of service."),
     _("Host %(host)s did not answer; waiting for another."),
     _("It did not start within half an hour."),
-    # sessions/terminal.py
+    # sessions/terminal/consumer.py
     _("Sign in first."),
     _("There is no such running session."),
     _("Input came faster than it was confirmed."),
@@ -167,7 +167,7 @@ TEXTS: Final = (
     _("The shell has ended."),
     _("The command has ended."),
     _("What was typed while the network was away was not sent."),
-    # sessions/validation.py
+    # sessions/launching/validation.py
     _("A name has 4 to %(most)s characters."),
     _("A name has only letters, digits and . _ - and begins and ends with a letter or digit."),
     _("%(name)s is reserved: by this name SFTP reaches your data folders."),

@@ -11,15 +11,15 @@ TEXTS: Final = (
     _("Write a URL of ASCII characters without spaces; encode others."),
     _("The URL may have no user name or password; check the signature instead."),
     _("The platform sends nothing to this address."),
-    # webhooks/sender.py
+    # webhooks/delivery/sender.py
     _("It took longer than %(count)s seconds."),
     _("The platform sends nothing to the addresses of this host."),
     _("No connection: %(error)s"),
     _("No HTTP response: %(error)s"),
     _("The platform failed to send it: %(error)s"),
-    # webhooks/stored_secrets.py
+    # webhooks/delivery/stored_secrets.py
     _("The secret was stored under another SECRET_KEY. Rotate it, or have the old key put into SECRET_KEY_FALLBACKS."),
-    # webhooks/deliveries.py
+    # webhooks/delivery/deliveries.py
     _("Its receiver responded %(status)s."),
     _("Its receiver responded 410 Gone."),
     # webhooks/admin.py

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
-from webhooks.sender import SendOutcome
+from webhooks.delivery.sender import SendOutcome
 
 
 @dataclass

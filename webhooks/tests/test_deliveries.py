@@ -12,20 +12,21 @@ from django.utils import timezone
 
 from accounts.models import User
 from notifications import services as notices
+from notifications.delivery.texts import text_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
-from notifications.texts import text_of
 from resources import clock
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionEvent
 from tests.factories import make_session, make_user, run_session
-from webhooks import deliveries, services
+from webhooks import services
+from webhooks.delivery import deliveries
+from webhooks.delivery.sender import SendOutcome, WebhookSender
+from webhooks.delivery.stored_secrets import secrets_of
 from webhooks.destinations import networks_of
 from webhooks.event_types import EVENT_TYPES, types_for
 from webhooks.models import DeliveryState, Webhook, WebhookAttempt, WebhookDelivery
-from webhooks.sender import SendOutcome, WebhookSender
 from webhooks.signatures import signature
-from webhooks.stored_secrets import secrets_of
 from webhooks.tests.receivers import FakeSender, receiving
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from webhooks import sender
-from webhooks.deliveries import MAX_AT_ONCE
+from webhooks.delivery import sender
+from webhooks.delivery.deliveries import MAX_AT_ONCE
+from webhooks.delivery.sender import SendOutcome, WebhookSender
 from webhooks.destinations import networks_of
-from webhooks.sender import SendOutcome, WebhookSender
 from webhooks.tests.receivers import FakeSender, Receiver, receiving
 
 pytestmark = pytest.mark.loopback

@@ -11,9 +11,10 @@ from accounts.models import AuditEntry, User
 from notifications.models import Notification
 from tests.api import client_of
 from tests.factories import make_user
-from webhooks import deliveries, services
+from webhooks import services
+from webhooks.delivery import deliveries
+from webhooks.delivery.stored_secrets import secrets_of
 from webhooks.models import DeliveryState, Webhook, WebhookDelivery
-from webhooks.stored_secrets import secrets_of
 from webhooks.tests.receivers import FakeSender
 
 pytestmark = pytest.mark.django_db

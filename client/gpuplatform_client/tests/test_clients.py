@@ -15,12 +15,13 @@ from django.conf import settings
 from django.test import override_settings
 
 from accounts.models import ApiToken, User
-from folders import services, storage
 from folders.models import Folder
+from folders.sharing import folders as services
+from folders.storage import paths as storage
 from gpuplatform_client import AsyncClient, Client, transfers
 from gpuplatform_client.errors import ApiError, MissingObjectError, SignInRequiredError, UnreachableServerError
 from gpuplatform_client.models import LaunchSpec
-from resources.units import GIB
+from resources.amounts.units import GIB
 from tests.factories import PASSWORD, make_group, make_host, make_image, make_root, make_user
 from tests.live import LiveServer, serving
 from tests.ports import free_port

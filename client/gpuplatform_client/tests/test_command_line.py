@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from accounts.models import AccountInvitation, ApiToken, User
 from gpuplatform_client.cli.app import app
-from sessions import resizing
 from sessions.models import Session
-from sessions.resizing import StoredResize
+from sessions.resizing import services as resizing
+from sessions.resizing.services import StoredResize
 from tests.factories import make_group, make_host, make_image, make_preset, make_project, make_user, run_session
 from tests.live import LiveServer, serving
 from tests.wait import until

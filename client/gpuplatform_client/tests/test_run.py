@@ -16,10 +16,10 @@ from accounts.models import ApiToken
 from engine.containers import HOST_LABEL
 from gpuplatform_client import Client
 from gpuplatform_client.tests.program import RunningProgram
-from resources.discovery import Machine
-from resources.services import register_host
-from resources.units import GIB
-from scheduler.passes import run_pass
+from resources.amounts.units import GIB
+from resources.gpus.discovery import Machine
+from resources.hosts.services import register_host
+from scheduler.cycle.passes import run_pass
 from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.containers import remove_containers

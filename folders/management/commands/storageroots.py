@@ -8,10 +8,10 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from accounts import audit
-from folders import roots
 from folders.files.roots import NotEmptyError
 from folders.models import HostRoot, StorageRoot
-from resources.units import size_text
+from folders.storage import roots
+from resources.amounts.units import size_text
 
 
 class Command(BaseCommand):

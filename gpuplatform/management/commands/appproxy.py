@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from gpuplatform.bootstrap.address import address_from
-from gpuplatform.web_server import ServerConfig, listener_at, processes_of, serve
+from gpuplatform.serving.web_server import ServerConfig, listener_at, processes_of, serve
+from operations.machine.address import address_from
 
 
 class Command(BaseCommand):
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another where there are several."""
         where = address_from(address)
         config = ServerConfig(
-            "gpuplatform.data_plane_serving.apps",
+            "gpuplatform.serving.data_plane.apps",
             processes=processes_of(processes),
             host=where.host,
             drain_seconds=drain,

@@ -8,8 +8,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from gpuplatform.bootstrap import backups, installation
-from gpuplatform.bootstrap.progress import Progress, SetupError
+from gpuplatform.bootstrap import installation
+from operations import backups
+from operations.machine.progress import Progress, SetupError
 
 
 class Command(BaseCommand):

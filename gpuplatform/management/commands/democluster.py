@@ -13,10 +13,14 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, close_old_connections
 
-from gpuplatform.bootstrap import address, demo, demo_cluster_data, installation, one_at_a_time, processes, static_files
-from gpuplatform.bootstrap.progress import Progress, SetupError
-from gpuplatform.bootstrap.supervisor import STOP_SIGNALS, Supervisor
-from gpuplatform.bootstrap.supervisor import Command as Process
+from gpuplatform.bootstrap import installation, static_files
+from gpuplatform.bootstrap.demo import cluster_data as demo_cluster_data
+from gpuplatform.bootstrap.demo import demo
+from operations.machine import address, one_at_a_time
+from operations.machine.progress import Progress, SetupError
+from operations.supervisor import processes
+from operations.supervisor.supervisor import STOP_SIGNALS, Supervisor
+from operations.supervisor.supervisor import Command as Process
 from resources.models import Host, HostStatus
 
 PLATFORM: Final = {"web", "scheduler", "beat"}  # of the processes of `make up`

@@ -8,9 +8,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
-from gpuplatform.bootstrap.address import address_from
-from gpuplatform.web_server import ServerConfig, listener_at, processes_of, serve
+from gpuplatform.serving.web_server import ServerConfig, listener_at, processes_of, serve
 from hostaccess.keys import HostKeyError, gateway_keys
+from operations.machine.address import address_from
 from resources.models import Installation
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Command(BaseCommand):
         except HostKeyError as error:
             raise CommandError(str(error)) from error
         config = ServerConfig(
-            "gpuplatform.data_plane_serving.gateway",
+            "gpuplatform.serving.data_plane.gateway",
             processes=processes_of(processes),
             keys=keys,
             labels={INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: host},

@@ -13,14 +13,14 @@ from django.db.models import Count, QuerySet
 
 from accounts import audit
 from accounts.models import User
+from resources.amounts.units import fgpu_text, size_text
 from resources.images import pulls
-from resources.images.references import spellings
 from resources.images.scan import EnteredImage, ScanError, ScannedImage, enter, record, scan
 from resources.kick import kick_scheduler
 from resources.models import Host, HostImage, HostStatus, Image, ImagePull, ImageSource, PullState
 from resources.registries.credentials import CredentialsError
-from resources.units import fgpu_text, size_text
-from sessions import private_images
+from resources.registries.references import spellings
+from sessions.conversion import private_images
 from sessions.errors import RejectedError
 from sessions.models import Session
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap import installation
-from gpuplatform.bootstrap.progress import Progress, SetupError
+from operations.machine.progress import Progress, SetupError
 
 
 class Command(BaseCommand):

@@ -9,8 +9,10 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
-from gpuplatform.bootstrap import backups, installation, one_at_a_time
-from gpuplatform.bootstrap.progress import Progress, SetupError
+from gpuplatform.bootstrap import installation
+from operations import backups
+from operations.machine import one_at_a_time
+from operations.machine.progress import Progress, SetupError
 
 
 class Command(BaseCommand):

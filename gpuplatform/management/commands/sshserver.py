@@ -12,11 +12,11 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from accounts.services import record_ssh_host_key
-from gpuplatform.bootstrap.address import SSH_SETTING, address_from
-from gpuplatform.bootstrap.progress import SetupError
+from accounts.credentials.ssh_keys import record_ssh_host_key
+from operations.machine.address import SSH_SETTING, address_from
+from operations.machine.progress import SetupError
 from proxy.limits import raise_open_file_limit
-from sessions import activity
+from sessions.access import activity
 from sshserver.host_key import load_host_key
 from sshserver.server import SshServer
 

@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, close_old_connections
 
 from accounts.models import User
-from gpuplatform.bootstrap.demo_cluster_data import DOMAIN
-from gpuplatform.bootstrap.synthetic_users import SyntheticUsers
+from gpuplatform.bootstrap.demo.cluster_data import DOMAIN
+from gpuplatform.bootstrap.demo.synthetic_users import SyntheticUsers
 from resources.models import Host, HostStatus
 
 STEP_SECONDS: Final = 1.0

@@ -13,10 +13,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import address, demo, installation, one_at_a_time, processes
-from gpuplatform.bootstrap.progress import Progress, SetupError
-from gpuplatform.bootstrap.supervisor import READY_SECONDS, STOP_SIGNALS, Supervisor
+from gpuplatform.bootstrap import installation
+from gpuplatform.bootstrap.demo import demo
+from operations import embedded
+from operations.machine import address, one_at_a_time
+from operations.machine.progress import Progress, SetupError
+from operations.supervisor import processes
+from operations.supervisor.supervisor import READY_SECONDS, STOP_SIGNALS, Supervisor
 from resources.models import Host, HostStatus
 
 

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from gpuplatform.bootstrap import installation
-from gpuplatform.bootstrap.progress import Progress
+from operations.machine.progress import Progress
 
 
 class Command(BaseCommand):

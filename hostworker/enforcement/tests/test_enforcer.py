@@ -12,11 +12,11 @@ from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import HOOK, NVML, PARTS, Programs
-from hostworker.runtime.base import ContainerSpec, EnforcementError, GpuGrant
 from hostworker.runtime.tests.runtime_worlds import make_spec
-from resources.shares import Sharing
-from resources.tiers import Tier
-from resources.units import GIB
+from hostworker.runtime_protocol import ContainerSpec, EnforcementError, GpuGrant
+from resources.amounts.units import GIB
+from resources.gpus.shares import Sharing
+from resources.gpus.tiers import Tier
 
 UUIDS = [f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
 

@@ -8,8 +8,8 @@ import pytest
 from hostworker.enforcement import figures as figures_module
 from hostworker.enforcement.figures import Figures, cpuinfo, meminfo
 from hostworker.enforcement.folders import SessionFolders
-from hostworker.runtime.base import ContainerSpec, ContainerUse
 from hostworker.runtime.tests.runtime_worlds import MIB, make_spec
+from hostworker.runtime_protocol import ContainerSpec, ContainerUse
 
 HOST = "processor\t: 0\nmodel name\t: A\n\nprocessor\t: 1\nmodel name\t: B\n\nprocessor\t: 2\nmodel name\t: C\n\n"
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostworker.enforcement.shares import free_turn, limits, needs_hook, share_memory, share_percent
-from hostworker.runtime.base import GpuGrant
-from resources.tiers import Tier
-from resources.units import GIB, MIB
+from hostworker.runtime_protocol import GpuGrant
+from resources.amounts.units import GIB, MIB
+from resources.gpus.tiers import Tier
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
 

@@ -17,11 +17,11 @@ from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import PARTS, Programs
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.runtime.base import ContainerSpec, GpuGrant, ResizeError
 from hostworker.runtime.tests.runtime_worlds import make_spec
-from resources.shares import Sharing
-from resources.tiers import Tier
-from resources.units import GIB, MIB
+from hostworker.runtime_protocol import ContainerSpec, GpuGrant, ResizeError
+from resources.amounts.units import GIB, MIB
+from resources.gpus.shares import Sharing
+from resources.gpus.tiers import Tier
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 PID = 7  # of a process in the container

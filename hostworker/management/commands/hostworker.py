@@ -17,13 +17,15 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from hostaccess.pooler import pooler_problem
-from hostworker import engine_lock
+from hostworker.agent import engine_lock
+from hostworker.agent.firewall_watch import FirewallWatch
+from hostworker.agent.kernel_watch import KernelWatch
+from hostworker.agent.worker import HostWorker
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
-from hostworker.firewall_watch import FirewallWatch
-from hostworker.gpu_readings import GpuReadings
-from hostworker.kernel_watch import KernelWatch
+from hostworker.gpus.gpu_readings import GpuReadings
+from hostworker.gpus.watchdog import Watchdog, nothing_charged
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import (
     engine_id,
@@ -33,12 +35,10 @@ from hostworker.runtime.factory import (
     get_runtime,
     is_engine_here,
 )
-from hostworker.watchdog import Watchdog, nothing_charged
-from hostworker.worker import HostWorker
-from resources.claims import HostNameTakenError, claim, this_identity
-from resources.discovery import Machine, this_machine
+from resources.gpus.discovery import Machine, this_machine
+from resources.hosts.claims import HostNameTakenError, claim, this_identity
+from resources.hosts.services import register_host
 from resources.models import Host
-from resources.services import register_host
 from sessions.notify import host_queue
 
 TASKS_AT_ONCE = 16  # threads: they wait for the engine most of the time

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand
 from hostworker.simulated.fleet import register, simulate
 from hostworker.simulated.gateway import HOST, SimulatedGateway
 from hostworker.simulated.runtime import SimulatedContainers
-from resources import simulated_gpus
-from resources.discovery import Machine, simulated_devices
-from resources.units import bytes_from
+from resources.amounts.units import bytes_from
+from resources.gpus import simulated as simulated_gpus
+from resources.gpus.discovery import Machine, simulated_devices
 
 GROUP: Final = "cluster"
 GPUS: Final = "4x24GiB numa=0 nvlink=4,4x24GiB numa=1 nvlink=4"

@@ -16,15 +16,15 @@ from django.conf import settings
 from docker.api import APIClient
 from pytest_django import Settings
 
-from gpuplatform import embedded
-from gpuplatform.bootstrap import doctor
-from gpuplatform.bootstrap.findings import Verdict
 from hostworker.privileged.firewall import Firewall
-from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import bridge_device
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.factory import firewall_problem
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from hostworker.runtime_protocol import ContainerSpec
+from operations import embedded
+from operations.doctor import machine as doctor
+from operations.doctor.findings import Verdict
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
 

@@ -21,8 +21,8 @@ from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.privileged.kernel_limits import TERMINALS, low_limits
-from hostworker.runtime.base import FolderMount
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from hostworker.runtime_protocol import FolderMount
 from tests.platform import ROOT
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from resources.units import GIB
+from resources.amounts.units import GIB
 from tests.fgpu_sessions import ROOT, ensure_hook_built
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
 SCRIPT = f"""
 from pathlib import Path
 import pynvml
-from resources import tiers
-from hostworker.runtime.base import EnforcementError
+from resources.gpus import tiers
+from hostworker.runtime_protocol import EnforcementError
 from hostworker.privileged import memory_limits
 tiers.CGROUP2 = Path("/etc/passwd")
 pynvml.nvmlInit()

@@ -17,10 +17,10 @@ from docker.errors import NotFound
 
 from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
 from fgpu.mounts import BUILD
-from hostworker.runtime.base import ContainerSpec, ExecResult, Runtime
-from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.memory import MemoryRuntime
-from hostworker.runtime.sandbox_containers import SANDBOX_LABEL
+from hostworker.runtime.docker.runtime import DockerRuntime
+from hostworker.runtime.memory.runtime import MemoryRuntime
+from hostworker.runtime.sandboxes.containers import SANDBOX_LABEL
+from hostworker.runtime_protocol import ContainerSpec, ExecResult, Runtime
 from tests.containers import remove_containers
 from tests.exclusive import exclusive
 from tests.execs import output_of

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hostworker.runtime.base import ContainerUse
 from hostworker.runtime.cgroups import use_of
+from hostworker.runtime_protocol import ContainerUse
 
 NETWORK = """Inter-|   Receive       |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount, GpuGrant
 from hostworker.runtime.container_config import NO_ENFORCEMENT, container_config, without_quota
 from hostworker.runtime.gpu_access import LEGACY, GpuAccess
 from hostworker.runtime.tests.runtime_worlds import make_spec
-from resources.tiers import Tier
-from resources.units import GIB
+from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount, GpuGrant
+from resources.amounts.units import GIB
+from resources.gpus.tiers import Tier
 
 
 def grant(number: int, is_simulated: bool) -> GpuGrant:

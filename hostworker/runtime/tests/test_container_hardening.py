@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hostworker.runtime.container_config import SUDO_CAPABILITIES
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.seccomp import problem, profile_for
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image

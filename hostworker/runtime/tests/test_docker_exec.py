@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hostworker.runtime import docker_exec
-from hostworker.runtime.base import ContainerSpec, ExecutionError
+from hostworker.runtime.docker import exec as docker_exec
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime_protocol import ContainerSpec, ExecutionError
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 

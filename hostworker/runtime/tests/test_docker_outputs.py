@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 
 from engine.containers import container_name
-from hostworker.runtime import docker_outputs
-from hostworker.runtime.base import ContainerSpec
-from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.docker_outputs import MOST_PER_SECOND, TAIL_LINES, cost_of, pace_of
+from hostworker.runtime.docker import outputs as docker_outputs
+from hostworker.runtime.docker.outputs import MOST_PER_SECOND, TAIL_LINES, cost_of, pace_of
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime_protocol import ContainerSpec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 

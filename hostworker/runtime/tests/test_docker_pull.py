@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from docker.errors import ImageNotFound
 
-from hostworker.runtime.base import ImageUnavailableError
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, new_session
+from hostworker.runtime_protocol import ImageUnavailableError
 from tests.wait import SECONDS
 
 pytestmark = pytest.mark.docker

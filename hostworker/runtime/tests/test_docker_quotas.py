@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from engine.containers import SESSION_LABEL
-from hostworker.runtime import docker_quotas
-from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.docker_disks import DockerDisks
-from hostworker.runtime.docker_quotas import quota_problem
+from hostworker.runtime.docker import quotas as docker_quotas
+from hostworker.runtime.docker.disks import DockerDisks
+from hostworker.runtime.docker.quotas import quota_problem
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, make_spec, new_session
-from resources.units import GIB
+from resources.amounts.units import GIB
 from tests.containers import remove_containers
 from tests.tiny_image import ensure_tiny_image
 
@@ -55,7 +55,7 @@ def test_a_refused_quota_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch)
         refusals.append(message)
         return is_quota_refused(disks, message)
 
-    monkeypatch.setattr("hostworker.runtime.docker_disks.quota_problem", lambda *_, **__: "")
+    monkeypatch.setattr("hostworker.runtime.docker.disks.quota_problem", lambda *_, **__: "")
     monkeypatch.setattr(DockerDisks, "is_quota_refused", note)
     runtime = DockerRuntime(new_session(), "here", ENGINE_URL)
     specs = [make_spec(ensure_tiny_image(), disk_bytes=GIB) for _ in range(2)]

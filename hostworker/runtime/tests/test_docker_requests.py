@@ -6,8 +6,8 @@ import pytest
 import requests
 from docker.errors import APIError
 
-from hostworker.runtime.base import StartError
-from hostworker.runtime.docker_requests import translated
+from hostworker.runtime.engine_requests import translated
+from hostworker.runtime_protocol import StartError
 
 CREATE: Final = "failed to create shim task: OCI runtime create failed: "
 # As Docker Engine 20.10 says it where the runtime ends at once, and where it is missing; with the status 400 each time.

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from docker.errors import NotFound
 
-from hostworker.app_process import environment, start_command
+from hostworker.app_processes.scripts import environment, start_command
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, GpuGrant, ImageUnavailableError, StartError
 from hostworker.runtime.container_config import LOG_FILE_COUNT, LOG_FILE_SIZE, PIDS_LIMIT, SUDO_CAPABILITIES
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import (
     ENGINE_URL,
     MIB,
@@ -23,7 +22,8 @@ from hostworker.runtime.tests.runtime_worlds import (
     hand_made_labels,
     make_spec,
 )
-from resources.units import GIB
+from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, GpuGrant, ImageUnavailableError, StartError
+from resources.amounts.units import GIB
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
 

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from hostworker.runtime.base import EngineUnreachableError, ImageUnavailableError, StartError
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.runtime.memory.runtime import MemoryRuntime
 from hostworker.runtime.tests.runtime_worlds import make_spec, new_session
+from hostworker.runtime_protocol import EngineUnreachableError, ImageUnavailableError, StartError
 
 
 @pytest.fixture

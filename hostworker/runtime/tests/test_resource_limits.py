@@ -9,7 +9,7 @@ from docker.errors import APIError
 from hostworker.runtime import resource_limits
 from hostworker.runtime.container_config import UNLIMITED
 from hostworker.runtime.resource_limits import can_lift_limits
-from hostworker.runtime.sandbox_containers import SandboxContainers
+from hostworker.runtime.sandboxes.containers import SandboxContainers
 
 INFO = {"ID": "an engine"}
 

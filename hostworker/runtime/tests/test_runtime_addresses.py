@@ -4,8 +4,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, Runtime
 from hostworker.runtime.tests.runtime_worlds import EVERY_WORLD, World, each_world, launch, make_spec, new_session
+from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, Runtime
 from tests.wait import until
 
 GRACE = 60  # seconds: more than a container takes to end well on a busy machine

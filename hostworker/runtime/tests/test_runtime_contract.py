@@ -1,4 +1,4 @@
-"""Every sentence of hostworker/runtime/base.py, for each implementation alike."""
+"""Every sentence of hostworker/runtime_protocol.py, for each implementation alike."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,17 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hostworker.runtime import docker_requests
-from hostworker.runtime.base import (
-    ContainerPhase,
-    ContainerSpec,
-    ContainerState,
-    EngineUnreachableError,
-    FolderMount,
-    ImageUnavailableError,
-    Runtime,
-    StartError,
-)
+from hostworker.runtime import engine_requests as docker_requests
 from hostworker.runtime.tests.runtime_worlds import (
     EVERY_WORLD,
     MIB,
@@ -30,6 +20,16 @@ from hostworker.runtime.tests.runtime_worlds import (
     launch,
     make_spec,
     new_session,
+)
+from hostworker.runtime_protocol import (
+    ContainerPhase,
+    ContainerSpec,
+    ContainerState,
+    EngineUnreachableError,
+    FolderMount,
+    ImageUnavailableError,
+    Runtime,
+    StartError,
 )
 from tests.wait import SECONDS, until
 

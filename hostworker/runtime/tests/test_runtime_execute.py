@@ -2,8 +2,8 @@
 
 import pytest
 
-from hostworker.runtime.base import ContainerSpec, ExecResult, ExecutionError, Runtime
 from hostworker.runtime.tests.runtime_worlds import EVERY_WORLD, World, each_world, launch, make_spec
+from hostworker.runtime_protocol import ContainerSpec, ExecResult, ExecutionError, Runtime
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)
 

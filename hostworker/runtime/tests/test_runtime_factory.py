@@ -3,7 +3,7 @@
 import pytest
 
 from hostworker.runtime.factory import get_runtime
-from hostworker.runtime.memory import MemoryRuntime
+from hostworker.runtime.memory.runtime import MemoryRuntime
 
 
 @pytest.mark.django_db

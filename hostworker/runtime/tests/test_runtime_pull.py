@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from hostworker.runtime import pull
-from hostworker.runtime.base import ImageUnavailableError
 from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow, span_words
+from hostworker.runtime_protocol import ImageUnavailableError
 from tests.wait import SECONDS
 
 LINES: tuple[PullLine, ...] = (

@@ -1,10 +1,9 @@
-"""Resizer of hostworker/runtime/base.py, for each implementation alike; and what the kernel then holds."""
+"""Resizer of hostworker/runtime_protocol.py, for each implementation alike; and what the kernel then holds."""
 
 from dataclasses import replace
 
 import pytest
 
-from hostworker.runtime.base import ContainerSpec, ResizeError
 from hostworker.runtime.tests.runtime_worlds import (
     EVERY_WORLD,
     MIB,
@@ -16,6 +15,7 @@ from hostworker.runtime.tests.runtime_worlds import (
     make_spec,
     new_session,
 )
+from hostworker.runtime_protocol import ContainerSpec, ResizeError
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.containers import saved_reference
-from hostworker.runtime.base import Runtime, SaveError
-from hostworker.runtime.docker_saved import environment_of
+from hostworker.runtime.docker.images.saved import environment_of
 from hostworker.runtime.tests.runtime_worlds import (
     EVERY_WORLD,
     DockerWorld,
@@ -17,6 +16,7 @@ from hostworker.runtime.tests.runtime_worlds import (
     launch,
     make_spec,
 )
+from hostworker.runtime_protocol import Runtime, SaveError
 from tests.wait import until
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)

@@ -10,13 +10,13 @@ import pytest
 
 from engine.containers import container_name
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
-from hostworker.runtime import sandbox_image
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, StartError
-from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.docker_requests import inspect
-from hostworker.runtime.sandbox_containers import FREE, RETIRED, sandbox_name
-from hostworker.runtime.sandbox_state import QUIET_SECONDS
+from hostworker.runtime.docker.runtime import DockerRuntime
+from hostworker.runtime.engine_requests import inspect
+from hostworker.runtime.sandboxes import image as sandbox_image
+from hostworker.runtime.sandboxes.containers import FREE, RETIRED, sandbox_name
+from hostworker.runtime.sandboxes.state import QUIET_SECONDS
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, StartError
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
@@ -184,7 +184,7 @@ def ended(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
 def test_ended_container_is_hidden_and_removed_once_quiet(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 3600)
+    monkeypatch.setattr("hostworker.runtime.sandboxes.state.MAX_DELAY_SECONDS", 3600)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         time.sleep(4 * QUIET_SECONDS)  # in which it could go, and may not
@@ -200,7 +200,7 @@ def test_ended_container_is_hidden_and_removed_once_quiet(
 def test_continuous_starts_delay_a_removal_only_briefly(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 0.5)
+    monkeypatch.setattr("hostworker.runtime.sandboxes.state.MAX_DELAY_SECONDS", 0.5)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         until(lambda: not is_there(world, spec) and sandbox_of(world, spec) not in world.sandboxes())
@@ -216,7 +216,7 @@ def test_what_still_runs_is_removed_at_once_whatever_starts(world: DockerWorld, 
 def test_removals_of_dead_worker_are_found_by_the_next(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 3600)
+    monkeypatch.setattr("hostworker.runtime.sandboxes.state.MAX_DELAY_SECONDS", 3600)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         following = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
@@ -334,7 +334,7 @@ def test_a_sandbox_has_no_rights(world: DockerWorld, runtime: DockerRuntime) -> 
 def test_unreachable_engine_is_logged_once_by_the_keeper(
     world: DockerWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandbox_keeper.FAILURE_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("hostworker.runtime.sandboxes.keeper.FAILURE_PAUSE_SECONDS", 0.01)
     stopped = threading.Event()
     runtime = DockerRuntime(world.installation, "here", "unix:///nowhere/docker.sock", sandboxes=1)
     caplog.set_level(logging.WARNING)

@@ -7,9 +7,9 @@ import pytest
 from docker.errors import DockerException
 
 from hostworker.runtime import user_namespaces
-from hostworker.runtime.base import EngineUnreachableError
-from hostworker.runtime.sandbox_containers import SandboxContainers
+from hostworker.runtime.sandboxes.containers import SandboxContainers
 from hostworker.runtime.user_namespaces import folders_problem
+from hostworker.runtime_protocol import EngineUnreachableError
 
 REMAPPED = {"SecurityOptions": ["name=seccomp,profile=default", "name=userns"]}
 KEEPS = "         0     200000       1000\n      1000       1000          1\n      1001     201001      64535\n"

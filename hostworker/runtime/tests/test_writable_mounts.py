@@ -11,10 +11,10 @@ from fgpu.mounts import BUILD, SIMULATED_STATE_PATH
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.enforcement.simulation import STATE_BYTES
-from hostworker.runtime.base import ContainerSpec, FolderMount, GpuGrant
-from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
-from resources.units import GIB, MIB
+from hostworker.runtime_protocol import ContainerSpec, FolderMount, GpuGrant
+from resources.amounts.units import GIB, MIB
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_hook_built, ensure_python_image
 
 pytestmark = pytest.mark.docker

@@ -10,15 +10,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from hostworker import runner, starts
+from hostworker.agent import starts
+from hostworker.containers import runner
 from hostworker.simulated.fleet import SimulatedHost, register, simulate
 from hostworker.simulated.programs import MAX_BATCH_SECONDS
 from hostworker.simulated.runtime import SimulatedContainers
-from resources.discovery import Machine, simulated_devices
+from resources.amounts.units import GIB
+from resources.gpus.discovery import Machine, simulated_devices
 from resources.models import GpuReading, Host, HostStatus, Installation
-from resources.units import GIB
-from scheduler.passes import run_group_pass
-from sessions import services
+from scheduler.cycle.passes import run_group_pass
+from sessions.launching import services
 from sessions.lifecycle import FINAL, Kind, Reason, Status
 from sessions.models import Session, SessionUsage
 from tests.factories import make_session, run_session, session_in

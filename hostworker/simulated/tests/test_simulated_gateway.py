@@ -10,11 +10,11 @@ from engine.containers import container_name
 from engine.engine import Engine, ExecError
 from engine.output import last_lines
 from engine.shell import Shell
-from hostworker.runtime.base import ContainerSpec, GpuGrant
+from hostworker.runtime_protocol import ContainerSpec, GpuGrant
 from hostworker.simulated.gateway import HOST, SimulatedGateway
 from hostworker.simulated.programs import LINE_SECONDS, Program, ProgramKind
 from hostworker.simulated.runtime import SimulatedContainer, SimulatedContainers
-from resources.units import GIB
+from resources.amounts.units import GIB
 from tests.wait import SECONDS
 
 GPU = GpuGrant(uuid="GPU-1", share_milli=500, gpu_milli=1000, memory_bytes=8 * GIB, is_simulated=True)

@@ -13,11 +13,12 @@ from django.core.management.base import BaseCommand, CommandError
 from docker import DockerClient
 from docker.errors import DockerException
 
-from resources.discovery import has_nvidia_gpu
-from resources.images import builds, catalog
+from resources.gpus.discovery import has_nvidia_gpu
+from resources.images import builds
 from resources.images.base import Report
 from resources.images.builder import Builder, BuildOutcome
-from resources.images.catalog import Entry
+from resources.images.catalogue import catalog
+from resources.images.catalogue.catalog import Entry
 from resources.images.provision import Provision
 from resources.models import Image
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-import resources.units  # noqa: F401  # once for all, as is the next
+import resources.amounts.units  # noqa: F401  # once for all, as is the next
 import sessions.lifecycle  # noqa: F401
 from scheduler.core.tests.faults import FAULTS, Fault
 

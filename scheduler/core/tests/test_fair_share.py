@@ -21,9 +21,9 @@ from random import Random
 
 import pytest
 
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.fair_share import FairShares
+from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.placement import serve
+from scheduler.core.queue.fair_share import FairShares
 from scheduler.core.tests.timelines import HOUR, at, job
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import (

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.core import placement
-from scheduler.core.cluster_state import ClusterState
+from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.tests.timelines import FOREVER, HOUR, at, job, many, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, plan
 from scheduler.core.types import OVERDUE_GRACE, LimitHolder, RunningSession, Snapshot

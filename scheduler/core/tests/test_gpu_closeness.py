@@ -18,8 +18,8 @@ from random import Random
 
 import pytest
 
-from scheduler.core.gpu_closeness import MAX_SETS, GpuCloseness, closeness_of
-from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.capacity.gpu_closeness import MAX_SETS, GpuCloseness, closeness_of
+from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import Closeness, HostView, RunningSession, SessionRequest

@@ -20,19 +20,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from resources.units import GIB
-from scheduler.core import group_state, reservation
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.forecast import advance_through_ends
-from scheduler.core.group_state import GroupState
-from scheduler.core.host_capacity import HostCapacity
+from resources.amounts.units import GIB
+from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.cluster import group_state, reservation
+from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.cluster.group_state import GroupState
+from scheduler.core.cluster.reservation import Reservation, reserve_whole_host
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan, serve
-from scheduler.core.reservation import Reservation, reserve_whole_host
 from scheduler.core.tests.timelines import HOUR, at, many, worlds
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot
 from scheduler.core.types import RunningSession, SessionRequest, Shape, Snapshot, entries_of
-from scheduler.core.wait_queue import GrownHosts, WaitQueue
+from scheduler.core.waiting.forecast import advance_through_ends
+from scheduler.core.waiting.wait_queue import GrownHosts, WaitQueue
 from scheduler.simulation.simulator import Job, simulate
 
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts
-from scheduler.core.explanation import Explainer
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan
 from scheduler.core.tests.timelines import HOUR, in_several, random_waiting, random_world
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import LimitHolder, PlacementPolicyName, QueueOrder, RunningSession, Snapshot
+from scheduler.core.waiting.explanation import Explainer
 
 QUARTER = HOUR / 4
 

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from scheduler.core.cluster_state import ClusterState
+from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.cluster.preemption import Candidates, find_preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan, serve
-from scheduler.core.preemption import Candidates, find_preemption
 from scheduler.core.tests.oracle import Group, preemption
 from scheduler.core.tests.oracle_hosts import Host
 from scheduler.core.tests.oracle_pass import Outcome, Pass, amounts_of, decide

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accounts.limits import Amounts, PolicyLimits
-from resources.units import GIB
+from resources.amounts.units import GIB
 from scheduler.core.tests.worlds import explanations, make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import HostView, LimitHolder, Plan, SessionRequest
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.trace import synthetic_trace
-from scheduler.core.fragmentation import Fragmentation, usual_shapes
-from scheduler.core.host_capacity import HostCapacity
-from scheduler.core.placement_policy import policy_for
+from scheduler.core.capacity.fragmentation import Fragmentation, usual_shapes
+from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.placement_policy import policy_for
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import GpuView, HostView, PlacementPolicyName, Rules, SessionRequest, Shape
 

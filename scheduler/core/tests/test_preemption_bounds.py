@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core import preemption
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.host_capacity import HostCapacity
-from scheduler.core.preemption import Candidates, find_preemption
+from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.cluster import preemption
+from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.cluster.preemption import Candidates, find_preemption
 from scheduler.core.tests.timelines import many
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import RunningSession, SessionRequest, Shape, Snapshot

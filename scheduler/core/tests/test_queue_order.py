@@ -18,8 +18,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.queue_order import sequence
+from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.queue.order import sequence
 from scheduler.core.tests.timelines import HOUR, at, many, worlds
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import QueueOrder, Rules, Snapshot

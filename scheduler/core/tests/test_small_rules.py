@@ -4,12 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from accounts.limits import Amounts, PolicyLimits
-from resources.units import GIB
-from scheduler.core.cluster_state import ClusterState
-from scheduler.core.fair_share import FairShares
+from resources.amounts.units import GIB
+from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.cluster.preemption import Candidates, find_preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import plan, serve
-from scheduler.core.preemption import Candidates, find_preemption
+from scheduler.core.queue.fair_share import FairShares
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot
 from scheduler.core.types import (
     EPOCH,

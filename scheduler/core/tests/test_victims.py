@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.tests.worlds import NOW
 from scheduler.core.types import GpuView, RunningSession, Shape
 from scheduler.core.victims import fewest_victims

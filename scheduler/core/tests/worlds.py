@@ -6,7 +6,7 @@ from itertools import combinations
 from random import Random
 
 from accounts.limits import Amounts, PolicyLimits
-from resources.units import GIB
+from resources.amounts.units import GIB
 from scheduler.core import placement
 from scheduler.core.types import (
     EPOCH,

@@ -1,0 +1,90 @@
+"""API by which superadmins invite people."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts import audit
+from accounts.api import user_of
+from accounts.invitations import services as invitations
+from accounts.models import Project, ResourcePolicy
+from accounts.models.invitations import AccountInvitation
+from accounts.serializers import StrictSerializer
+from restapi.fields import RowNameField
+from restapi.views import ApiViewSet
+
+
+class InvitationSerializer(serializers.ModelSerializer[AccountInvitation]):
+    """An invitation, without its link."""
+
+    policy = serializers.CharField(source="policy.name", read_only=True)
+    project = serializers.CharField(source="project.name", read_only=True, default=None, allow_null=True)
+
+    class Meta:
+        model = AccountInvitation
+        fields: tuple[str, ...] = ("id", "email", "policy", "project", "created_at", "expires_at", "accepted_at")
+        read_only_fields = fields
+
+
+class MadeInvitationSerializer(InvitationSerializer):
+    """An invitation that was just made, with its link, which no other response shows."""
+
+    link = serializers.URLField(read_only=True)
+
+    class Meta(InvitationSerializer.Meta):
+        fields = (*InvitationSerializer.Meta.fields, "link")
+        read_only_fields = fields
+
+
+class NewInvitationSerializer(StrictSerializer):
+    """Whom to invite, and what the account will have."""
+
+    email = serializers.EmailField(max_length=254)
+    policy = RowNameField(
+        slug_field="name",
+        queryset=ResourcePolicy.objects.all(),
+        required=False,
+        help_text="The default policy if left out",
+    )
+    project = RowNameField(
+        slug_field="name", queryset=Project.objects.all(), required=False, allow_null=True, help_text="None if left out"
+    )
+
+
+class InvitationViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[AccountInvitation]):
+    """Invitations, for superadmins."""
+
+    queryset = AccountInvitation.objects.select_related("policy", "project")
+    serializer_class = InvitationSerializer
+    unkept_operations = frozenset({"create"})  # its response has the link
+    lookup_value_regex = "[0-9]{1,18}"
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check the caller. Raises PermissionDenied unless it is a superadmin."""
+        super().initial(request, *args, **kwargs)
+        if not user_of(request).is_superuser:
+            raise PermissionDenied
+
+    @extend_schema(request=NewInvitationSerializer, responses={201: MadeInvitationSerializer})
+    def create(self, request: Request) -> Response:
+        """Mail an invitation; only this response shows its link. An earlier one to the address is void."""
+        body = NewInvitationSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        data = body.validated_data
+        policy = data.get("policy") or ResourcePolicy.default()
+        by = user_of(request)
+        try:
+            made, link = invitations.invite(data["email"], policy=policy, project=data.get("project"), by=by)
+        except invitations.InvitationError as error:
+            raise ValidationError({"email": [str(error)]}) from error
+        return Response({**InvitationSerializer(made).data, "link": link}, status=status.HTTP_201_CREATED)
+
+    def perform_destroy(self, instance: AccountInvitation) -> None:
+        """Withdraw the invitation: its link is void."""
+        with audit.act(user_of(self.request), "withdraw invitation", instance):
+            instance.delete()

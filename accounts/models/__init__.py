@@ -1,0 +1,37 @@
+"""The tables of accounts: users, credentials, policies, projects, invitations and the audit log."""
+
+from accounts.models.audit import AuditEntry, AuditSource
+from accounts.models.invitations import AccountInvitation
+from accounts.models.policies import DEFAULT_LIMITS, DEFAULT_WEIGHT, ResourcePolicy
+from accounts.models.projects import Membership, Project, ProjectQuerySet, ProjectRole
+from accounts.models.users import (
+    ApiToken,
+    ApiTokenManager,
+    LoginSession,
+    SshHostKey,
+    SshKey,
+    TokenScope,
+    User,
+    UserManager,
+)
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "DEFAULT_WEIGHT",
+    "AccountInvitation",
+    "ApiToken",
+    "ApiTokenManager",
+    "AuditEntry",
+    "AuditSource",
+    "LoginSession",
+    "Membership",
+    "Project",
+    "ProjectQuerySet",
+    "ProjectRole",
+    "ResourcePolicy",
+    "SshHostKey",
+    "SshKey",
+    "TokenScope",
+    "User",
+    "UserManager",
+]

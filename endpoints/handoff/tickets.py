@@ -1,0 +1,77 @@
+"""Tickets: one-time credentials that hand a browser over from the platform to an endpoint's own origin."""
+
+import hmac
+import secrets
+from datetime import datetime
+from typing import Final
+
+from django.db.models import Q
+
+from accounts.models import User
+from endpoints.routing.revocations import COOKIE_LIFE
+from proxy.authorization.signing import Grant, digest
+from resources import clock
+from sessions.lifecycle import Status
+from sessions.models import TICKET_LIFE, Endpoint, EndpointState, Revocation, ShareLink, Ticket
+
+SECRET_BYTES: Final = 32
+
+
+def issue(endpoint: Endpoint, *, user: User | None, login: str, state: str, path: str) -> str:
+    """Return a new ticket. `login` is the digest of the login session or share link, `state` that of the nonce."""
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    Ticket.objects.create(
+        digest=digest(secret),
+        endpoint=endpoint,
+        user=user,
+        login=login,
+        state=state,
+        next=path,
+        expires_at=clock.now() + TICKET_LIFE,
+    )
+    return secret
+
+
+def redeem(secret: str, label: str, state: str) -> tuple[Grant, str] | None:
+    """Consume a ticket; return its grant and the path to redirect to, None if invalid for this endpoint or browser.
+
+    A ticket is consumed by any attempt, valid or not.
+    """
+    now = clock.now()
+    mine = Ticket.objects.filter(digest=digest(secret))
+    if not mine.filter(used_at=None, expires_at__gt=now).update(used_at=now):
+        return None
+    ticket = mine.select_related("endpoint__session", "user").get()
+    if ticket.endpoint.label != label or not hmac.compare_digest(ticket.state, state):
+        return None
+    issued_at = ticket.expires_at - TICKET_LIFE
+    until = _until(ticket, issued_at)
+    if until is None or _is_void(ticket, issued_at):
+        return None
+    grant = Grant(
+        label=label,
+        epoch=ticket.endpoint.epoch,
+        user=ticket.user_id or 0,
+        login=ticket.login,
+        issued_at=issued_at.timestamp(),  # so that a revocation since then voids the grant
+        expires_at=until.timestamp(),
+    )
+    return grant, ticket.next
+
+
+def _until(ticket: Ticket, issued_at: datetime) -> datetime | None:
+    """Return when the grant of the ticket expires; None if its holder may not use the endpoint now."""
+    endpoint, user = ticket.endpoint, ticket.user
+    if endpoint.state != EndpointState.READY or endpoint.session.status != Status.RUNNING:
+        return None
+    latest = issued_at + COOKIE_LIFE
+    if user is not None:
+        may = user.is_active and (user.is_superuser or user == endpoint.session.owner)
+        return latest if may else None
+    link = ShareLink.objects.valid().filter(digest=ticket.login, endpoint=endpoint).first()
+    return min(latest, link.expires_at) if link else None
+
+
+def _is_void(ticket: Ticket, issued_at: datetime) -> bool:
+    concerned = Q(login=ticket.login) | Q(user=ticket.user) if ticket.user else Q(login=ticket.login)
+    return Revocation.objects.filter(concerned, at__gte=issued_at).exists()

@@ -1,0 +1,270 @@
+"""Synchronizes a RouteTable with the database, in the web process, the app proxy and the gateway.
+
+Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
+
+* {"session": id}: read this session's routes again;
+* {"withdraw": id, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
+* {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: revoke the cookies issued until then.
+
+Messages may be lost: everything is read again every 10 seconds, and every second while Redis is down. While the
+database is down the routes stay as they were.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.db import Error
+from django.utils import timezone
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from endpoints.routing import routes
+from endpoints.routing.revocations import RETENTION
+from messaging import clients
+from proxy.routes import Route, RouteTable
+from sessions.models import Revocation
+from sessions.notify import ROUTES_CHANNEL
+from sessions.revocation.withdrawal import REPLY_TTL_SECONDS
+
+logger = logging.getLogger(__name__)
+
+RECONCILE_SECONDS: Final = 10.0
+REDIS_DOWN_SECONDS: Final = 1.0  # between reads, and between attempts to connect, while Redis is down
+CANCEL_SECONDS: Final = 0.2  # between cancellations of a task that ends
+REFRESH_SECONDS: Final = 2.0  # that somebody waits for a route which may be on its way
+POLL_SECONDS: Final = 5.0  # after which a silent connection to Redis is probed
+
+
+Read = TypeVar("Read")
+
+
+class RouteSnapshot(NamedTuple):
+    """All that a table holds."""
+
+    routes: list[Route]
+    logins: list[tuple[str, float]] = []  # digest, and until when its cookies are void in Unix seconds
+    users: list[tuple[int, float]] = []
+
+
+class RouteSource(Protocol):
+    """Which routes a process has; called in a thread."""
+
+    def read(self, sessions: Collection[str]) -> list[Route]:
+        """Return the routes of these sessions."""
+
+    def read_all(self) -> RouteSnapshot:
+        """Return everything."""
+
+
+class PlatformRoutes:
+    """All routes, and what was revoked: of processes that browsers reach."""
+
+    def read(self, sessions: Collection[str]) -> list[Route]:
+        """Return the routes of these sessions; one query."""
+        return routes.read(sessions)
+
+    def read_all(self) -> RouteSnapshot:
+        """Return all routes and revocations, in two queries."""
+        revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
+        rows = list(revoked)
+        return RouteSnapshot(
+            logins=[(login, at.timestamp()) for login, user, at in rows if user is None],
+            users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
+            routes=routes.read(),  # last, so that it lacks routes withdrawn meanwhile
+        )
+
+
+class HostRoutes:
+    """The routes to containers of this host: of its gateway, which knows neither users nor cookies."""
+
+    def read(self, sessions: Collection[str]) -> list[Route]:
+        """Return the routes of these sessions; one query."""
+        return routes.read_here(sessions)
+
+    def read_all(self) -> RouteSnapshot:
+        """Return the routes of the host; one query."""
+        return RouteSnapshot(routes.read_here())
+
+
+@contextlib.asynccontextmanager
+async def synchronized(table: RouteTable, source: RouteSource | None = None) -> AsyncIterator[None]:
+    """Load the routes of `source`, by default all, into the table, and keep it synchronized until the block ends."""
+    feed = RouteFeed(table, source or PlatformRoutes())
+    await feed.start()
+    try:
+        yield
+    finally:
+        await feed.stop()
+
+
+class RouteFeed:
+    """A task that listens for messages and one that reads the database. Belongs to one event loop."""
+
+    def __init__(self, table: RouteTable, source: RouteSource) -> None:
+        self._table = table
+        self._source = source
+        self._sessions: set[str] = set()  # to be read again
+        self._is_full_read_due = True
+        self._wake = asyncio.Event()
+        self._is_subscribed = False  # to the Redis channel
+        self._withdrawn: set[str] = set()  # since the last full read began: an older read may contain them
+        self._failure = ""
+        self._waiting: list[asyncio.Future[None]] = []  # for the next read to end
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reader = ThreadPoolExecutor(
+            1, thread_name_prefix="routes"
+        )  # its own: tickets may fill the loop's default pool
+
+    async def start(self) -> None:
+        """Read everything once, if the database responds, and start the background tasks."""
+        self._run(self._listen())
+        await self._read()
+        self._run(self._keep_reading())
+        self._table.read_by(self.refresh)
+
+    async def stop(self) -> None:
+        """Stop the background tasks."""
+        self._table.read_by(None)
+        while left := [task for task in self._tasks if not task.done()]:
+            for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
+                task.cancel()
+            await asyncio.wait(left, timeout=CANCEL_SECONDS)
+        self._reader.shutdown(wait=False)
+
+    async def refresh(self, session: str) -> None:
+        """Read the routes of this session again; return after that, or after REFRESH_SECONDS.
+
+        Requests are served by one query after the other, however many there are at once.
+        """
+        read = asyncio.get_running_loop().create_future()
+        self._waiting.append(read)
+        self._sessions.add(session)
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REFRESH_SECONDS):
+                await read
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(_report_failure)
+        self._tasks.append(task)
+
+    async def _keep_reading(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RECONCILE_SECONDS if self._is_subscribed else REDIS_DOWN_SECONDS):
+                    await self._wake.wait()
+            self._is_full_read_due |= not self._wake.is_set()
+            self._wake.clear()
+            await self._read()
+
+    async def _read(self) -> None:
+        """Read what is due into the table; after an error, a full read is due."""
+        sessions, self._sessions = self._sessions, set()
+        everything, self._is_full_read_due = self._is_full_read_due, False
+        waiting, self._waiting = self._waiting, []
+        try:
+            if everything:
+                await self._read_everything()
+            elif sessions:
+                self._replace(await self._in_background(lambda: self._source.read(sessions)), sessions)
+        except Error as error:
+            self._is_full_read_due = True  # at the next reconciliation
+            if str(error) != self._failure:
+                logger.warning("the routes stay as they are, the database does not answer: %s", error)
+            self._failure = str(error)
+        else:
+            self._failure = ""
+        finally:
+            for read in waiting:
+                if not read.done():
+                    read.set_result(None)
+
+    async def _read_everything(self) -> None:
+        known = set(self._withdrawn)
+        found = await self._in_background(self._source.read_all)
+        self._table.forget_revocations(timezone.now().timestamp() - RETENTION.total_seconds())
+        for login, at in found.logins:
+            self._table.revoke_login(login, at)
+        for user, at in found.users:
+            self._table.revoke_user(user, at)
+        self._table.replace(route for route in found.routes if route.session not in self._withdrawn)
+        self._withdrawn -= known
+
+    async def _in_background(self, read: Callable[[], Read]) -> Read:
+        """Call `read` in the reader's thread, which has a database connection of its own."""
+        call = database_sync_to_async(read, thread_sensitive=False, executor=self._reader)
+        found: Read = await call()
+        return found
+
+    def _replace(self, found: list[Route], sessions: Iterable[str]) -> None:
+        for session in sessions:
+            current = [] if session in self._withdrawn else [route for route in found if route.session == session]
+            self._table.replace(current, session=session)
+
+    async def _listen(self) -> None:
+        failure = ""
+        while True:
+            try:
+                async with _redis() as client:
+                    failure = ""
+                    await self._follow(client)
+            except (RedisError, OSError) as error:
+                if str(error) != failure:
+                    logger.warning("Redis does not answer, so routes are read every second: %s", error)
+                failure = str(error)
+            self._is_subscribed = False
+            self._wake.set()
+            await asyncio.sleep(REDIS_DOWN_SECONDS)
+
+    async def _follow(self, client: Redis) -> None:
+        async with client.pubsub() as channel:
+            await channel.subscribe(ROUTES_CHANNEL)
+            while True:
+                message = await channel.get_message(timeout=POLL_SECONDS)
+                if message and message["type"] == "subscribe":  # also again, after the connection was lost
+                    self._is_subscribed = self._is_full_read_due = True
+                    self._wake.set()
+                elif message and message["type"] == "message":
+                    await self._apply(client, message["data"])
+
+    async def _apply(self, client: Redis, data: bytes) -> None:
+        try:
+            await self._handle(client, json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            logger.warning("ignored a malformed message about routes: %.200r: %r", data, error)
+
+    async def _handle(self, client: Redis, message: dict[str, Any]) -> None:
+        if "session" in message:
+            self._sessions.add(str(message["session"]))
+            self._wake.set()
+        elif "withdraw" in message:
+            session, reply_list = str(message["withdraw"]), str(message["reply"])
+            self._withdrawn.add(session)
+            self._table.replace((), session=session)
+            async with client.pipeline(transaction=False) as pipeline:
+                pipeline.rpush(reply_list, 1)
+                pipeline.expire(reply_list, REPLY_TTL_SECONDS)
+                await pipeline.execute()
+        elif "login" in message:
+            self._table.revoke_login(str(message["login"]), float(message["at"]))
+        else:
+            self._table.revoke_user(int(message["user"]), float(message["at"]))
+
+
+def _report_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()):
+        logger.critical("the routes are no longer synchronized", exc_info=error)
+
+
+def _redis() -> Redis:
+    return clients.async_client(
+        settings.CHANNEL_REDIS_URL, socket_connect_timeout=2, health_check_interval=int(POLL_SECONDS)
+    )

@@ -1,0 +1,117 @@
+"""Assigns ports of the pool COMPUTE_APP_PORTS to apps.
+
+Without a domain for apps, the port makes the app's origin. Browsers keep the data of an origin, so a port that another
+user's app had is assigned only when no other is free.
+"""
+
+import re
+import secrets
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from sessions.access.app_addresses import site
+from sessions.errors import RejectedError
+from sessions.lifecycle import FINAL
+from sessions.models import AppPort, Endpoint
+
+PORTS_LOCK: Final = 0x504F5254  # "PORT": key of the advisory lock that serializes the assignment of ports
+MAX_PORT: Final = 65535
+NONE_LEFT: Final = (
+    "All ports for apps are taken. Close an app that you do not need any more, or ask an administrator for more ports."
+)
+_RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+def pool() -> list[int]:
+    """Return the ports of the pool. Raises ValueError for a malformed COMPUTE_APP_PORTS."""
+    return list(_read(settings.COMPUTE_APP_PORTS))
+
+
+def held() -> list[int]:
+    """Return the ports on which proxies listen even while no app has them: by port, all of the pool.
+
+    Browsers send the platform's cookies to all ports of its host name, so no other program may listen on one.
+    """
+    return pool() if site().is_by_port else []
+
+
+def assign(endpoint: Endpoint, preferred: int | None) -> str:
+    """Assign the endpoint the preferred port or another, in the caller's transaction; return a note for the user.
+
+    Without a preference it gets a port only if it needs one, and keeps the one it has. Raises RejectedError at
+    `app` where it needs one and none is left.
+    """
+    is_needed = site().is_by_port
+    is_satisfied = (
+        bool(endpoint.listen_port) or not is_needed if preferred is None else endpoint.listen_port == preferred
+    )
+    if is_satisfied:
+        return ""
+    ports = pool()
+    if not ports and not is_needed:
+        return "This platform gives apps no ports of their own; it is reached by its address alone."
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PORTS_LOCK])
+    free = _free(ports, endpoint) if is_needed else list(filter(_can_listen, _untaken(ports)))
+    if preferred in free:
+        chosen = preferred
+    elif endpoint.listen_port:
+        chosen = endpoint.listen_port
+    elif free:
+        chosen = secrets.choice(free)
+    elif is_needed:
+        raise RejectedError({"app": NONE_LEFT})
+    else:
+        return "All ports for apps are taken; it is reached by its address alone."
+    _assign(endpoint, chosen)
+    if preferred in (None, chosen):
+        return ""
+    reason = "is taken" if preferred in ports else f"is not one of {settings.COMPUTE_APP_PORTS}"
+    return f"Port {preferred} {reason}; it has port {chosen} instead."
+
+
+def _assign(endpoint: Endpoint, port: int) -> None:
+    endpoint.listen_port = port
+    endpoint.save(update_fields=["listen_port"])
+    AppPort.objects.update_or_create(port=port, defaults={"user": endpoint.session.owner, "at": timezone.now()})
+
+
+def _untaken(ports: list[int]) -> list[int]:
+    """Return the ports that no app has, after releasing those of ended sessions."""
+    Endpoint.objects.filter(listen_port__isnull=False, session__status__in=FINAL).update(listen_port=None)
+    taken = set(Endpoint.objects.filter(listen_port__in=ports).values_list("listen_port", flat=True))
+    return [port for port in ports if port not in taken]
+
+
+def _can_listen(port: int) -> bool:
+    """Return whether no other program listens on the port: its pages would pass for the app's."""
+    host = settings.COMPUTE_HTTP_ADDRESS.rpartition(":")[0].strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _free(ports: list[int], endpoint: Endpoint) -> list[int]:
+    """Return the candidates: all free ports that no other user had, else the least recently assigned one."""
+    untaken = _untaken(ports)
+    others = AppPort.objects.filter(port__in=untaken).exclude(user=endpoint.session.owner).order_by("at")
+    used = list(others.values_list("port", flat=True))
+    return [port for port in untaken if port not in used] or used[:1]
+
+
+def _read(written: str) -> Iterator[int]:
+    for part in filter(None, (part.strip() for part in written.split(","))):
+        match = _RANGE.fullmatch(part)
+        ports = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not ports or ports[0] < 1 or ports[-1] > MAX_PORT:
+            raise ValueError(f"{part!r} is no range of ports")
+        yield from ports

@@ -1,0 +1,4 @@
+"""Downloads of files and archives by the API.
+
+Imported by the addresses of folders.
+"""

@@ -1,0 +1,4 @@
+"""Byte ranges and archives of files. Knows no Django.
+
+Imported by the responses of folders.
+"""

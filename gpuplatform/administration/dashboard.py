@@ -1,0 +1,142 @@
+"""What the front page of the administration shows: hosts, GPUs, queue, who holds most, and failures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Case, Count, F, IntegerField, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from resources.amounts.units import fgpu_text
+from resources.models import Gpu, GpuReading, Host, HostStatus
+from sessions.lifecycle import HOSTED, Status
+from sessions.models import GpuShare, Lease, Session
+
+MAX_ROWS: Final = 8  # of each list of the dashboard
+MAX_GPUS: Final = 512  # of the strip
+ERRORS_SINCE: Final = timedelta(days=1)
+STALE_AFTER: Final = timedelta(minutes=1)  # of a reading
+LEVELS: Final = 10  # of heat
+
+
+@dataclass(frozen=True)
+class GpuHeat:
+    """A GPU as a cell of the strip: levels from 0 to LEVELS of what is held and of how busy it is."""
+
+    host_name: str
+    index: int
+    held: int
+    busy: int | None  # None where no recent reading says
+    label: str
+
+    @classmethod
+    def of(cls, gpu: Gpu) -> "GpuHeat":
+        """Return the cell of a GPU that `held_milli` is annotated to."""
+        capacity, held = gpu.host.group.gpu_capacity, gpu.held_milli  # type: ignore[attr-defined]  # annotated
+        reading: GpuReading | None = getattr(gpu, "reading", None)
+        is_fresh = reading is not None and reading.at > timezone.now() - STALE_AFTER
+        busy = reading.utilisation if reading and is_fresh else None
+        facts = {"host": gpu.host.name, "index": gpu.index, "held": fgpu_text(held), "all": fgpu_text(capacity)}
+        label = _("%(host)s, GPU %(index)s: %(held)s of %(all)s fGPU held") % facts
+        if busy is not None:
+            label = _("%(gpu)s, %(percent)d %% busy") % {"gpu": label, "percent": busy}
+        return cls(gpu.host.name, gpu.index, _level(held, capacity), None if busy is None else _level(busy, 100), label)
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """What an administrator looks at first."""
+
+    hosts: list[Any]  # Host with `running`, `gpu_count`, `held_milli` and `capacity_milli`; trouble first
+    gpus: list[GpuHeat]
+    gpu_count: int
+    host_count: int
+    hosts_in_trouble: int
+    running: int
+    pending: int
+    oldest_pending_at: datetime | None
+    queue: list[Session]
+    errors: list[Session]
+    error_count: int
+    error_reasons: list[tuple[str, int]]  # the most frequent first
+    top_users: list[Mapping[str, Any]]  # who holds most now
+
+    @property
+    def more_gpus(self) -> int:
+        """The number of GPUs that the strip does not show."""
+        return self.gpu_count - len(self.gpus)
+
+
+def read() -> Dashboard:
+    """Return the state of hosts and queue; a constant number of queries."""
+    trouble = ~Q(status=HostStatus.READY) | Q(is_cordoned=True)
+    counts = Host.objects.aggregate(all=Count("pk"), trouble=Count("pk", filter=trouble))
+    live = Session.objects.filter(status__in=(Status.PENDING, Status.RUNNING)).aggregate(
+        running=Count("pk", filter=Q(status=Status.RUNNING)),
+        pending=Count("pk", filter=Q(status=Status.PENDING)),
+        oldest=Min("created_at", filter=Q(status=Status.PENDING)),
+    )
+    pending = Session.objects.filter(status=Status.PENDING).order_by("created_at")
+    gpus = Gpu.objects.filter(is_present=True)
+    errors = Session.objects.filter(status=Status.ERROR, ended_at__gt=timezone.now() - ERRORS_SINCE)
+    return Dashboard(
+        hosts=list(_hosts(trouble)),
+        gpus=_heat(gpus),
+        gpu_count=gpus.count(),
+        host_count=counts["all"],
+        hosts_in_trouble=counts["trouble"],
+        running=live["running"],
+        pending=live["pending"],
+        oldest_pending_at=live["oldest"],
+        queue=list(pending.select_related("owner")[:MAX_ROWS]),
+        errors=list(errors.select_related("owner").order_by("-ended_at")[:MAX_ROWS]),
+        error_count=errors.count(),
+        error_reasons=list(errors.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason")[:MAX_ROWS]),
+        top_users=_top_users(),
+    )
+
+
+def _heat(gpus: QuerySet[Gpu]) -> list[GpuHeat]:
+    """Return the GPUs with what is held and what is busy of each, those of a host together."""
+    shares = GpuShare.objects.filter(gpu=OuterRef("pk")).order_by().values("gpu")
+    held = Coalesce(Subquery(shares.annotate(n=Sum("milli")).values("n")), 0)
+    rows = gpus.select_related("host__group", "reading").annotate(held_milli=held).order_by("host__name", "index", "pk")
+    return [GpuHeat.of(gpu) for gpu in rows[:MAX_GPUS]]
+
+
+def _top_users() -> list[Mapping[str, Any]]:
+    """Return who holds most GPUs, then cores, with the number of sessions that hold and that wait."""
+    holds = Q(status__in=HOSTED)
+    gpus = Sum(F("fgpu") / (1000.0 * F("resource_group__fgpu_per_gpu")), filter=holds, default=0.0)
+    users = Session.objects.filter(status__in=HOSTED | {Status.PENDING}).values("owner_id", "owner__email")
+    rows = users.annotate(
+        gpus=gpus,
+        cores=Sum("cpu", filter=holds, default=0),
+        holding=Count("pk", filter=holds),
+        waiting=Count("pk", filter=~holds),
+    )
+    return [dict(row) for row in rows.order_by("-gpus", "-cores", "owner__email")[:MAX_ROWS]]
+
+
+def _hosts(trouble: Q) -> Any:
+    """Return hosts with what is held of them, those in trouble first."""
+    leases = Lease.objects.filter(host=OuterRef("pk")).order_by().values("host")
+    gpus = Gpu.objects.filter(host=OuterRef("pk"), is_present=True).order_by().values("host")
+    shares = GpuShare.objects.filter(gpu__host=OuterRef("pk")).order_by().values("gpu__host")
+    hosts = Host.objects.select_related("group").annotate(
+        running=Coalesce(Subquery(leases.annotate(n=Count("pk")).values("n")), 0),
+        gpu_count=Coalesce(Subquery(gpus.annotate(n=Count("pk")).values("n")), 0),
+        held_milli=Coalesce(Subquery(shares.annotate(n=Sum("milli")).values("n")), 0),
+        order=Case(When(trouble, then=Value(0)), default=Value(1), output_field=IntegerField()),
+    )
+    for host in hosts.order_by("order", "name")[:MAX_ROWS]:
+        host.capacity_milli = host.gpu_count * host.group.gpu_capacity  # type: ignore[attr-defined]  # for the template
+        yield host
+
+
+def _level(part: int, whole: int) -> int:
+    """Return the level from 0 to LEVELS; 0 is nothing at all."""
+    return min(LEVELS, -(-LEVELS * part // whole)) if whole else 0

@@ -1,0 +1,22 @@
+"""What a web process serves, for uvicorn: the application and the protocol of connections."""
+
+from typing import Final
+
+from endpoints.data_plane import data_plane
+from gpuplatform.asgi import platform_with
+from gpuplatform.serving.data_plane import Lifespan, Served, apps_served
+from proxy.counters import ConnectionCounters
+from proxy.listener.dispatch import PlatformOnly, uvicorn_protocol
+from sessions.access.app_addresses import site
+
+DRAIN_SECONDS: Final = 1.0  # for which apps' connections go on at the end
+
+
+def platform_and_apps(counters: ConnectionCounters | None, host: str) -> Served:
+    """Return what `manage.py web` serves: uvicorn's own connections for the platform, the fast ones for apps.
+
+    `host` is where the ports of apps are opened.
+    """
+    plane, place = data_plane(counters=counters), site()
+    platform = PlatformOnly(place, platform_with(plane.counters))
+    return Lifespan(apps_served(plane, host, DRAIN_SECONDS), platform), uvicorn_protocol(plane, place)

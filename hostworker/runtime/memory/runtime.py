@@ -1,0 +1,364 @@
+"""A container engine in this process's memory: the whole Runtime without containers, for tests, races and laptops.
+
+Every MemoryRuntime of one `engine_url` sees the same containers, as every worker of a host sees the same engine. Beside
+the protocol it offers the controls of MemoryEngineControl, by which tests inject faults and say what programs do.
+"""
+
+import ipaddress
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from engine.containers import container_name, saved_reference
+from hostworker.enforcement.enforcer import Enforcer
+from hostworker.runtime.memory.engine import KILLED, MemoryContainer, MemoryEngineControl
+from hostworker.runtime.pull import PullText
+from hostworker.runtime_protocol import (
+    ContainerPhase,
+    ContainerSpec,
+    ContainerState,
+    ContainerUse,
+    DiskSpace,
+    ExecResult,
+    ExecutionError,
+    FindLogin,
+    HasEndedError,
+    HeldImage,
+    HostDisks,
+    HostOutputs,
+    ImageUnavailableError,
+    Key,
+    MountControl,
+    ResizeError,
+    Resizer,
+    SavedContainers,
+    StartError,
+    ignore_kill,
+    no_login,
+    no_op,
+)
+from resources.amounts.units import size_text
+
+STOPPED_CHECK_SECONDS: Final = 0.1
+MEMORY_IMAGE_BYTES: Final = 50_000_000
+_FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.255.0.0")
+_ADDRESSES: Final = 1 << 16
+
+
+def _address(container: MemoryContainer) -> str:
+    return str(_FIRST_ADDRESS + int(container.state.container_id, 16) % _ADDRESSES)
+
+
+class MemoryRuntime(MemoryEngineControl):
+    """The containers of one installation and host name on the in-memory engine called `engine_url`."""
+
+    def __init__(
+        self,
+        installation: str,
+        host: str,
+        engine_url: str = "memory://",
+        enforcer: Enforcer | None = None,
+        sandboxes: int = 0,
+    ) -> None:
+        super().__init__((installation, host), engine_url)
+
+    def ensure_image(
+        self,
+        reference: str,
+        on_progress: Callable[[str], None],
+        find_login: FindLogin = no_login,
+        *,
+        always_pull: bool = False,
+    ) -> None:
+        """Have the image: every reference is on the host, save those of `remove_image`; see Runtime."""
+        with self.operation("ensure_image"):
+            if reference not in self._engine.missing_images:
+                return
+            on_progress(PullText(f"Pulling {reference}"))
+            if not self._engine.missing_images[reference]:
+                raise ImageUnavailableError(
+                    f"Image {reference} could not be pulled: the registry has no such image or tag."
+                )
+            del self._engine.missing_images[reference]
+
+    def has_image(self, reference: str) -> bool:
+        """Return whether `remove_image` has not removed it; see Runtime."""
+        with self.operation("has_image"):
+            return reference not in self._engine.missing_images
+
+    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
+        """Return all of them, save those of `remove_image`; see Runtime."""
+        with self.operation("images"):
+            held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
+            return {reference: held for reference in references if reference not in self._engine.missing_images}
+
+    def create(self, spec: ContainerSpec) -> str:
+        """Create the container, or adopt the one with its key; see Runtime."""
+        name = container_name(spec.session, spec.attempt)
+        with self.operation("create"):
+            if existing := self._engine.containers.get(name):
+                if existing.owner != self._owner:
+                    raise StartError(f"The name {name} is taken by a container that is not the platform's.")
+                return existing.state.container_id
+            if spec.image in self._engine.missing_images:
+                raise ImageUnavailableError(f"Image {spec.image} is not on the host.")
+            if missing := [mount.source for mount in spec.folders if not mount.source.is_dir()]:
+                raise StartError(f"The container could not be created: {missing[0]} is not there.")
+            state = ContainerState(
+                session=spec.session,
+                attempt=spec.attempt,
+                container_id=f"{next(self._engine.serial):064x}",
+                phase=ContainerPhase.CREATED,
+            )
+            self._engine.containers[name] = MemoryContainer(self._owner, spec, state)
+            return state.container_id
+
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+        """Start the created container; see Runtime. One that has ended is not started again."""
+        with self.operation("start"):
+            container = self.find(session, attempt)
+            if container is None:
+                raise StartError("The container is not there.")
+            if container.state.phase is ContainerPhase.EXITED:
+                raise HasEndedError("The container has already ended.")
+            announce(_address(container))
+            if container.state.phase is ContainerPhase.CREATED:
+                container.state = replace(container.state, phase=ContainerPhase.RUNNING)
+                container.log.append(f"{session} ready")
+
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return an address that nothing has; see Runtime."""
+        with self.operation("address"):
+            container = self.find(session, attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                return None
+            return _address(container)
+
+    def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
+        """End the container at once, for its processes know no delay; see Runtime."""
+        with self.operation("stop"):
+            self.end_container(self.find(session, attempt), exit_code=0)
+
+    def remove(self, session: str, attempt: int) -> None:
+        """Remove the container; see Runtime."""
+        with self.operation("remove"):
+            if container := self.find(session, attempt):
+                del self._engine.containers[container_name(session, attempt)]
+                self.end_container(container, exit_code=KILLED)
+
+    def containers(self) -> list[ContainerState]:
+        """Return the state of every container of this installation and host; see Runtime."""
+        with self.operation("containers"):
+            return [each.state for each in self._engine.containers.values() if each.owner == self._owner]
+
+    def leftover_attempts(self) -> set[Key]:
+        """Return nothing: there is no GPU here whose share would need files; see Runtime."""
+        return set()
+
+    def logs(self, session: str, attempt: int, tail: int) -> str:
+        """Return the last lines that `write_log` put there; see Runtime."""
+        with self.operation("logs"):
+            container = self.find(session, attempt)
+            lines = container.log[-tail:] if container and tail > 0 else []
+            return "".join(f"{line}\n" for line in lines)
+
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
+        """Return what `set_exec_handler` was given; see Runtime."""
+        with self.operation("execute"):
+            container = self.find(session, attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                raise ExecutionError("The session's container is not running.")
+            program = self._engine.program
+        return program(command, environment)
+
+    def saved_containers(self) -> SavedContainers:
+        """Return what this engine keeps of stopped containers; see Runtime."""
+        return MemorySavedContainers(self)
+
+    def folders_problem(self) -> str:
+        """Return that folders can be mounted; see Runtime."""
+        return ""
+
+    def resizer(self) -> Resizer:
+        """Return what resizes containers in memory; see Runtime."""
+        return MemoryResizer(self)
+
+    def outputs(self) -> HostOutputs:
+        """Return the outputs of this engine, which tests flood; see Runtime."""
+        return MemoryOutputs(self)
+
+    def disks(self) -> HostDisks:
+        """Return the disk of this engine, which tests fill; see Runtime."""
+        return MemoryDisks(self)
+
+    def mount_control(self) -> MountControl:
+        """Return what changes mounts in memory; see Runtime."""
+        return MemoryFolders(self)
+
+    def keep_warm(self, stopped: threading.Event) -> None:
+        """Return at once: every start is quick here; see Runtime."""
+
+    def image_engine(self) -> None:
+        """Return None: there are no files here to make an image of; see Runtime."""
+
+    def uses(self) -> dict[Key, ContainerUse]:
+        """Return what `set_use` was given, else nothing used; see Runtime."""
+        with self.operation("uses"):
+            return {
+                (each.spec.session, each.spec.attempt): each.use
+                for each in self._engine.containers.values()
+                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
+            }
+
+    def exits(
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+    ) -> Iterator[ContainerState]:
+        """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
+        inbox: queue.SimpleQueue[ContainerState] = queue.SimpleQueue()
+        with self._engine.lock:
+            self._engine.listeners.append((self._owner, inbox))
+        return self._exits(stopped, inbox, on_memory_kill)
+
+    def _exits(
+        self,
+        stopped: threading.Event,
+        inbox: "queue.SimpleQueue[ContainerState]",
+        on_memory_kill: Callable[[str, int], None],
+    ) -> Iterator[ContainerState]:
+        try:
+            while not stopped.is_set():
+                with self.operation("exits"):
+                    pass
+                try:
+                    state = inbox.get(timeout=STOPPED_CHECK_SECONDS)
+                except queue.Empty:
+                    continue
+                if state.out_of_memory:
+                    on_memory_kill(state.session, state.attempt)
+                if state.phase is ContainerPhase.EXITED:
+                    yield state
+        finally:
+            with self._engine.lock:
+                self._engine.listeners = [each for each in self._engine.listeners if each[1] is not inbox]
+
+
+class MemorySavedContainers:
+    """What one owner's containers have left in memory; `fail_next` has `save_container`, `discard_saved` and so on."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def save(self, session: str, attempt: int) -> int:
+        """Note what the container has written; see SavedContainers."""
+        with self._engine.operation("save_container"):
+            return self._engine.save(session, attempt)
+
+    def reference(self, session: str, attempt: int) -> str | None:
+        """Return a name that `create` takes like any other; see SavedContainers."""
+        with self._engine.operation("saved_reference"):
+            is_saved = (session, attempt) in self._engine.saved()
+            return saved_reference(session, attempt) if is_saved else None
+
+    def keys(self) -> set[Key]:
+        """Return what `save` has noted; see SavedContainers."""
+        with self._engine.operation("saved_keys"):
+            return set(self._engine.saved())
+
+    def discard(self, session: str, attempt: int) -> None:
+        """Forget it; see SavedContainers."""
+        with self._engine.operation("discard_saved"):
+            self._engine.saved().pop((session, attempt), None)
+
+
+class MemoryResizer:
+    """Resizes one owner's containers in memory; `fail_next` has `resize`."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
+        """Change the spec, unless more memory is used by `set_use`; see Resizer."""
+        with self._engine.operation("resize"):
+            container = self._engine.find(spec.session, spec.attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                raise ResizeError("Its container does not run.")
+            if container.use.memory_bytes > spec.memory_bytes:
+                self._hold(container, before)
+                used, asked = size_text(container.use.memory_bytes), size_text(spec.memory_bytes)
+                raise ResizeError(f"It uses {used} of memory, too much for {asked}.")
+            self._hold(container, spec)
+
+    @staticmethod
+    def _hold(container: MemoryContainer, spec: ContainerSpec) -> None:
+        container.spec = replace(container.spec, cpu=spec.cpu, memory_bytes=spec.memory_bytes, gpus=spec.gpus)
+
+
+class MemoryOutputs:
+    """The outputs of one owner's containers in memory: tests say which flood."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def flooding(self) -> set[Key]:
+        """Return those that `set_flooding` named and nobody has slowed down; see HostOutputs."""
+        return {key for key, is_slowed in self._engine.floods().items() if not is_slowed}
+
+    def slow_down(self, session: str, attempt: int) -> None:
+        """Note it; see HostOutputs."""
+        self._engine.set_slowed(session, attempt)
+
+    def slowed(self) -> set[Key]:
+        """Return those that were; see HostOutputs."""
+        return {key for key, is_slowed in self._engine.floods().items() if is_slowed}
+
+    def release(self, session: str, attempt: int) -> None:
+        """Do nothing, as nothing waits here; see HostOutputs."""
+
+
+class MemoryDisks:
+    """The disk of the in-memory engine, and what one owner's containers have written."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def space(self) -> DiskSpace | None:
+        """Return what `set_disk_space` was given; see HostDisks."""
+        return self._engine.disk_space()
+
+    def written_bytes(self) -> dict[Key, int]:
+        """Return what `set_written` was given; see HostDisks."""
+        return self._engine.written_bytes()
+
+    def made_files(self, limits: Mapping[Key, int | None]) -> dict[Key, int]:
+        """Return what `set_made` was given; see HostDisks."""
+        return {key: count for key, count in self._engine.made_files().items() if key in limits}
+
+
+class MemoryFolders:
+    """The mounts of one owner's containers in memory; `fail_next` knows both methods by the names below."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def set_read_only(
+        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
+    ) -> bool:
+        """Change the mount; nothing writes to it here; see MountControl."""
+        with self._engine.operation("set_folder_read_only"):
+            if container := self._engine.find(session, attempt):
+                folders = [
+                    replace(each, is_read_only=read_only) if each.source == source else each
+                    for each in container.spec.folders
+                ]
+                container.spec = replace(container.spec, folders=tuple(folders))
+            return True
+
+    def take_away(self, session: str, attempt: int, source: Path) -> None:
+        """Remove the mount; see MountControl."""
+        with self._engine.operation("take_folder_away"):
+            if container := self._engine.find(session, attempt):
+                left = tuple(each for each in container.spec.folders if each.source != source)
+                container.spec = replace(container.spec, folders=left)

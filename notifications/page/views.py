@@ -1,0 +1,126 @@
+"""Pages of notifications, and what the script of every page asks for."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from accounts.requests import UserRequest
+from notifications import services
+from notifications.announcements import services as announcements
+from notifications.delivery.texts import text_of
+from notifications.models import Announcement, Notification
+from notifications.page import forms
+
+PAGE_SIZE: Final = 30
+PANEL_SIZE: Final = 8
+PENDING_SIZE: Final = 5  # at once; the list has all
+
+
+@require_safe
+@login_required
+@never_cache
+def notification_list(request: UserRequest) -> HttpResponse:
+    """Show the user's notifications, the newest first."""
+    listed = Notification.objects.filter(user=request.user, on_page=True)
+    page = Paginator(listed, PAGE_SIZE).get_page(request.GET.get("page"))
+    return render(request, "notifications/list.html", {"page": page, "notices": _with_texts(page)})
+
+
+@require_safe
+@login_required
+@never_cache
+def panel(request: UserRequest) -> HttpResponse:
+    """Show the newest notifications in the bell's panel."""
+    newest = Notification.objects.filter(user=request.user, on_page=True)[:PANEL_SIZE]
+    return render(request, "notifications/_panel.html", {"notices": _with_texts(newest)})
+
+
+@require_safe
+@login_required
+@never_cache
+def pending(request: UserRequest) -> HttpResponse:
+    """Return what no page has shown yet, for a toast or the browser's own notification."""
+    unshown = Notification.objects.filter(user=request.user, shown_at=None).order_by("-id")[:PENDING_SIZE]
+    found = []
+    for notification in reversed(unshown):
+        text = text_of(notification)
+        found.append(
+            {
+                "id": notification.pk,
+                "title": text.title,
+                "body": text.body,
+                "url": text.url,
+                "level": text.level,
+                "onPage": notification.on_page,
+                "inBrowser": notification.in_browser,
+            }
+        )
+    return JsonResponse({"pending": found})
+
+
+@require_POST
+@login_required
+def shown(request: UserRequest) -> HttpResponse:
+    """Note which notifications have been shown."""
+    services.mark_shown(request.user, _ids(request.POST.getlist("ids")))
+    return HttpResponse(status=204)
+
+
+@require_POST
+@login_required
+def read(request: UserRequest) -> HttpResponse:
+    """Note that the user has read their notifications up to one."""
+    for newest in _ids([request.POST.get("up_to", "")]):
+        services.mark_read(request.user, up_to=newest)
+    return HttpResponse(status=204) if request.htmx or "quiet" in request.POST else redirect("notifications:list")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+def preferences(request: UserRequest) -> HttpResponse:
+    """Show or change how the user is told of what."""
+    if request.method == "POST":
+        forms.save(request.user, request.POST.dict())
+        messages.success(request, _("Your choice is saved."))
+        return redirect("notifications:preferences")
+    return render(request, "notifications/preferences.html", {"rows": forms.rows_for(request.user)})
+
+
+@require_safe
+@login_required
+@never_cache
+def announcement_list(request: UserRequest) -> HttpResponse:
+    """Show the announcements that the user has not dismissed: the part of a page that changes."""
+    return _announcements(request)
+
+
+@require_POST
+@login_required
+def dismiss(request: UserRequest, announcement_id: int) -> HttpResponse:
+    """Show the announcement to the user no more."""
+    announcements.dismiss(get_object_or_404(Announcement, pk=announcement_id), request.user)
+    if request.htmx:
+        return _announcements(request)
+    return redirect("home")
+
+
+def _announcements(request: UserRequest) -> HttpResponse:
+    return render(request, "notifications/_announcements.html", {"found": announcements.current_for(request.user)})
+
+
+def _with_texts(notifications: Iterable[Notification]) -> list[dict[str, object]]:
+    return [{"row": row, "text": text_of(row)} for row in notifications]
+
+
+def _ids(texts: list[str]) -> list[int]:
+    """Return the ids among these texts; what is none is ignored."""
+    return [int(text) for text in texts[:100] if text.isdecimal() and len(text) < 19]

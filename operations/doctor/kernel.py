@@ -1,0 +1,48 @@
+"""Checks of what the kernel limits for all sessions of this host together."""
+
+from contextlib import closing
+
+from engine.containers import ATTEMPT_LABEL
+from hostworker.privileged.base import KernelUse, PrivilegesError
+from hostworker.privileged.kernel_limits import low_limits
+from hostworker.runtime.container_config import UNLIMITED
+from hostworker.runtime.factory import get_privileges, is_engine_here
+from operations.doctor.findings import Finding, Verdict
+from operations.doctor.services import docker_client
+
+HINT = "let the host worker be root or have its helper, or set them by deploy/sysctl.d/60-gpuplatform.conf"
+ENGINE_HINT = (
+    "start the container engine with CAP_SYS_RESOURCE, or with LimitSIGPENDING=infinity and LimitNPROC=infinity"
+)
+
+
+def shared_limits() -> Finding:
+    """Return whether one session can take what others need, and who holds most of it."""
+    if not is_engine_here():
+        return Finding(Verdict.WARN, "unknown: the container engine is on another machine")
+    with closing(docker_client()) as client:
+        containers = client.containers(filters={"label": [ATTEMPT_LABEL]})
+        found = [client.inspect_container(each["Id"])["HostConfig"]["Ulimits"] or () for each in containers]
+    names = {each["Id"]: each["Names"][0].lstrip("/") for each in containers}
+    most = _most(names)
+    if low := low_limits():
+        text = ", ".join(f"{name} is {number}" for name, number in low.items())
+        return Finding(Verdict.WARN, f"one session can take what all share: {text}{most}", HINT)
+    if any(limit not in limits for limits in found for limit in UNLIMITED):
+        text = "one session can take all pending signals, message queues and processes of the user of sessions"
+        return Finding(Verdict.WARN, f"{text}: the engine cannot lift these limits{most}", ENGINE_HINT)
+    return Finding(Verdict.OK, f"no session comes to a limit that others share{most}")
+
+
+def _most(names: dict[str, str]) -> str:
+    """Return who of these containers, {id: name}, holds most of each kind; "" where nobody can look."""
+    try:
+        use = get_privileges().kernel_use(sorted(names)) if names else KernelUse()
+    except PrivilegesError:
+        return ""
+    kinds = sorted({kind for counts in use.held.values() for kind, number in counts.items() if number})
+    found = []
+    for kind in kinds:
+        container = max(use.held, key=lambda each, kind=kind: use.held[each].get(kind, 0))  # type: ignore[misc]
+        found.append(f"{use.held[container][kind]} {kind} by {names[container]}")
+    return f"; most of each: {', '.join(found)}" if found else ""

@@ -1,0 +1,4 @@
+"""The commands of operators.
+
+Imported by Django.
+"""

@@ -1,0 +1,4 @@
+"""The commands of operators, as `manage.py` runs them.
+
+Imported by Django.
+"""

@@ -1,0 +1,280 @@
+"""One request of a client and its response: from the decision about it to the last byte of the response."""
+
+import asyncio
+from enum import Enum
+from typing import Final, Protocol
+
+from proxy.authorization.authorizer import Deferred, ForwardDecision
+from proxy.data_plane import Authorizer, ConnectionSlot
+from proxy.http import responses
+from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead
+from proxy.http.response_parser import SWITCHING_PROTOCOLS, BodyFraming, ResponseHead
+from proxy.http.responses import LocalResponse
+from proxy.limits import ProxyLimits
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.pool import UpstreamPool
+
+UPGRADE_LINES: Final = [b"%b: %b" % header for header in UPGRADE_HEADERS]
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+MAX_JOINED_BYTES: Final = 64 * 1024  # up to which a head and the body behind it are joined into one write
+RETRYABLE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+FOREVER: Final = float("inf")
+
+
+class RequestState(Enum):
+    """How far a request has come."""
+
+    RECEIVING = "receiving"
+    RECEIVED = "received"
+    SENT = "sent"  # to the upstream, completely
+
+
+# Python looks up a name of a module ten times as fast as a member of an enum.
+RECEIVING, RECEIVED, SENT = RequestState
+
+
+class ExchangeClient(Protocol):
+    """The client connection of an exchange."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    deadline: float  # loop time
+    authorizer: Authorizer
+    limits: ProxyLimits
+    peer: str  # IP address
+    listen_port: int | None
+    is_paused: bool  # the client does not read what is written to it
+    is_upstream_paused: bool
+    slot: ConnectionSlot | None
+
+    def acquire_slot(self, forward: ForwardDecision) -> ConnectionSlot | LocalResponse:
+        """Return the slot by which the request may be forwarded, or the response that refuses it."""
+        ...
+
+    def is_last(self, exchange: "Exchange") -> bool:
+        """Return whether the connection must end after a response that starts now."""
+        ...
+
+    def finish(self, exchange: "Exchange", *, closes: bool) -> None:
+        """Go on to the next request, or close the connection."""
+        ...
+
+    def start_tunnel(self, upstream: UpstreamConnection) -> None:
+        """Connect the client with an upstream that has switched protocols."""
+        ...
+
+    def update_reading(self) -> None:
+        """Pause or resume reading from the client."""
+        ...
+
+
+class Exchange:
+    """A request that is received, forwarded and answered; handles the response of its upstream connection."""
+
+    __slots__ = (
+        "_client",
+        "body",
+        "forward",
+        "is_response_started",
+        "is_reused",
+        "keeps_alive",
+        "request",
+        "request_state",
+        "task",
+        "upstream",
+    )
+
+    def __init__(self, client: ExchangeClient, request: RequestHead, *, keeps_alive: bool) -> None:
+        self._client = client
+        self.request = request
+        self.request_state = RECEIVING
+        self.keeps_alive = keeps_alive  # the connection persists after the response
+        self.is_response_started = False
+        self.is_reused = False  # the upstream connection was idle, and may have ended unnoticed
+        self.body: list[bytes] = []  # received and not yet sent
+        self.forward: ForwardDecision | None = None
+        self.upstream: UpstreamConnection | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def advance(self) -> None:
+        """Start, or send what has come of the body since."""
+        if self.forward is None and self.task is None:
+            self._start()
+        elif self.upstream and self.request_state is not SENT:
+            is_complete = self.request_state is RECEIVED
+            self.upstream.write(self._take_body(), is_complete=is_complete)
+            if is_complete:
+                self.request_state = SENT
+            self._start_response_timeout()
+
+    def respond(self, response: LocalResponse) -> None:
+        """Answer without the app."""
+        client = self._client
+        closes = response.closes or client.is_last(self)
+        client.transport.write(response.to_bytes(with_body=self.request.method != b"HEAD", closes=closes))
+        client.finish(self, closes=closes)
+
+    def cancel(self) -> None:
+        """Abandon the upstream connection and any task."""
+        if self.upstream:
+            self.upstream.abort()
+            self.upstream = None
+        if self.task:
+            self.task.cancel()
+            self.task = None
+
+    # --- the request
+
+    def _start(self) -> None:
+        client = self._client
+        decision = client.authorizer.authorize(self.request, client.peer, client.listen_port)
+        if isinstance(decision, ForwardDecision):
+            self._forward(decision)
+        elif isinstance(decision, LocalResponse):
+            self.respond(decision)
+        else:
+            self.task = client.loop.create_task(self._serve(decision))
+
+    def _forward(self, forward: ForwardDecision) -> None:
+        self.forward = forward
+        slot = self._client.acquire_slot(forward)
+        if isinstance(slot, LocalResponse):
+            self.respond(slot)
+            return
+        loop = self._client.loop
+        upstream = slot.pool.take_idle(loop.time())
+        if upstream:
+            self.is_reused = True
+            self._send(forward, upstream)
+        else:
+            self.task = loop.create_task(self._connect(forward, slot.pool))
+
+    async def _connect(self, forward: ForwardDecision, pool: UpstreamPool) -> None:
+        try:
+            upstream = await pool.connect()
+        except OSError as error:
+            self.task = None
+            is_timeout = isinstance(error, TimeoutError)
+            self.respond(responses.RESPONSE_TIMEOUT if is_timeout else responses.UPSTREAM_UNREACHABLE)
+        else:
+            self.task = None
+            self._send(forward, upstream)
+            self._client.update_reading()
+
+    async def _serve(self, deferred: Deferred) -> None:
+        try:
+            response = await self._client.authorizer.serve(deferred)
+        except Exception:
+            self.task = None
+            self.respond(responses.INTERNAL_ERROR)
+            raise
+        self.task = None
+        self.respond(response)
+
+    def _send(self, forward: ForwardDecision, upstream: UpstreamConnection) -> None:
+        client = self._client
+        self.upstream = upstream
+        data = forward.to_bytes()
+        if forward.length != 0:
+            data += self._take_body()
+        is_complete = self.request_state is not RECEIVING
+        if is_complete:
+            self.request_state = SENT
+        is_head, may_upgrade = forward.method == b"HEAD", forward.is_websocket
+        upstream.send(self, data, is_head=is_head, may_upgrade=may_upgrade, is_complete=is_complete)
+        self._start_response_timeout()
+        if client.is_paused:
+            upstream.pause_reading()
+        if forward.expects_continue and not is_complete:
+            client.transport.write(CONTINUE)
+
+    def _take_body(self) -> bytes:
+        """Return what of the body is to be sent now, with the framing of chunks where the request has it."""
+        forward = self.forward
+        body, self.body = self.body, []
+        if forward is None or forward.length is not None:
+            return b"".join(body)
+        chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in body]
+        return b"".join(chunks if self.request_state is RECEIVING else [*chunks, LAST_CHUNK])
+
+    def _start_response_timeout(self) -> None:
+        client = self._client
+        if self.request_state is SENT and not self.is_response_started:
+            client.deadline = client.loop.time() + client.limits.response_seconds
+
+    # --- the response
+
+    def response_started(self, head: ResponseHead, first: bytes) -> None:
+        """Send the head to the client, with what of the body came along."""
+        client, forward = self._client, self.forward
+        assert forward
+        self.keeps_alive = not (head.framing is BodyFraming.UNTIL_CLOSE or client.is_last(self))
+        self.is_response_started = True
+        client.deadline = FOREVER
+        headers = client.authorizer.response_headers(forward.principal, head.headers)
+        data = response_head_bytes(head, headers, closes=not self.keeps_alive)
+        if len(first) <= MAX_JOINED_BYTES:
+            client.transport.write(data + first)
+        else:
+            client.transport.write(data)
+            client.transport.write(first)
+
+    def response_body(self, data: bytes) -> None:
+        """Send more of the body to the client."""
+        self._client.transport.write(data)
+
+    def response_ended(self) -> None:
+        """Finish; the upstream connection is released already."""
+        self.upstream = None
+        self._client.finish(self, closes=not self.keeps_alive)
+
+    def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
+        """Send the response, and leave both connections to a tunnel."""
+        client, forward, upstream = self._client, self.forward, self.upstream
+        assert forward
+        assert upstream
+        headers = client.authorizer.response_headers(forward.principal, head.headers)
+        client.transport.write(response_head_bytes(head, headers, closes=False) + first)
+        client.start_tunnel(upstream)
+
+    def upstream_lost(self, *, is_malformed: bool) -> None:
+        """Retry if an idle connection had ended unnoticed (RFC 9112, 9.3.1), else respond that the app failed.
+
+        A response that has started is left incomplete, which the client learns by the end of its connection.
+        """
+        self.upstream = None
+        client, forward, slot = self._client, self.forward, self._client.slot
+        if self.is_response_started:
+            client.transport.abort()
+        elif self.is_reused and not is_malformed and forward and slot and self._is_retryable(forward):
+            self.is_reused = False
+            self.task = client.loop.create_task(self._connect(forward, slot.pool))
+        else:
+            self.respond(responses.UPSTREAM_FAILED)
+
+    def _is_retryable(self, forward: ForwardDecision) -> bool:
+        return forward.length == 0 and self.request.method in RETRYABLE_METHODS
+
+    def upstream_paused(self) -> None:
+        """Pause the client: the app reads more slowly than it sends."""
+        self._client.is_upstream_paused = True
+        self._client.update_reading()
+
+    def upstream_resumed(self) -> None:
+        """Resume the client."""
+        self._client.is_upstream_paused = False
+        self._client.update_reading()
+
+
+def response_head_bytes(head: ResponseHead, headers: list[Header], *, closes: bool) -> bytes:
+    """Return the status line and header section of an app's response, with those headers that concern one hop."""
+    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *[name + b": " + value for name, value in headers]]
+    if head.framing is BodyFraming.CHUNKED:
+        lines.append(b"Transfer-Encoding: chunked")
+    if head.status == SWITCHING_PROTOCOLS:
+        lines += UPGRADE_LINES
+    elif closes:
+        lines.append(b"Connection: close")
+    lines.append(b"\r\n")
+    return b"\r\n".join(lines)

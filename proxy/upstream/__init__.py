@@ -1,0 +1,4 @@
+"""Connections to apps, pooled.
+
+Imported by the listener.
+"""

@@ -1,0 +1,143 @@
+"""Operations on hosts: register, heartbeat, declare lost or ready, cordon, drain; and readings of their GPUs."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from resources.gpus.discovery import Device, Machine
+from resources.gpus.tiers import Tier
+from resources.hosts import health as host_health
+from resources.kick import kick_scheduler
+from resources.models import Gpu, GpuReading, Host, HostStatus, ResourceGroup
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS: Final = 5
+REGISTERED: Final = (  # what a host says of itself; all else is the platform's to change
+    *("cpu", "memory", "gateway_url", "architecture", "status", "machine_id", "engine_id", "boot_id"),
+    "gpu_topology",
+)
+SILENCE: Final = timedelta(seconds=20)  # a host without a heartbeat for this long is LOST
+
+
+def register_host(
+    name: str,
+    machine: Machine,
+    group_name: str,
+    *,
+    has_mps: bool = False,
+    gateway_url: str = "",
+    identity: Mapping[str, str] | None = None,
+) -> Host:
+    """Store the resources of the host and return it as JOINING: it gets no sessions until it is reconciled.
+
+    A new host joins the group `group_name`, created if needed; a known one stays in its group. Idempotent.
+    `has_mps` says whether an MPS control daemon runs on it; `gateway_url` is the URL of its gateway, "" without one.
+    `identity` are the fields that bind its name to this machine (`claims`).
+    """
+    with transaction.atomic():
+        host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
+        host.cpu, host.memory, host.gateway_url = machine.cpu, machine.memory, gateway_url
+        host.architecture, host.gpu_topology = machine.architecture, machine.topology.as_json()
+        host.status = HostStatus.JOINING.value
+        for field, value in (identity or {}).items():
+            setattr(host, field, value)
+        host.save(update_fields=REGISTERED)
+        Host.objects.filter(pk=host.pk).update(heartbeat_at=Now())
+        host.refresh_from_db(fields=["heartbeat_at"])
+        host.gpus.exclude(uuid__in=[device.uuid for device in machine.devices]).update(is_present=False)
+    for device in machine.devices:
+        _register_gpu(host, device, _tier(device, uses_mps=has_mps and host.group.use_mps))
+    logger.info("host %s: %d cores, %d bytes, %d GPUs", name, machine.cpu, machine.memory, len(machine.devices))
+    return host
+
+
+def heartbeat(host: Host) -> bool:
+    """Store the time of a heartbeat by the database's clock, in one query; False means that the name is another's."""
+    mine = Host.objects.filter(pk=host.pk, machine_id=host.machine_id, boot_id=host.boot_id)
+    return bool(mine.update(heartbeat_at=Now()))
+
+
+def declare_ready(host: Host) -> bool:
+    """Mark the host READY for sessions, after reconciliation; return whether that changed its status."""
+    changed = Host.objects.filter(pk=host.pk).exclude(status=HostStatus.READY)
+    return bool(changed.update(status=HostStatus.READY, heartbeat_at=Now(), lost_at=None))
+
+
+def declare_joining(host: Host) -> bool:
+    """Mark a READY host JOINING until it is reconciled again; return whether that changed its status."""
+    return bool(Host.objects.filter(pk=host.pk, status=HostStatus.READY).update(status=HostStatus.JOINING))
+
+
+def declare_lost() -> list[Host]:
+    """Mark hosts without a heartbeat for SILENCE as LOST and return those that were not before."""
+    lost = []
+    for host in Host.objects.filter(heartbeat_at__lt=Now() - SILENCE).exclude(status=HostStatus.LOST):
+        silent = Host.objects.filter(pk=host.pk, heartbeat_at=host.heartbeat_at).exclude(status=HostStatus.LOST)
+        if silent.update(status=HostStatus.LOST, lost_at=Now()):
+            logger.warning("host %s: silent since %s, now LOST", host.name, host.heartbeat_at)
+            lost.append(host)
+    return lost
+
+
+def cordon(hosts: QuerySet[Host], *, cordoned: bool) -> int:
+    """Cordon or uncordon these hosts; return how many changed. A cordoned host gets no new sessions.
+
+    Uncordoning also ends a drain.
+    """
+    with transaction.atomic():
+        host_health.forget(hosts)
+        changed = hosts.exclude(is_cordoned=cordoned).update(is_cordoned=cordoned, cordon_reason="", drain_by=None)
+        kick_scheduler()
+    return changed
+
+
+def set_drain(host: Host, *, end_at: datetime | None, reason: str) -> None:
+    """Cordon the host, say why, and store when its sessions are to end; None lets them finish."""
+    host.is_cordoned, host.cordon_reason, host.drain_by = True, reason, end_at
+    with transaction.atomic():
+        host_health.forget(Host.objects.filter(pk=host.pk))
+        host.save(update_fields=["is_cordoned", "cordon_reason", "drain_by"])
+        kick_scheduler()
+
+
+def record_readings(readings: Iterable[GpuReading]) -> None:
+    """Replace the readings of these GPUs; one statement."""
+    GpuReading.objects.bulk_create(
+        readings,
+        update_conflicts=True,
+        unique_fields=["gpu"],
+        update_fields=["at", "utilisation", "memory_used", "temperature", "power"],
+    )
+
+
+def _join(name: str, machine: Machine, group_name: str) -> Host:
+    group, _ = ResourceGroup.objects.get_or_create(name=group_name)
+    amounts = {"group": group, "cpu": machine.cpu, "memory": machine.memory}
+    return Host.objects.select_for_update().get_or_create(name=name, defaults=amounts)[0]
+
+
+def _tier(device: Device, *, uses_mps: bool) -> Tier:
+    can_use_mps = device.tier is Tier.HOOK and not device.is_simulated
+    return Tier.HOOK_MPS if uses_mps and can_use_mps else device.tier
+
+
+def _register_gpu(host: Host, device: Device, tier: Tier) -> None:
+    known = {
+        "host": host,
+        "index": device.index,
+        "name": device.name,
+        "memory": device.memory,
+        "is_simulated": device.is_simulated,
+        "tier": tier.value,
+        "is_present": True,
+    }
+    try:
+        Gpu.objects.update_or_create(uuid=device.uuid, defaults=known)
+    except IntegrityError as error:  # a trigger refuses to move a GPU of which sessions hold shares
+        logger.warning("host %s: GPU %s is still leased on another host: %s", host.name, device.uuid, error)

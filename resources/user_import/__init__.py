@@ -1,0 +1,4 @@
+"""Import of users from a table.
+
+Imported by the administration.
+"""

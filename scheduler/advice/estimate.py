@@ -1,0 +1,151 @@
+"""Estimate for sessions not yet submitted: the advisor's answer on the current state. Writes nothing."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from accounts.models import Project, User
+from accounts.policies import bounds_of
+from resources import clock
+from resources.models import ResourceGroup
+from scheduler.advice.advisor import SMALLEST, Advice, SessionAdvice, advise_on
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.types import SessionRequest, Shape, Traits, in_groups
+from scheduler.snapshot.host_traits import OfferedTraits, needed_traits
+from scheduler.state.cache import StateCache
+from sessions.launching import group_choice, services
+from sessions.launching.mounts import MountPlan
+from sessions.launching.services import LaunchRequest
+from sessions.limits import policy_checks
+from sessions.requeueing import preemption
+
+ESTIMATED_ID: Final = "order"  # prefix of the ids of the requests asked about
+DEPENDENCY_TEXT: Final = "It waits until the sessions that it depends on have succeeded."
+START_TIME_TEXT: Final = "It waits for its start time."
+
+state_cache = StateCache()
+cache_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Advice, and the names of the groups of its alternatives by group id."""
+
+    advice: Advice
+    group_names: Mapping[int, str]
+
+
+def estimate(owner: User, order: LaunchRequest) -> Estimate:
+    """Return when all sessions of `order` will have started if submitted now, and what would start sooner.
+
+    Takes a constant number of queries, a dozen or two, as it reads only what has changed. Raises RejectedError as
+    `services.submit` does.
+    """
+    planned = services.check(owner, order)
+    now = clock.now()
+    usable = list(ResourceGroup.objects.usable_for(owner, order.project))
+    groups = {group.pk: group.name for group in usable}
+    if any(not session.has_succeeded for session in order.depends_on):
+        blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
+        return Estimate(advice=Advice(sessions=blocked), group_names=groups)
+    state, offered = _state_after_pass(owner, order.project, now)
+    chosen = [group.pk for group in group_choice.groups_of(owner, order, planned)]
+    traits = {group_id: _traits(order, planned, offered, group_id) for group_id in {*groups, *chosen}}
+    requests = requests_of(owner, order, now, traits, chosen)
+    others = [
+        requests[0]._replace(group_id=group_id, traits=traits[group_id], alternatives=())
+        for group_id in sorted(set(groups).difference(chosen))
+    ]
+    graces = {group.pk: group.preemption_grace for group in usable}
+    advice = advise_on(state, requests, now, elsewhere=others, least=_least(order), graces=graces)
+    return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
+
+
+def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, group_id: int) -> Traits:
+    """Return the traits that the hosts of a group must have."""
+    return needed_traits(
+        group_id,
+        offered,
+        shape=Shape(order.cpu, order.memory, order.fgpu),
+        required_roots=planned.required_roots,
+        wanted_roots=planned.wanted_roots,
+        image_id=order.image.pk or 0,
+        architecture=order.image.architecture,
+        is_local=order.image.is_local,
+        gpu_model=order.gpu_model,
+        min_gpu_memory=group_choice.min_gpu_memory_of(order),
+    )
+
+
+def _state_after_pass(owner: User, project: Project | None, now: datetime) -> tuple[IncrementalState, OfferedTraits]:
+    """Return the state after the next pass, as a copy for the caller, and what each group offers.
+
+    All threads share this process's cache.
+    """
+    with cache_lock:
+        state = state_cache.take(now)
+        state.add_limits({owner.pk: owner.policy.limits()}, {project.pk: project.limits()} if project else {})
+        state.serve(now)  # its placements stay unconfirmed, and are read again the next time
+        state_cache.put_back(state)
+        return state.incremental.copy(), state.offered
+
+
+def requests_of(
+    owner: User,
+    order: LaunchRequest,
+    now: datetime,
+    traits: Mapping[int, Traits] = MappingProxyType({}),
+    group_ids: Sequence[int] = (),
+) -> list[SessionRequest]:
+    """Return the scheduler's requests for the sessions of `order`.
+
+    They may start in each group of `group_ids`, by default that of the order, on hosts that have the group's `traits`.
+    """
+    policies = bounds_of(owner, order.project)
+    most = policies.max_lifetime
+    first, *others = group_ids or [order.resource_group.pk]
+    of_group = None if others else order.resource_group.max_lifetime
+    bounds = [bound for bound in (order.time_limit, most, of_group) if bound is not None]
+    request = SessionRequest(
+        id="",
+        owner_id=owner.pk,
+        group_id=first,
+        cpu=order.cpu,
+        memory_bytes=order.memory,
+        fgpu_milli=order.fgpu,
+        traits=traits.get(first, ()),
+        priority=policy_checks.priority_of(owner, order.project, order.priority),
+        queued_at=now,
+        duration=min(bounds, default=None),
+        project_id=order.project.pk if order.project else None,
+        image_id=order.image.pk or 0,
+        is_preemptible=preemption.is_asked(policies, order.is_preemptible),
+    )
+    return [
+        in_groups(request._replace(id=f"{ESTIMATED_ID}-{number:04}"), {each: traits.get(each, ()) for each in others})
+        for number in range(order.count)
+    ]
+
+
+def _least(order: LaunchRequest) -> Shape:
+    """Return the amounts below which the order would be refused."""
+    image = order.image
+    memory = max(image.min_memory, order.shared_memory, SMALLEST.memory_bytes)
+    fgpu = order.fgpu if group_choice.min_gpu_memory_of(order) else image.min_fgpu  # less of a GPU is less memory
+    return Shape(max(image.min_cpu, SMALLEST.cpu), memory, max(fgpu, SMALLEST.fgpu_milli))
+
+
+def _not_before(advice: Advice, not_before: datetime | None, now: datetime) -> Advice:
+    """Return the advice for sessions that start at `not_before` at the earliest, by the current state."""
+    if not_before is None or not_before <= now:
+        return advice
+    at_start = SessionAdvice(not_before, START_TIME_TEXT)
+    sessions = [
+        at_start if each.starts == "now" or (each.starts and each.starts <= not_before) else each
+        for each in advice.sessions
+    ]
+    is_late = sessions[-1] != at_start
+    return Advice(sessions=tuple(sessions), alternatives=advice.alternatives if is_late else ())

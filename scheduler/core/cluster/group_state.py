@@ -1,0 +1,257 @@
+"""Mutable state of one resource group: free capacity, running sessions, and the head's reservation. Pure."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from copy import copy as shallow_copy
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from types import MappingProxyType
+
+from scheduler.core.capacity.group_capacity import GroupCapacity
+from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.placement_policy import policy_for
+from scheduler.core.cluster.reservation import (
+    Overdue,
+    Reservation,
+    SessionEnd,
+    could_hold,
+    reserve,
+    reserve_whole_host,
+)
+from scheduler.core.types import (
+    OVERDUE_GRACE,
+    HostView,
+    ImageHosts,
+    Placement,
+    Rules,
+    RunningSession,
+    SessionRequest,
+    Shape,
+    entries_of,
+    latest_end,
+)
+
+
+class GroupState:
+    """Hosts of one resource group, the sessions that run there, and the reservation of the queue's head."""
+
+    def __init__(
+        self,
+        hosts: Iterable[HostView],
+        rules: Rules,
+        running: Sequence[RunningSession],
+        queue: Iterable[SessionRequest],
+        image_hosts: ImageHosts = MappingProxyType({}),
+    ) -> None:
+        """Take the group's hosts, in any order, and its running sessions.
+
+        `queue` may hold requests of other groups too; it is read only by policies that learn the mix of requests.
+        """
+        self.host_views = sorted(hosts, key=lambda host: (host.name, host.id))
+        self.rules = rules
+        self.running = {session.session_id: session for session in running}
+        capacities = [
+            HostCapacity(
+                host_id=view.id,
+                index=index,
+                cpu=view.cpu_free,
+                memory_bytes=view.memory_free_bytes,
+                gpus=view.gpus,
+                divides=view.divides,
+                traits=view.traits,
+                closeness=view.closeness,
+            )
+            for index, view in enumerate(self.host_views)
+        ]
+        self.gpu_capacity = max(host.gpu_capacity for host in capacities)  # milli-fGPU of a whole GPU; 0 without
+        self.divides = all(view.divides for view in self.host_views)  # whether every host divides its GPUs
+        index_of = {host.host_id: host.index for host in capacities}
+        self._image_hosts = {
+            image_id: dict.fromkeys(sorted(index_of[host_id] for host_id in host_ids if host_id in index_of))
+            for image_id, host_ids in image_hosts.items()
+        }
+        self._queue = queue
+        self.capacity = GroupCapacity(capacities, policy_for(rules, self.gpu_capacity, self.mix))
+        self.host_capacities = {host.host_id: host for host in capacities}
+        self.head: SessionRequest | None = None
+        self.reservation: Reservation | None = None
+        self.ends_walked = 0  # to find starts of heads: what a forecast counts as work
+        self._ends: list[SessionEnd] | None = None
+        self._overdue: Overdue | None = None  # by host id; None: not looked for in this pass
+        self._holdable: dict[Shape, bool] = {}  # as far as known
+
+    def mix(self) -> Sequence[tuple[Shape, int]]:
+        """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
+        seen = [session.shape for session in self.running.values()] + [
+            Shape(request.cpu, request.memory_bytes, request.fgpu_milli)
+            for request in entries_of(self._queue)
+            if request.group_id == self.host_views[0].group_id
+        ]
+        return self.rules.mix or [(shape, 1) for shape in seen]
+
+    def place(self, request: SessionRequest, shape: Shape, now: datetime) -> Placement | None:
+        """Take capacity for `request` on the preferred host, or on the reserved one if that does not delay the head."""
+        host = self.capacity.find(shape, request.avoided_host_ids)
+        if host is not None:
+            holders = self._image_hosts.get(request.image_id, ())
+            if holders or host.closeness is not None:
+                host = self.capacity.equal_of(host, shape, holders, request.avoided_host_ids)
+            return Placement(request.id, host.host_id, self.capacity.take(host, shape))
+        if self.reservation is not None:
+            shares = self.reservation.backfill(self.capacity, shape, self.latest_end(request, now))
+            if shares is not None:
+                return Placement(request.id, self.reservation.host.host_id, shares)
+        return None
+
+    def may_place(self, request: SessionRequest) -> bool:
+        """Return whether a host has what the request needs, be it reserved for the head."""
+        reserved = self.reservation is not None and self.reservation.host.fits(request.shape)
+        return reserved or self.capacity.find(request.shape, request.avoided_host_ids) is not None
+
+    def begin_pass(self, queue: Iterable[SessionRequest]) -> None:
+        """Drop the reservation and rank the hosts anew, as in a new state with the capacities as they are."""
+        self.start_over()
+        self._queue = queue
+        self.capacity = GroupCapacity(self.capacity.hosts, policy_for(self.rules, self.gpu_capacity, self.mix))
+
+    def copy(self) -> "GroupState":
+        """Return an independent copy with the same head and reservation."""
+        copy = shallow_copy(self)
+        hosts = [host.copy() for host in self.capacity.hosts]
+        copy.capacity = GroupCapacity(hosts, self.capacity.policy)
+        copy.host_capacities = {host.host_id: host for host in hosts}
+        copy.running = self.running.copy()
+        copy._ends = None if self._ends is None else self._ends.copy()
+        reservation = self.reservation
+        if reservation is not None:
+            shadow = reservation.shadow and reservation.shadow.copy()
+            refused = reservation.refused.copy()
+            copy.reservation = replace(reservation, host=hosts[reservation.host.index], shadow=shadow, refused=refused)
+        return copy
+
+    def could_hold(self, shape: Shape, now: datetime) -> bool:
+        """Return whether a host could take `shape` once all but the overdue sessions have ended there.
+
+        Without such a host nothing is reserved: it would keep from all others what they can have.
+        """
+        overdue = self._overdue_at(now)
+        found = self._holdable.get(shape)
+        if found is None:
+            hosts = zip(self.capacity.hosts, self.host_views, strict=True)
+            found = any(could_hold(host, view, shape, overdue.get(view.id, ())) for host, view in hosts)
+            self._holdable[shape] = found
+        return found
+
+    def make_head(self, request: SessionRequest, now: datetime) -> None:
+        """Reserve a host for the first request that does not fit, is within its limits and that a host could hold.
+
+        Where time limits promise no start, it gets a whole host once it has waited for `reservation_delay`. No-op for
+        a request that no host could hold.
+        """
+        if not self.could_hold(request.shape, now):
+            return
+        self.head = request
+        unknown = self._count_unknown(now)
+        ends = islice(self.ends, unknown, None)
+        self.reservation, walked = reserve(request.shape, self.capacity, ends, now)
+        self.ends_walked += walked
+        if self.reservation is not None:
+            self.capacity.set_reserved(self.reservation.host, True)
+        else:
+            self.move_whole_host(self.capacity.hosts, now)
+
+    def move_whole_host(self, grown: Iterable[HostCapacity], now: datetime) -> HostCapacity | None:
+        """Reserve as a whole the best host for a head without a promised start; return one that is no longer reserved.
+
+        `grown` are the hosts where sessions have ended since it was chosen: no other can have become better.
+        """
+        assert self.head is not None
+        since, was = self.head.queued_at + self.rules.reservation_delay, self.reservation
+        if since > now:
+            return None
+        among = self.capacity.hosts if was is None else list({host.index: host for host in (was.host, *grown)}.values())
+        views = [(host, self.host_views[host.index]) for host in among]
+        self.reservation = reserve_whole_host(self.head, views, self.running.values(), since, self._overdue_at(now))
+        self.ends_walked += len(self.running) // 64  # of which each takes a fraction of what an end takes
+        if self.reservation is not None and (was is None or was.host is not self.reservation.host):
+            self.capacity.set_reserved(self.reservation.host, True)
+            if was is not None:
+                self.capacity.set_reserved(was.host, False)
+                return was.host
+        return None
+
+    def start_over(self) -> None:
+        """Drop the head, as at the start of a pass; which sessions are overdue is found out anew."""
+        self.clear_head()
+        self._overdue = None
+
+    def clear_head(self) -> None:
+        """Drop the head and its reservation."""
+        if self.reservation is not None:
+            self.capacity.set_reserved(self.reservation.host, False)
+        self.head = self.reservation = None
+
+    @property
+    def ends(self) -> list[SessionEnd]:
+        """Latest ends of the bounded running sessions, ascending; computed on first use, then kept up to date."""
+        if self._ends is None:
+            self._ends = sorted((run.ends_at, run.session_id, run) for run in self.running.values() if run.ends_at)
+        return self._ends
+
+    def latest_end(self, request: SessionRequest, now: datetime) -> datetime | None:
+        """Return when what the request would hold is free again at the latest, if it is placed now; None: unknown."""
+        return latest_end(request, now, self.rules)
+
+    def forget_unknown_ends(self, now: datetime) -> None:
+        """Take sessions that are overdue beyond the grace as unbounded, for good: for copies that are consumed."""
+        self._overdue_at(now)
+        del self.ends[: self._count_unknown(now)]
+
+    def _overdue_at(self, now: datetime) -> Overdue:
+        """Return the sessions of which nobody knows whether they ever end, by host id, as at the start of the pass."""
+        if self._overdue is None:
+            self._overdue = {}
+            for _, _, session in self.ends[: self._count_unknown(now)]:
+                self._overdue.setdefault(session.host_id, []).append(session)
+            self._holdable = {}
+        return self._overdue
+
+    def _count_unknown(self, now: datetime) -> int:
+        """Return how many of `ends`, from the front, are overdue beyond the grace: nothing says when those end."""
+        return bisect_left(self.ends, (now - OVERDUE_GRACE,))
+
+    def note_running(self, session: RunningSession) -> None:
+        """Add a running session whose capacity has been taken."""
+        self.running[session.session_id] = session
+        if self._ends is not None and session.ends_at is not None:
+            insort(self._ends, (session.ends_at, session.session_id, session))
+
+    def add_running(self, session: RunningSession) -> None:
+        """Add a running session and take its capacity."""
+        self.note_running(session)
+        host = self.host_capacities[session.host_id]
+        host.give_back(session.shape, session.shares, -1)
+        self.capacity.note_change(host)
+        self._count_in_shadow(session, -1)
+
+    def end(self, session_id: str) -> RunningSession:
+        """Remove a running session, free its capacity, and return it."""
+        session = self.running.pop(session_id)
+        if self._ends is not None and session.ends_at is not None:
+            del self._ends[bisect_left(self._ends, (session.ends_at, session_id))]
+        host = self.host_capacities.get(session.host_id)
+        if host is not None:
+            self.capacity.give_back(host, session.shape, session.shares)
+            self._count_in_shadow(session, 1)
+        return session
+
+    def _count_in_shadow(self, session: RunningSession, sign: int) -> None:
+        """Count a session that ended (1) or started (-1) in what is free at the head's start, if it lasts longer."""
+        reservation = self.reservation
+        if reservation is None or reservation.host.host_id != session.host_id:
+            return
+        reservation.refused.clear()
+        is_later = session.ends_at is None or reservation.at is None or session.ends_at > reservation.at
+        if is_later and reservation.shadow is not None:
+            reservation.shadow.give_back(session.shape, session.shares, sign)

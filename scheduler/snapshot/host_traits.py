@@ -1,0 +1,190 @@
+"""Reads the traits of hosts: what a host has beside capacity, and which of that a session needs.
+
+A trait is a text: `storage:<id of a root>`, `architecture:<name>`, `image:<id>` of an image that no registry has,
+`gpu_model:<name>`, `gpu_memory:<bytes>` that each of its GPUs has, one for each size of GPUs that there is, or
+`files:<name of a host>` of the host for which a parked session waits. Other hosts have none such, so that equal hosts
+are equal.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, When
+
+from folders.models import HostRoot, StorageRoot
+from resources.gpus.discovery import ARCHITECTURES
+from resources.gpus.shares import device_memory_for
+from resources.models import Gpu, Host, HostImage, HostStatus, Image
+from scheduler.core.types import (
+    ARCHITECTURE_TRAIT,
+    FILES_TRAIT,
+    GPU_MEMORY_TRAIT,
+    GPU_MODEL_TRAIT,
+    IMAGE_TRAIT,
+    STORAGE_TRAIT,
+    ImageHosts,
+    Shape,
+    Traits,
+)
+from sessions.lifecycle import Status
+from sessions.models import Session
+
+Value = TypeVar("Value")
+EVERY_ARCHITECTURE: Final = tuple(ARCHITECTURES.values())  # of a host that has not told its own
+
+
+class HostOffer(NamedTuple):
+    """What a host has in total, whatever is free."""
+
+    traits: frozenset[str]
+    shape: Shape
+
+    def could_hold(self, shape: Shape, traits: set[str]) -> bool:
+        """Return whether the host, if it were empty, could take a session of this shape that needs these traits."""
+        mine = self.shape
+        is_large_enough = mine.cpu >= shape.cpu and mine.memory_bytes >= shape.memory_bytes
+        return is_large_enough and mine.fgpu_milli >= shape.fgpu_milli and self.traits.issuperset(traits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTraits:
+    """What the hosts of each group have, ready ones and those to return soon, by group id."""
+
+    hosts: Mapping[int, Sequence[HostOffer]]
+    architectures: Mapping[int, frozenset[str]]
+    gpu_sizes: Sequence[int] = ()  # bytes of the GPUs of all groups, ascending
+    gpu_capacities: Mapping[int, int] = field(default_factory=dict)  # milli-fGPU of a GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTraits:
+    """Traits by host id, what each group offers, and the hosts that have an image, by image id."""
+
+    of_host: Mapping[int, frozenset[str]]
+    offered: OfferedTraits
+    image_hosts: ImageHosts
+
+
+def load_traits() -> HostTraits:
+    """Return the traits of all hosts; storage of hosts that are lost does not count. Takes four queries."""
+    traits: dict[int, set[str]] = {}
+    architectures: dict[int, set[str]] = {}
+    image_hosts: dict[int, set[int]] = {}
+    unknown: list[tuple[int, int]] = []
+    per_gpu = F("group__fgpu_per_gpu") * 1000
+    devices = Count("gpus", filter=Q(gpus__is_present=True)) * per_gpu
+    columns = ("pk", "group_id", "architecture", "cpu", "memory", "status")
+    resumed = Exists(Session.objects.filter(parked_on=OuterRef("pk"), status=Status.PENDING))
+    known = Host.objects.order_by("pk").annotate(awaited=Case(When(resumed, then=F("name")), default=None))
+    rows = list(known.values_list(*columns, devices, per_gpu, "awaited"))
+    for host_id, group_id, architecture, *_, awaited in rows:
+        if awaited:
+            traits[host_id] = {f"{FILES_TRAIT}:{awaited}"}
+        if architecture:
+            traits.setdefault(host_id, set()).add(f"{ARCHITECTURE_TRAIT}:{architecture}")
+            architectures.setdefault(group_id, set()).add(architecture)
+        else:
+            unknown.append((host_id, group_id))
+    for host_id, group_id in unknown:
+        if group_id in architectures:
+            traits.setdefault(host_id, set()).update(f"{ARCHITECTURE_TRAIT}:{name}" for name in EVERY_ARCHITECTURE)
+    present = HostRoot.objects.filter(is_present=True).exclude(host__status=HostStatus.LOST).order_by()
+    for host_id, root_id in present.values_list("host_id", "root_id"):
+        traits.setdefault(host_id, set()).add(f"{STORAGE_TRAIT}:{root_id}")
+    held = HostImage.objects.order_by().values_list("host_id", "image_id", "image__is_local")
+    for host_id, image_id, is_local in held:
+        image_hosts.setdefault(image_id, set()).add(host_id)
+        if is_local:
+            traits.setdefault(host_id, set()).add(f"{IMAGE_TRAIT}:{image_id}")
+    gpu_sizes = _add_gpu_traits(traits)
+    of_host = _frozen(traits)
+    offered = OfferedTraits(
+        hosts=_offers(rows, of_host),
+        architectures=_frozen(architectures),
+        gpu_sizes=gpu_sizes,
+        gpu_capacities={row[1]: row[7] for row in rows},
+    )
+    return HostTraits(of_host=of_host, offered=offered, image_hosts=_frozen(image_hosts))
+
+
+def _add_gpu_traits(traits: dict[int, set[str]]) -> list[int]:
+    """Add what all GPUs of a host have in common; return their sizes, ascending. Takes one query."""
+    models: dict[int, set[str]] = {}
+    least: dict[int, int] = {}
+    for host_id, model, memory in Gpu.objects.filter(is_present=True).order_by().values_list("host", "name", "memory"):
+        models.setdefault(host_id, set()).add(model)
+        least[host_id] = min(memory, least.get(host_id, memory))
+    sizes = sorted(set(least.values()))
+    for host_id, memory in least.items():
+        mine = traits.setdefault(host_id, set())
+        mine.update(f"{GPU_MEMORY_TRAIT}:{size}" for size in sizes if size <= memory)
+        if len(models[host_id]) == 1:
+            mine.add(f"{GPU_MODEL_TRAIT}:{min(models[host_id])}")
+    return sizes
+
+
+def _gpu_traits(
+    group_id: int, offered: OfferedTraits, fgpu_milli: int, gpu_model: str, min_gpu_memory: int
+) -> Iterator[str]:
+    """Yield the traits of hosts whose GPUs are of the model, and of which a session gets the memory."""
+    if gpu_model:
+        yield f"{GPU_MODEL_TRAIT}:{gpu_model}"
+    if min_gpu_memory and fgpu_milli:
+        least = device_memory_for(min_gpu_memory, fgpu_milli, offered.gpu_capacities.get(group_id, fgpu_milli))
+        yield f"{GPU_MEMORY_TRAIT}:{next((size for size in offered.gpu_sizes if size >= least), least)}"
+
+
+def _offers(rows: Iterable[tuple[Any, ...]], traits: Mapping[int, frozenset[str]]) -> dict[int, list[HostOffer]]:
+    """Return what the hosts have that are not lost, by group id."""
+    offers: dict[int, list[HostOffer]] = {}
+    for host_id, group_id, _, cpu, memory, status, fgpu_milli, *_ in rows:
+        if status != HostStatus.LOST:
+            offer = HostOffer(traits.get(host_id, frozenset()), Shape(cpu, memory, fgpu_milli))
+            offers.setdefault(group_id, []).append(offer)
+    return offers
+
+
+def trait_names() -> dict[str, str]:
+    """Return the names of storage roots and of images that no registry has, by trait; takes two queries."""
+    roots = StorageRoot.objects.order_by().values_list("pk", "name")
+    images = Image.objects.filter(is_local=True).order_by().values_list("pk", "reference")
+    return {f"{STORAGE_TRAIT}:{pk}": name for pk, name in roots} | {f"{IMAGE_TRAIT}:{pk}": name for pk, name in images}
+
+
+def needed_traits(
+    group_id: int,
+    offered: OfferedTraits,
+    *,
+    shape: Shape,
+    required_roots: Iterable[int],
+    wanted_roots: Iterable[int],
+    image_id: int,
+    architecture: str,
+    is_local: bool,
+    parked_on: str | None = None,
+    gpu_model: str = "",
+    min_gpu_memory: int = 0,
+) -> Traits:
+    """Return the traits that the host of a session must have.
+
+    A wanted root counts only where a host of the group has it beside all else that the session needs, in size as well:
+    else the session would wait for ever for what it can do without. The architecture of its image, "" if that is not
+    known, counts only where the group has a host of another one. A session that was parked needs the host of this name.
+    """
+    needed: set[str] = set() if parked_on is None else {f"{FILES_TRAIT}:{parked_on}"}
+    needed.update(f"{STORAGE_TRAIT}:{root_id}" for root_id in required_roots)
+    if architecture and offered.architectures.get(group_id, frozenset()) - {architecture}:
+        needed.add(f"{ARCHITECTURE_TRAIT}:{architecture}")
+    if is_local:
+        needed.add(f"{IMAGE_TRAIT}:{image_id}")
+    needed.update(_gpu_traits(group_id, offered, shape.fgpu_milli, gpu_model, min_gpu_memory))
+    for root_id in wanted_roots:
+        more = {*needed, f"{STORAGE_TRAIT}:{root_id}"}
+        if any(host.could_hold(shape, more) for host in offered.hosts.get(group_id, ())):
+            needed = more
+    return tuple(sorted(needed)) if needed else ()
+
+
+def _frozen(sets: Mapping[int, set[Value]]) -> dict[int, frozenset[Value]]:
+    return {key: frozenset(values) for key, values in sets.items()}

@@ -1,0 +1,402 @@
+"""Reads the state that a pass decides on, in full or what has changed, in a constant number of queries."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from django.db import connection
+from django.db.models import (
+    Count,
+    F,
+    Max,
+    QuerySet,
+    TextField,
+)
+from django.db.models.functions import Cast, Greatest
+
+from accounts.limits import PolicyLimits
+from scheduler.core.types import (
+    EPOCH,
+    LimitHolder,
+    RunningSession,
+    SessionRequest,
+    Shape,
+    Snapshot,
+    Traits,
+    in_groups,
+)
+from scheduler.snapshot.claims import hold_of
+from scheduler.snapshot.cluster import hosts_of, rules_of, running_sessions
+from scheduler.snapshot.compiled_queries import fetch
+from scheduler.snapshot.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
+from scheduler.snapshot.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
+from scheduler.snapshot.limit_holders import NOTHING, limits_of, project_holders, project_limits_of, usage_of
+from sessions.lifecycle import Reason, Status
+from sessions.models import (
+    Session,
+    SessionQuerySet,
+    WaitStatus,
+    group_waits,
+    has_succeeded,
+    time_bound,
+)
+from sessions.requeueing.preemption import StoredClaim
+
+NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
+TURN_PATIENCE: Final = timedelta(seconds=10)  # for the pass over a group that a session prefers
+CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
+_CHANGED: Final = """
+    WITH changed AS (
+        SELECT unnest(sessions) AS id FROM compute_change
+        WHERE xid >= %(since)s::xid8 AND NOT EXISTS (
+            SELECT FROM unnest(%(xids)s::xid8[], %(begun)s::timestamptz[], %(ended)s::timestamptz[])
+                AS own (xid, begun, ended)
+            WHERE own.xid = compute_change.xid AND at BETWEEN own.begun AND own.ended
+        )
+        UNION SELECT unnest(%(also)s::varchar[])
+    )
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text,
+           EXISTS (SELECT FROM compute_change WHERE xid >= %(since)s::xid8 AND sessions IS NULL),
+           ARRAY(SELECT id FROM changed UNION SELECT link.from_session_id FROM compute_session_depends_on link
+                 WHERE link.to_session_id IN (SELECT id FROM changed))
+"""
+_DELETE_OLD: Final = """
+    DELETE FROM compute_change
+    WHERE xid < %(before)s::xid8 AND at < clock_timestamp() - %(seconds)s * interval '1 second'
+"""
+
+
+class OwnWrite(NamedTuple):
+    """Changes that a reader of the change log has made itself: its transaction, and when in that."""
+
+    xid: int
+    begun: datetime
+    ended: datetime
+
+
+class WaitingRow(NamedTuple):
+    """A row of a waiting session, by whose fields the query asks for columns."""
+
+    id: str
+    owner_id: int
+    group_id: int
+    cpu: int
+    memory: int
+    fgpu: int
+    avoided_hosts: list[int]
+    required_roots: list[int]
+    wanted_roots: list[int]
+    priority: int
+    since: datetime  # since when it waits for capacity, dependencies aside
+    duration: timedelta | None
+    project_id: int | None
+    image_id: int
+    architecture: str
+    is_local: bool
+    charge_percent: int
+    is_preemptible: bool
+    not_before: datetime | None
+    refused_until: datetime | None
+    group_choices: list[int]  # the preferred first; empty where it waits for one group
+    gpu_model: str
+    min_gpu_memory: int
+    parked_on: str | None  # name of the host
+    claim: str | None  # JSON
+    group_waits: str  # JSON
+    reason: str
+    detail: str
+    eta: datetime | None
+    eta_reason: str
+
+    def groups(self) -> Sequence[int]:
+        """Return the ids of the groups that it waits for, the preferred first."""
+        return self.group_choices or (self.group_id,)
+
+    def waits_for(self, group_id: int | None) -> bool:
+        """Return whether it waits for a group; None is any."""
+        return group_id is None or group_id in self.groups()
+
+
+class WaitingSession(NamedTuple):
+    """A waiting session: its request, what else it waits for, and its wait status as written.
+
+    In the state of one group, of a session that may start in several, it is the part of that group.
+    """
+
+    request: SessionRequest
+    not_before: datetime | None
+    has_dependencies_met: bool  # all sessions that it depends on have succeeded
+    refused_until: datetime | None
+    is_in_several: bool  # it may start in other groups as well
+    turn_at: datetime | None  # until then the groups that it prefers have not said yet that it cannot start there
+    status: WaitStatus  # last: the rest is what a pass depends on
+
+    def blocked_status(self, now: datetime) -> WaitStatus | None:
+        """Return its wait status while a dependency, start time or refusal blocks it; None once it is in the queue."""
+        if not self.has_dependencies_met:
+            return WaitStatus(self.request.id, Reason.DEPENDENCY.value, "")
+        if self.not_before is not None and self.not_before > now:
+            return WaitStatus(self.request.id, Reason.START_TIME.value, "")
+        if self.refused_until is not None and self.refused_until > now:
+            return WaitStatus(self.request.id, Reason.PLACEMENT_REFUSED.value, "")
+        if self.turn_at is not None and self.turn_at > now:
+            return self.status
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullState:
+    """Whole state: a snapshot, whose queue is the sessions that are not blocked, and all waiting sessions."""
+
+    snapshot: Snapshot
+    waiting: tuple[WaitingSession, ...]
+    offered: OfferedTraits
+    claims: Mapping[str, StoredClaim] = field(default_factory=dict)  # of waiting sessions, by id
+    since: str  # oldest transaction whose changes must be read next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanges:
+    """Changed sessions, those that still wait or run, and the limits of owners and projects who wait."""
+
+    ids: frozenset[str]
+    waiting: Sequence[WaitingSession] = ()
+    running: Sequence[RunningSession] = ()
+    limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
+    project_limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
+    used: Used = field(default_factory=dict)
+    claims: Mapping[str, StoredClaim] = field(default_factory=dict)  # of those that wait, by id
+    since: str
+
+
+def load(now: datetime, group_id: int | None = None) -> FullState:
+    """Return the whole state, or that of a group; fifteen queries, two more with a fair group, one with projects.
+
+    Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
+    elsewhere it counts against limits alone.
+    """
+    since = oldest_open_transaction()
+    traits = load_traits()
+    waiting, claims = _waiting(None, traits.offered, group_id)
+    queue = tuple(
+        session.request
+        for session in waiting
+        if session.blocked_status(now) is None and session.request.id not in claims
+    )
+    rules = rules_of(None)
+    holds = [
+        hold_of(session.request, claim, rules[claim.group_id])
+        for session in waiting
+        if (claim := claims.get(session.request.id)) is not None
+    ]
+    running = running_sessions(None) + holds
+    limits = limits_of({session.request.owner_id for session in waiting})
+    held = usage_of(running)
+    hosts, closed_groups = hosts_of(None if group_id is None else {group_id}, running, traits.of_host)
+    is_fair = has_fair_group(rules)
+    snapshot = Snapshot(
+        hosts=hosts,
+        queue=queue,
+        owners={
+            owner_id: LimitHolder(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()
+        },
+        projects=project_holders(projects_of(waiting), running),
+        running=tuple(running),
+        rules=rules,
+        closed_groups=closed_groups,
+        trait_names=trait_names(),
+        image_hosts=traits.image_hosts,
+        used=load_used() if is_fair else {},
+        weights=load_weights() if is_fair else {},
+    )
+    return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, claims=claims, since=since)
+
+
+def load_changes(
+    since: str,
+    also_ids: Iterable[str],
+    offered: OfferedTraits,
+    *,
+    own: Sequence[OwnWrite] = (),
+    is_fair: bool = True,
+    group_id: int | None = None,
+) -> StateChanges | None:
+    """Return what has changed since, and the sessions of `also_ids`; None where the whole state must be read.
+
+    Of a group as `load`.
+
+    `own` are what the reader has written itself: it is not read.
+    `offered` is what the groups offered in the whole state: a change of these has everything read again.
+    `is_fair`: whether a group has fair order, in which what ended sessions have used matters.
+    Takes one query without changes, else three to eight. A concurrent commit is read now or the next time, possibly
+    twice, but never missed.
+    """
+    with connection.cursor() as cursor:
+        known = {name: [getattr(write, name) for write in own] for name in ("begun", "ended")}
+        cursor.execute(
+            _CHANGED, {"since": since, "also": list(also_ids), "xids": [str(write.xid) for write in own], **known}
+        )
+        next_since, is_all, changed = cursor.fetchone()
+    if is_all:
+        return None
+    ids = frozenset(changed)
+    if not ids:
+        return StateChanges(ids=ids, since=next_since)
+    waiting, claims = _waiting(ids, offered, group_id)
+    return StateChanges(
+        ids=ids,
+        waiting=waiting,
+        claims=claims,
+        running=running_sessions(ids),
+        limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
+        project_limits=project_limits_of(projects_of(waiting)),
+        used=used_by_owners_of(ids) if is_fair else {},
+        since=next_since,
+    )
+
+
+def delete_old_changes(before: str) -> None:
+    """Delete the change notes of transactions older than `before` that are too old for every reader."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_OLD, {"before": before, "seconds": CHANGE_RETENTION_SECONDS})
+
+
+def projects_of(waiting: Iterable[WaitingSession]) -> set[int]:
+    """Return the ids of the projects of these sessions."""
+    return {session.request.project_id for session in waiting if session.request.project_id is not None}
+
+
+@contextmanager
+def noted(own: list[OwnWrite]) -> Iterator[None]:
+    """Append what is written meanwhile, in the caller's transaction, to `own`."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        begun = cursor.fetchone()[0]
+        yield
+        cursor.execute("SELECT pg_current_xact_id()::text, clock_timestamp()")
+        xid, ended = cursor.fetchone()
+    own.append(OwnWrite(int(xid), begun, ended))
+
+
+def oldest_open_transaction() -> str:
+    """Return the oldest open transaction: what older ones have written is visible, or never will be."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+        return str(cursor.fetchone()[0])
+
+
+def _waiting(
+    ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None
+) -> tuple[list[WaitingSession], dict[str, StoredClaim]]:
+    """Return the waiting sessions, or those of `ids`, in the order of the queue, and their claims in the group by id.
+
+    Takes two queries.
+    """
+    rows = [row for row in map(WaitingRow._make, fetch(_waiting_rows, ids)) if row.waits_for(group_id)]
+    freed = _dependencies(ids) if rows else {}
+    if freed:
+        rows = [row._replace(since=max(row.since, freed.get(row.id) or NO_DEPENDENCY)) for row in rows]
+    rows.sort(key=attrgetter("since", "id"))  # by joining time, then id; faster here than in the database
+    rows.sort(key=attrgetter("priority"), reverse=True)  # the sort is stable
+    waiting = [
+        WaitingSession(
+            _request(row, offered, group_id),
+            row.not_before,
+            freed.get(row.id, NO_DEPENDENCY) is not None,
+            row.refused_until,
+            bool(row.group_choices),
+            *_turn_and_status(row, group_id),
+        )
+        for row in rows
+    ]
+    claims = {row.id: StoredClaim.from_json(json.loads(row.claim)) for row in rows if row.claim is not None}
+    return waiting, {name: claim for name, claim in claims.items() if group_id in (None, claim.group_id)}
+
+
+def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> SessionRequest:
+    """Return the request of a session in a group; for the whole state, with its alternatives in other groups."""
+    first, *others = row.groups() if group_id is None else (group_id,)
+    request = SessionRequest(
+        id=row.id,
+        owner_id=row.owner_id,
+        group_id=first,
+        cpu=row.cpu,
+        memory_bytes=row.memory,
+        fgpu_milli=row.fgpu,
+        avoided_host_ids=tuple(row.avoided_hosts),
+        traits=_traits(row, offered, first),
+        priority=row.priority,
+        queued_at=row.since,
+        duration=row.duration,
+        project_id=row.project_id,
+        image_id=row.image_id,
+        charge_percent=row.charge_percent,
+        is_preemptible=row.is_preemptible,
+        is_alternative=first != row.groups()[0],
+    )
+    return in_groups(request, {other: _traits(row, offered, other) for other in others}) if others else request
+
+
+def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | None, WaitStatus]:
+    """Return when it is this group's turn, if not at once, and the wait status as this group has written it."""
+    if not row.group_choices or group_id is None:
+        return None, WaitStatus(row.id, row.reason, row.detail, row.eta, row.eta_reason)
+    told = group_waits.read(row.group_waits)
+    preferred = row.group_choices[: row.group_choices.index(group_id)]
+    is_turn = all(str(each) in told and told[str(each)].reason not in group_waits.NOT_TRIED for each in preferred)
+    status = told.get(str(group_id), group_waits.NOTHING_WRITTEN)
+    return None if is_turn else row.since + TURN_PATIENCE, WaitStatus(row.id, *status)
+
+
+def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
+    """Return the traits that the host must have in a group."""
+    return needed_traits(
+        group_id,
+        offered,
+        shape=Shape(row.cpu, row.memory, row.fgpu),
+        required_roots=row.required_roots,
+        wanted_roots=row.wanted_roots,
+        image_id=row.image_id,
+        architecture=row.architecture,
+        is_local=row.is_local,
+        gpu_model=row.gpu_model,
+        min_gpu_memory=row.min_gpu_memory,
+        parked_on=row.parked_on,
+    )
+
+
+def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[Any, ...]]:
+    """Return the rows behind `_waiting`, whose columns are the fields of `WaitingRow`."""
+    columns: dict[str, Any] = {name: F(name) for name in WaitingRow._fields} | {
+        "group_id": F("resource_group_id"),
+        "since": Greatest("created_at", "not_before"),
+        "duration": time_bound(),
+        "architecture": F("image__architecture"),
+        "is_local": F("image__is_local"),
+        "group_waits": Cast("group_waits", TextField()),
+        "parked_on": F("parked_on__name"),
+        "claim": Cast("claim", TextField()),
+    }
+    return sessions.filter(status=Status.PENDING).values_list(*columns.values())
+
+
+def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
+    """Return {session id: time of the last success of its dependencies, None unless all have succeeded}."""
+    return {session_id: last if done == of else None for session_id, done, of, last in fetch(_dependency_rows, ids)}
+
+
+def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, int, int, datetime | None]]:
+    """Return the rows behind `_dependencies`."""
+    return (
+        sessions.filter(status=Status.PENDING, depends_on__isnull=False)
+        .values_list("pk")
+        .annotate(
+            done=Count("depends_on", filter=has_succeeded("depends_on__")),
+            of=Count("depends_on"),
+            last=Max("depends_on__ended_at"),
+        )
+    )

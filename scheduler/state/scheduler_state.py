@@ -1,0 +1,400 @@
+"""Scheduler state of a process: what it has read and decided, so that a pass reads and evaluates changes only.
+
+`apply_changes` brings it up to date, `serve` is the pass, and `update_wait_statuses` explains the rest. A state whose
+decisions were not written, as when a pass fails, must be dropped.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Final
+
+from accounts.limits import PolicyLimits
+from scheduler.core.cluster.preemption import Candidates, Preemption, find_preemption
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
+from scheduler.core.waiting.explanation import Explainer, ReasonText
+from scheduler.core.waiting.forecast import StartEstimate
+from scheduler.snapshot.claims import Claims, hold_of, is_over_limit, status_of, warned
+from scheduler.snapshot.fair_use import has_fair_group
+from scheduler.snapshot.limit_holders import NOTHING, project_usage_of, usage_of
+from scheduler.snapshot.queue import FullState, OwnWrite, StateChanges, WaitingSession
+from scheduler.state.wait_status import as_stored, needs_update, status_by_start
+from sessions.lifecycle import Reason
+from sessions.models import STOP_DURATION, WaitStatus
+from sessions.models.group_waits import NOT_TRIED
+from sessions.requeueing.preemption import StoredClaim
+
+MAX_EXPLAINED: Final = 500  # waiting sessions in a pass: takes some 30 ms with the write
+MAX_CONSIDERED: Final = 100  # waiting sessions, the first of the queue, for which others may end in a pass
+WAITS_FOR_CAPACITY: Final = (Reason.NO_CAPACITY, Reason.RESERVED)
+GroupShape = tuple[int, Shape]  # requests with equal ones have the same explanation, limits aside
+HolderIds = tuple[int, int | None]  # user and project
+
+
+class SchedulerState:
+    """Waiting and running sessions with the wait statuses written, as read and decided so far."""
+
+    def __init__(self, loaded: FullState) -> None:
+        """Begin with the whole state."""
+        self.since = loaded.since
+        self.offered = loaded.offered
+        self.is_fair = has_fair_group(loaded.snapshot.rules)
+        self.incremental = IncrementalState(loaded.snapshot)
+        self.waiting = {session.request.id: session for session in loaded.waiting}
+        self.own_writes: list[OwnWrite] = []  # of wait statuses as this state has them
+        self.unconfirmed: set[str] = set()  # placed here and not read since: another process may have been faster
+        self._running = {running.session_id: running for running in loaded.snapshot.running}
+        self.claims = Claims(loaded.claims, loaded.snapshot.running)
+        self.lapsed: set[str] = set()  # waiting sessions that have lost their claim in the last pass
+        self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
+        self._texts: dict[GroupShape, ReasonText | None] = {}  # as of the last explanation
+        self._text_inputs: dict[tuple[int, Traits], object] = {}  # what the texts of a group, by traits, derive from
+        names = self.incremental.requests
+        self._unexplained = {name: None for name in names if self.waiting[name].status.reason in NOT_TRIED}
+        self._outdated = dict.fromkeys(names)  # by id, as those above: sessions whose text may have changed
+        self._starts: Mapping[str, StartEstimate] = {}  # latest estimates
+        self._estimated: dict[str, None] = {}  # sessions, by id, of whose latest estimate nothing is written yet
+        self._with_eta = {name for name, session in self.waiting.items() if session.status.eta is not None}
+        self._touched: set[HolderIds] = set()  # holders whose usage has changed since the last explanation
+        self._by_group_shape: dict[GroupShape, set[str]] = defaultdict(set)
+        self._by_holders: dict[HolderIds, set[str]] = defaultdict(set)
+        for request in self.incremental.requests.values():
+            self._index(request)
+
+    @property
+    def size(self) -> int:
+        """Number of sessions, waiting or running."""
+        return len(self.waiting) + len(self._running)
+
+    def apply_changes(self, changes: StateChanges) -> None:
+        """Apply what has changed since `since`; changes that are known already may be among it."""
+        self.since = changes.since
+        self.own_writes = [write for write in self.own_writes if write.xid >= int(changes.since)]
+        self.unconfirmed.clear()
+        waiting = {session.request.id: session for session in changes.waiting}
+        for session_id in changes.ids:
+            session, was = waiting.get(session_id), self.waiting.get(session_id)
+            is_same = self.claims.get(session_id) == changes.claims.get(session_id)
+            if session is not None and was is not None and session[:-1] == was[:-1] and is_same:
+                self._apply_status(session, was.status)
+                del waiting[session_id]
+            else:
+                self._remove_waiting(session_id)
+        here = {running.session_id: running for running in changes.running}
+        gone = [self._running[name] for name in changes.ids if name in self._running and name not in self.claims]
+        same = {running.session_id for running in gone if here.get(running.session_id) == running}
+        self._replace_running(
+            [running for running in gone if running.session_id not in same],
+            [running for name, running in here.items() if name not in same],
+        )
+        self.incremental.cluster.set_used(changes.used)
+        self.add_limits(changes.limits, changes.project_limits)
+        for session_id, session in waiting.items():
+            self._store(session)
+            self._blocked.add(session_id)
+            if session_id in changes.claims:
+                self._take_hold(session.request, changes.claims[session_id])
+
+    def add_limits(
+        self, limits: Mapping[int, PolicyLimits], project_limits: Mapping[int, PolicyLimits] = MappingProxyType({})
+    ) -> None:
+        """Add the limits of users and of projects, by id, that are not known yet."""
+        cluster = self.incremental.cluster
+        if new := {holder_id for holder_id in limits if not cluster.knows_holder(holder_id)}:
+            usage = usage_of(self._running.values())
+            for owner_id in new:
+                cluster.add_holder(owner_id, LimitHolder(limits=limits[owner_id], used=usage.get(owner_id, NOTHING)))
+        if new := {holder_id for holder_id in project_limits if not cluster.knows_project(holder_id)}:
+            usage = project_usage_of(self._running.values())
+            for project_id in new:
+                held = usage.get(project_id, NOTHING)
+                cluster.add_project(project_id, LimitHolder(limits=project_limits[project_id], used=held))
+
+    def enqueue_due(self, now: datetime) -> None:
+        """Add to the queue the sessions whose dependencies have succeeded and whose start time has come."""
+        for session_id in [name for name in self._blocked if self._blocked_status(name, now) is None]:
+            self._blocked.remove(session_id)
+            request = self.waiting[session_id].request
+            self.incremental.add(request)
+            self._index(request)
+            self._unexplained[session_id] = None
+
+    def serve(self, now: datetime, grace_of: Callable[[], timedelta] | None = None) -> list[Placement]:
+        """Place all sessions that can start, by the state as it is known; return their placements.
+
+        With `grace_of`, the time between warning and end, a preemptible session that would end at once for another one
+        that waits is not placed.
+        """
+        self.lapsed = set()
+        claimed = self._serve_claims(now) if self.claims else []
+        self.enqueue_due(now)
+        placements = self.incremental.serve(now)
+        lesser = [placement for placement in placements if self.waiting[placement.session_id].request.is_preemptible]
+        if lesser and grace_of is not None and (futile := self._futile(lesser, now, grace_of())):
+            placements = self._put_off(placements, futile)
+        for placement in placements:
+            request = self.waiting.pop(placement.session_id).request
+            self._remove_from_indexes(request)
+            self._touched.add((request.owner_id, request.project_id))
+            self._running[request.id] = self._placed(placement)
+            self.unconfirmed.add(request.id)
+        return claimed + placements
+
+    def _futile(self, placements: Sequence[Placement], now: datetime, grace: timedelta) -> set[str]:
+        """Return those placed who would at once be warned, as others that wait fit once they and some more end."""
+        young = [self._placed(placement)._replace(is_preemptible=True) for placement in placements]
+        candidates = Candidates((*self.claims.candidates.sessions(), *young))
+        found: set[str] = set()
+        for group_id in {self.incremental.cluster.group_of[placement.host_id] for placement in placements}:
+            group = self.incremental.cluster.groups[group_id]
+            for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
+                is_known = self.waiting[request.id].status.reason in WAITS_FOR_CAPACITY
+                if not is_known or self._needs_preemption(request, now + grace + STOP_DURATION):
+                    decision = find_preemption(group, request, candidates, now)
+                    found.update(() if decision is None else decision.victim_ids)
+        return found.intersection(placement.session_id for placement in placements)
+
+    def _put_off(self, placements: Sequence[Placement], session_ids: Collection[str]) -> list[Placement]:
+        """Return the placements without those of some sessions, which wait on."""
+        undone = [placement for placement in placements if placement.session_id in session_ids]
+        self.incremental.update([self._placed(placement) for placement in undone], ())
+        for placement in undone:
+            self.incremental.add(self.waiting[placement.session_id].request)
+        return [placement for placement in placements if placement.session_id not in session_ids]
+
+    def _placed(self, placement: Placement) -> RunningSession:
+        """Return the session that the last pass has placed."""
+        group_id = self.incremental.cluster.group_of[placement.host_id]  # of the request or an alternative
+        return self.incremental.cluster.groups[group_id].running[placement.session_id]
+
+    def find_preemption(self, group_id: int, now: datetime, starts_at: datetime) -> Preemption | None:
+        """Return which sessions of a group should end for one that waits and could start by them at `starts_at`.
+
+        Those that wait are looked at in order: who may be ended for others is passed over, and who will start as soon
+        anyway. None if nobody is helped. `accept` what is stored of it, then ask again.
+        """
+        group = self.incremental.cluster.groups.get(group_id)
+        candidates = self.claims.candidates
+        if group is None or candidates.may_end.keys().isdisjoint(group.host_capacities):
+            return None
+        hopeless: set[ClassKey] = set()
+        for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
+            if request.class_key in hopeless or not self._needs_preemption(request, starts_at):
+                continue
+            found = find_preemption(group, request, candidates, now)
+            if found is not None:
+                return found
+            hopeless.add(request.class_key)
+        return None
+
+    def accept(self, found: Preemption, claim: StoredClaim) -> None:
+        """Take what `find_preemption` has returned as decided, and stored as `claim`."""
+        request = self.waiting[found.session_id].request
+        self.incremental.remove(request.id)
+        self._remove_from_indexes(request)
+        self._blocked.add(request.id)
+        self._take_hold(request, claim)
+        victims = [self._running[victim_id] for victim_id in found.victim_ids]
+        self._replace_running(victims, [warned(victim, request.id, claim.at) for victim in victims])
+
+    def _needs_preemption(self, request: SessionRequest, starts_at: datetime) -> bool:
+        """Return whether a waiting request is held up by what others hold, for longer than until `starts_at`."""
+        cluster = self.incremental.cluster
+        if request.is_preemptible or request.is_alternative or cluster.exceeds_limit(request):
+            return False
+        group, status = cluster.groups[request.group_id], self.waiting[request.id].status
+        if group.head is not None and group.head.id == request.id:
+            start = group.reservation.at if group.reservation is not None else None
+        elif status.reason in WAITS_FOR_CAPACITY:
+            start = status.eta
+        else:
+            return False  # not explained yet: the next pass looks at it
+        return start is None or start > starts_at
+
+    def _serve_claims(self, now: datetime) -> list[Placement]:
+        """Start the sessions with a claim that fit by now, there or elsewhere; drop claims that came to nothing.
+
+        In the same steps whether the state was read just now or not: nothing is left from the last pass, and what a
+        claim takes elsewhere leaves to the head of the queue what is reserved for it.
+        """
+        self.enqueue_due(now)
+        self.incremental.begin_pass()
+        placements = []
+        claims, cluster = self.claims.in_order(), self.incremental.cluster
+        for position, (session_id, claim) in enumerate(claims, 1):
+            request, hold = self.waiting[session_id].request, self._running[session_id]
+            later = [self._running[other_id] for other_id, _ in claims[position:]]
+            is_possible, is_lost = cluster.could_hold(hold, request.shape), is_over_limit(cluster, hold)
+            if is_possible and not is_lost and cluster.covers(hold, later):
+                self._drop_hold(session_id)
+                placements.append(Placement(session_id, claim.host_id, claim.shares))
+                cluster.start_at(request, placements[-1], now)
+                self._note_placed(request, placements[-1])
+            elif not is_lost and (placement := self._place_elsewhere(request, claim, now)):
+                placements.append(placement)
+            elif is_lost or not is_possible or not self.claims.victims_of(session_id):
+                self._drop_hold(session_id)
+                self.lapsed.add(session_id)
+                self.unconfirmed.add(session_id)
+        return placements
+
+    def _place_elsewhere(self, request: SessionRequest, claim: StoredClaim, now: datetime) -> Placement | None:
+        """Start a session with a claim where it fits already, if that does not delay the head of the queue."""
+        group = self.incremental.cluster.groups.get(claim.group_id)
+        if group is None or not group.may_place(request):
+            return None
+        self.incremental.reserve(claim.group_id, now)
+        self._drop_hold(request.id)
+        placement = self.incremental.cluster.place(request, now)
+        if placement is None:
+            self._take_hold(request, claim)
+        else:
+            self._note_placed(request, placement)
+        return placement
+
+    def _note_placed(self, request: SessionRequest, placement: Placement) -> None:
+        """Note that a session with a claim has been placed."""
+        self._blocked.remove(request.id)
+        del self.waiting[request.id]
+        self._with_eta.discard(request.id)
+        self._touched.add((request.owner_id, request.project_id))
+        self._running[request.id] = self._placed(placement)
+        self.unconfirmed.add(request.id)
+
+    def _take_hold(self, request: SessionRequest, claim: StoredClaim) -> None:
+        """Have a waiting session hold in advance what it claims."""
+        self.claims.add(request.id, claim)
+        self._replace_running((), (hold_of(request, claim, self.incremental.rules_of(claim.group_id)),))
+
+    def _drop_hold(self, session_id: str) -> None:
+        """Drop the claim of a waiting session, and what it holds in advance."""
+        self.claims.remove(session_id)
+        self._replace_running((self._running[session_id],), ())
+
+    def _blocked_status(self, session_id: str, now: datetime) -> WaitStatus | None:
+        """Return the wait status of a session that is not in the queue; None once it belongs there."""
+        claim = self.claims.get(session_id)
+        return self.waiting[session_id].blocked_status(now) if claim is None else status_of(session_id, claim)
+
+    def placed(self, session_id: str) -> RunningSession:
+        """Return a session that runs or was placed, by the state as it is known."""
+        return self._running[session_id]
+
+    def update_wait_statuses(self, now: datetime, starts: Mapping[str, StartEstimate] | None) -> list[WaitStatus]:
+        """Return the wait statuses that say something new, to be written; from now on they count as written.
+
+        `starts` are new estimates, perhaps of a state before this; None: those that are written stand. Looks at no more
+        than `MAX_EXPLAINED` sessions, so that no start waits for the texts of a long queue: while `is_behind`, ask
+        again.
+        """
+        explainer = Explainer(self.incremental.cluster)
+        self._note_outdated(explainer)
+        if starts is not None:
+            self._starts = starts
+            self._estimated = dict.fromkeys(self.incremental.requests.keys() & (starts.keys() | self._with_eta))
+        found = []
+        for session_id in self._take_unexplained():
+            session = self.waiting[session_id]
+            reason, detail = explainer.explain(session.request)[1:3]
+            if session_id in self._estimated:
+                del self._estimated[session_id]
+                found.append(status_by_start(session_id, reason.value, detail, self._starts.get(session_id)))
+            else:
+                found.append(session.status._replace(reason=reason.value, detail=detail))
+        for session_id in self._blocked:
+            blocked = self._blocked_status(session_id, now)
+            if blocked is not None:
+                found.append(blocked)
+        new = [as_stored(status) for status in found if needs_update(self.waiting[status[0]].status, status, now)]
+        for status in new:
+            self._store(self.waiting[status.session_id]._replace(status=status))
+        return new
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether sessions are left to be explained, or have a new estimate."""
+        return bool(self._unexplained or self._outdated or self._estimated)
+
+    def _take_unexplained(self) -> list[str]:
+        """Return the next sessions to be explained, new ones first; they count as explained."""
+        due = chain(self._unexplained, self._outdated, self._estimated)
+        taken = list(islice(dict.fromkeys(islice(due, 2 * MAX_EXPLAINED)), MAX_EXPLAINED))
+        for session_id in taken:
+            self._unexplained.pop(session_id, None)
+            self._outdated.pop(session_id, None)
+        return taken
+
+    def _apply_status(self, session: WaitingSession, known: WaitStatus) -> None:
+        """Store a wait status as this process or another has written it."""
+        if session.status != known:
+            self._store(session)
+            if session.request.id in self.incremental.requests:
+                self._unexplained[session.request.id] = None
+
+    def _store(self, session: WaitingSession) -> None:
+        self.waiting[session.request.id] = session
+        if session.status.eta is not None:
+            self._with_eta.add(session.request.id)
+        else:
+            self._with_eta.discard(session.request.id)
+
+    def _remove_waiting(self, session_id: str) -> None:
+        session = self.waiting.pop(session_id, None)
+        if session is None:
+            return
+        if session_id in self.claims:
+            self._drop_hold(session_id)
+        if session_id in self._blocked:
+            self._blocked.remove(session_id)
+        else:
+            self.incremental.remove(session_id)
+            self._remove_from_indexes(session.request)
+        self._with_eta.discard(session_id)
+
+    def _replace_running(self, gone: Sequence[RunningSession], here: Sequence[RunningSession]) -> None:
+        """Remove the running sessions that ended or changed, and add those that started or changed."""
+        for running in gone:
+            del self._running[running.session_id]
+        self._running.update((running.session_id, running) for running in here)
+        self.claims.note(gone, here)
+        self._touched.update((running.owner_id, running.project_id) for running in (*gone, *here))
+        self.incremental.update(gone, here)
+
+    def _index(self, request: SessionRequest) -> None:
+        self._by_group_shape[request.group_id, request.shape].add(request.id)
+        self._by_holders[request.owner_id, request.project_id].add(request.id)
+
+    def _remove_from_indexes(self, request: SessionRequest) -> None:
+        group_shape, holders = (request.group_id, request.shape), (request.owner_id, request.project_id)
+        self._by_group_shape[group_shape].remove(request.id)
+        if not self._by_group_shape[group_shape]:
+            del self._by_group_shape[group_shape]
+            self._texts.pop(group_shape, None)
+        self._by_holders[holders].remove(request.id)
+        if not self._by_holders[holders]:
+            del self._by_holders[holders]
+        self._unexplained.pop(request.id, None)
+        self._outdated.pop(request.id, None)
+        self._estimated.pop(request.id, None)
+        self._with_eta.discard(request.id)
+
+    def _note_outdated(self, explainer: Explainer) -> None:
+        """Have the waiting sessions explained again whose reason, or its sentence, may have changed."""
+        was, keys = self._text_inputs, {(group_id, shape.traits) for group_id, shape in self._by_group_shape}
+        self._text_inputs = {key: explainer.capacity_inputs(*key) for key in keys}
+        changed = {key for key in keys if key not in was or self._text_inputs[key] != was[key]}
+        for group_shape, names in self._by_group_shape.items():
+            is_new = (group_shape[0], group_shape[1].traits) in changed
+            text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
+            if text != self._texts.get(group_shape):
+                self._texts[group_shape] = text
+                self._outdated |= dict.fromkeys(names)
+        touched = [holders for holders in self._touched if self.incremental.cluster.has_limits(*holders)]
+        users, projects = {user for user, _ in touched}, {project for _, project in touched} - {None}
+        for (user, project), names in self._by_holders.items():
+            if user in users or project in projects:
+                self._outdated |= dict.fromkeys(names)
+        self._touched.clear()

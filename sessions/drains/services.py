@@ -1,0 +1,59 @@
+"""Take a host out of service without surprising the owners of what runs on it."""
+
+import logging
+from datetime import datetime
+
+from accounts import audit
+from accounts.models import User
+from resources import clock
+from resources.hosts import services as hosts
+from resources.models import Host
+from sessions import notify
+from sessions.lifecycle import HOSTED, Reason
+from sessions.models import Session, SessionEvent
+
+logger = logging.getLogger(__name__)
+
+
+def sessions_on(host: Host) -> "list[Session]":
+    """Return the sessions that hold resources of the host, those of the same owner together; one query."""
+    found = Session.objects.filter(host=host, status__in=HOSTED)
+    return list(
+        found.select_related("owner__policy", "project__policy", "resource_group", "host", "image").order_by(
+            "owner__email", "name"
+        )
+    )
+
+
+def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> list[Session]:
+    """Place no more sessions on the host, and end those that are left at `end_at`, or let them finish if it is None.
+
+    Return the sessions on it; the timeline of each tells its owner. A second drain replaces the first.
+    """
+    with audit.act(actor, "drain", host):
+        hosts.set_drain(host, end_at=end_at, reason=reason)
+        sessions = sessions_on(host)
+        if end_at is not None:
+            SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in sessions)
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id) for session in sessions])
+    logger.info("host %s: drained by %s, %d sessions left, end at %s", host, actor, len(sessions), end_at)
+    return sessions
+
+
+def undrain(host: Host, *, actor: User) -> None:
+    """Place sessions on the host again, which ends a drain."""
+    with audit.act(actor, "uncordon", host):
+        hosts.cordon(Host.objects.filter(pk=host.pk), cordoned=False)
+
+
+def _event(session: Session, host: Host, end_at: datetime, actor: User) -> SessionEvent:
+    why = f" ({host.cordon_reason})" if host.cordon_reason else ""
+    return SessionEvent(
+        session=session,
+        at=clock.now(),
+        old_status=session.status,
+        new_status=session.status,
+        reason=Reason.HOST_DRAINED.value,
+        detail=f"Its host is taken out of service{why}: it ends at {end_at:%Y-%m-%d %H:%M} UTC at the latest."[:300],
+        actor=actor,
+    )

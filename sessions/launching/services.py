@@ -1,0 +1,387 @@
+"""Operations on sessions for pages, API and scheduler: submit, assign, terminate. One transaction each."""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import DataError, IntegrityError, InternalError, connection, transaction
+
+from accounts import audit
+from accounts.limits import Amounts
+from accounts.models import Project, User
+from accounts.policies import bounds_of
+from resources import clock
+from resources.amounts.units import amount_text
+from resources.kick import kick_scheduler
+from resources.models import Image, ResourceGroup
+from sessions import notes, notify
+from sessions.errors import RejectedError
+from sessions.launching import group_choice, image_choice, mounts, validation
+from sessions.launching.mounts import MountPlan, MountRequest
+from sessions.launching.names import random_name
+from sessions.lifecycle import FINAL, LIVE, Kind, Reason, Status
+from sessions.limits import policy_checks
+from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
+from sessions.requeueing import preemption
+
+logger = logging.getLogger(__name__)
+
+_ENDS: Final = {  # where a session ends that has no container
+    Status.PENDING: Status.CANCELLED,
+    Status.SCHEDULED: Status.CANCELLED,
+    Status.PARKED: Status.TERMINATED,
+}
+
+REFUSALS: Final = (
+    IntegrityError,
+    DataError,
+    InternalError,
+)  # what the database says of a write that it will never take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """A request for `count` sessions of this shape. Memory in bytes, fGPU in milli-fGPU."""
+
+    image: Image
+    resource_group: ResourceGroup
+    cpu: int
+    memory: int
+    shared_memory: int
+    fgpu: int = 0
+    name: str = ""  # empty: a random one
+    count: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    priority: int | None = None  # None: the default, as far as the policies allow it
+    command: str = ""  # of a batch session, which ends with it; empty: an interactive one
+    time_limit: timedelta | None = None
+    not_before: datetime | None = None
+    depends_on: Sequence[Session] = ()
+    mounts: Sequence[MountRequest] = ()
+    other_groups: Sequence[ResourceGroup] = ()  # in which the sessions may start as well
+    is_any_group: bool = False  # they may start in every group that the owner may use; `resource_group` is preferred
+    gpu_model: str = ""  # of their GPUs; empty: any
+    min_gpu_memory: int = 0  # bytes that each gets on one GPU
+    is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
+    project: Project | None = None
+
+
+def submit(owner: User, request: LaunchRequest) -> list[Session]:
+    """Queue the sessions of `request` and return them in queue order.
+
+    Raises RejectedError with a message per field of LaunchRequest (`GENERAL` for none); nothing is written then.
+    """
+    planned = mounts.plan(owner, request.mounts)
+    _check_request(owner, request, planned)
+    with transaction.atomic():
+        # Serializes names and the pending limit per user; no_key, so that rows that only refer to the user do not wait.
+        User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+        if request.project is not None:  # the same for the pending limit of the project
+            Project.objects.select_for_update(no_key=True, of=("self",)).get(pk=request.project.pk)
+        names = _names(owner, request)
+        policy_checks.check_pending(owner, request.project, request.count)
+        if planned.mounts and not mounts.lock_folders(planned):
+            raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
+        request = replace(request, image=image_choice.stored(request.image))
+        now = clock.now()
+        sessions = Session.objects.bulk_create(_rows(owner, request, names, now, planned))
+        if planned.mounts:
+            Mount.objects.bulk_create(planned.rows(sessions))
+        links = Session.depends_on.through
+        links.objects.bulk_create(
+            links(from_session=session, to_session=other) for session in sessions for other in request.depends_on
+        )
+        SessionEvent.objects.bulk_create(
+            SessionEvent(
+                session=session, at=now, new_status=Status.PENDING.value, reason=Reason.SUBMITTED.value, actor=owner
+            )
+            for session in sessions
+        )
+        kick_scheduler()
+        notify.sessions_changed((session.pk, owner.pk, session.project_id) for session in sessions)
+    return sessions
+
+
+def check(owner: User, request: LaunchRequest) -> MountPlan:
+    """Raise RejectedError if `submit` would do so now, else return what the sessions would mount; write nothing."""
+    planned = mounts.plan(owner, request.mounts)
+    _check_request(owner, request, planned)
+    _names(owner, request)
+    policy_checks.check_pending(owner, request.project, request.count)
+    return planned
+
+
+@audit.recorded_for_others("end")
+def terminate(session: Session, *, actor: User) -> None:
+    """End the session: cancel a waiting one, stop a started one on its host. Does nothing once it has ended."""
+    reason = Reason.USER_REQUEST if actor == session.owner else Reason.ADMIN_REQUEST
+    end(session, reason, f"Ended by {actor}.", actor=actor)
+
+
+def end(session: Session, reason: Reason, detail: str, *, actor: User | None = None) -> None:
+    """End the session for `reason`, whatever its state is by now; do nothing if it is ending or has ended.
+
+    One that is being stopped to return to the queue does not return then, nor is one parked.
+    """
+    if session.status == Status.TERMINATING and session.reason in preemption.RETURNING:
+        preemption.end_for_good(session, reason, detail, actor=actor)
+    while session.status not in FINAL:
+        if session.status == Status.TERMINATING:
+            if not session.is_parking or _end_parking(session, reason, detail, actor):
+                return
+            continue
+        target = _ENDS.get(Status(session.status), Status.TERMINATING)
+        try:
+            with transaction.atomic():
+                session.move_to(target, reason, detail, actor=actor)
+                if target == Status.TERMINATING and session.host is not None:
+                    notify.send_to_host(session.host.name, "stop_session", session.pk, session.attempt)
+                else:
+                    kick_scheduler()
+        except StaleSessionError:
+            session.refresh_from_db()
+
+
+def _end_parking(session: Session, reason: Reason, detail: str, actor: User | None) -> bool:
+    """Let a session that is being parked end instead; return False where its state has changed, which is read then."""
+    changes = {"is_parking": False, "reason": reason.value, "detail": detail}
+    with transaction.atomic():
+        being_parked = Session.objects.filter(pk=session.pk, status=Status.TERMINATING, is_parking=True)
+        if has_changed := bool(being_parked.update(**changes)):
+            notes.note(session, reason, detail, actor=actor)
+    session.refresh_from_db()
+    return has_changed
+
+
+@audit.recorded_for_others("rename")
+def rename(session: Session, name: str, *, actor: User) -> None:
+    """Give the session another name; what runs in it goes on, under the host name that it has.
+
+    Raises RejectedError for a name that is not valid, or that another live session of the owner has.
+    """
+    if error := validation.name_error(name):
+        raise RejectedError({"name": error})
+    if name == session.name:
+        return
+    old = session.name
+    try:
+        with transaction.atomic():
+            Session.objects.filter(pk=session.pk).update(name=name)
+            notes.note(session, Reason.RENAMED, f"Renamed from {old} to {name}.", actor=actor)
+    except IntegrityError:
+        raise RejectedError({"name": f"There is a session called {name} already; choose another name."}) from None
+    session.name = name
+
+
+@audit.recorded_for_others("force end")
+def force_end(session: Session, *, actor: User) -> None:
+    """End the session at once and free its lease without waiting for its host, which removes the container later.
+
+    For hosts that will not return before their group's grace period ends. Does nothing once the session has ended.
+    """
+    end(session, Reason.ADMIN_REQUEST, f"Ended by {actor}.", actor=actor)
+    if session.status == Status.TERMINATING:
+        detail = f"Forced by {actor}; its host did not respond."
+        try:
+            with transaction.atomic():
+                session.move_to(Status.TERMINATED, Reason.ADMIN_REQUEST, detail, actor=actor)
+                kick_scheduler()
+        except StaleSessionError:  # its host ended it first
+            session.refresh_from_db()
+
+
+def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
+    """Write the leases of `placements` and notify the hosts; return how many sessions were scheduled. One query.
+
+    `at` is the time of the decision, on which the latest ends that it was planned with rest; by default now.
+
+    Sessions that are no longer PENDING are skipped. Call it in the transaction that read the snapshot and holds the
+    scheduler's lock: capacity is then as planned, and the database refuses anything beyond it.
+    """
+    scheduled = schedule(placements, at or clock.now())
+    notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
+    if any(row.is_in_several for row in scheduled):
+        kick_scheduler()
+    return len(scheduled)
+
+
+def assign_each(placements: Sequence[Placed], at: datetime) -> tuple[int, dict[str, str]]:
+    """As `assign`, but leave out what the database refuses; return that as well, {session id: why}.
+
+    Halves of what is refused are tried apart, so that few refusals among many cost few statements.
+    """
+    if not placements:
+        return 0, {}
+    try:
+        with transaction.atomic():
+            count = assign(placements, at)
+            with connection.cursor() as cursor:
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what the commit would check
+                cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+            return count, {}
+    except REFUSALS as error:
+        if len(placements) == 1:
+            return 0, {placements[0].session_id: str(error).splitlines()[0]}
+    middle = len(placements) // 2
+    first, refused = assign_each(placements[:middle], at)
+    second, more = assign_each(placements[middle:], at)
+    return first + second, refused | more
+
+
+def set_aside(refused: Mapping[str, str], until: datetime) -> None:
+    """Leave these sessions, whose placement the database refused, out of the queue until then, and note it."""
+    for session in Session.objects.filter(pk__in=refused, status=Status.PENDING):
+        logger.error("session %s: the database refused its placement: %s", session.pk, refused[session.pk])
+        Session.objects.filter(pk=session.pk, status=Status.PENDING).update(refused_until=until)
+        notes.note(session, Reason.PLACEMENT_REFUSED, "", at_most_every=timedelta(hours=1))
+
+
+def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = None) -> dict[str, str]:
+    """Return {field: message} for what can never be granted, whatever else runs or waits; one message per field."""
+    if error := policy_checks.project_error(owner, request.project):
+        return {"project": error}
+    planned = planned or mounts.plan(owner, request.mounts)
+    refused = group_choice.errors(owner, request, planned)
+    if "resource_group" not in refused:
+        refused |= _grant_errors(owner, request)
+    if found := mounts.errors(None, request.mounts, planned):
+        refused["mounts"] = " ".join([*found, *filter(None, [refused.get("mounts")])])
+    return refused | _shape_errors(request)
+
+
+def _check_request(owner: User, request: LaunchRequest, planned: MountPlan) -> None:
+    errors = problems(owner, request, planned)
+    if errors:
+        raise RejectedError(errors)
+
+
+def _rows(
+    owner: User, request: LaunchRequest, names: Sequence[str], now: datetime, planned: MountPlan
+) -> Iterator[Session]:
+    reason = Reason.DEPENDENCY if request.depends_on else Reason.SUBMITTED
+    bounds = bounds_of(owner, request.project)
+    is_preemptible = preemption.is_asked(bounds, request.is_preemptible)
+    groups = group_choice.groups_of(owner, request, planned)
+    for position, name in enumerate(names):
+        yield Session(
+            owner=owner,
+            project=request.project,
+            name=name,
+            image=request.image,
+            resource_group=groups[0],
+            group_choices=[group.pk for group in groups] if len(groups) > 1 else [],
+            gpu_model=request.gpu_model,
+            min_gpu_memory=group_choice.min_gpu_memory_of(request),
+            cpu=request.cpu,
+            memory=request.memory,
+            shared_memory=request.shared_memory,
+            fgpu=request.fgpu,
+            environment=dict(request.environment),
+            priority=policy_checks.priority_of(owner, request.project, request.priority),
+            allow_sudo=bounds.allow_sudo,
+            is_preemptible=is_preemptible,
+            charge_percent=preemption.charge_percent(groups[0], is_preemptible=is_preemptible),
+            kind=(Kind.BATCH if request.command else Kind.INTERACTIVE).value,
+            command=request.command,
+            time_limit=request.time_limit,
+            not_before=request.not_before,
+            required_roots=list(planned.required_roots),
+            wanted_roots=list(planned.wanted_roots),
+            reason=reason.value,
+            created_at=now + timedelta(microseconds=position),  # distinct, which fixes their queue order
+            status_at=now,
+        )
+
+
+def _shape_errors(request: LaunchRequest) -> dict[str, str]:
+    errors = validation.amount_errors(
+        cpu=request.cpu,
+        memory=request.memory,
+        shared_memory=request.shared_memory,
+        fgpu=request.fgpu,
+        count=request.count,
+    )
+    if request.name and (error := validation.name_error(request.name)):
+        errors["name"] = error
+    found = {
+        "environment": validation.environment_error(request.environment),
+        "command": validation.command_error(request.command),
+        "time_limit": validation.time_limit_error(request.time_limit),
+        "not_before": validation.start_error(request.not_before, clock.now()),
+        "gpu_model": validation.gpu_model_error(request.gpu_model, request.fgpu),
+        "min_gpu_memory": validation.min_gpu_memory_error(request.min_gpu_memory, request.fgpu),
+    }
+    return errors | {name: error for name, error in found.items() if error}
+
+
+def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
+    """Return {field: message} for what the policies or the image never allow."""
+    errors = {}
+    if refusal := image_choice.refusal(owner, request.image):
+        errors["image"] = refusal
+    image = request.image
+    for name, least in (("cpu", image.min_cpu), ("memory", image.min_memory), ("fgpu", image.min_fgpu)):
+        if getattr(request, name) < least:
+            errors[name] = f"{image} needs at least {amount_text(name, least)}."
+    asked = Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1)
+    errors |= policy_checks.limit_errors(
+        owner,
+        request.project,
+        asked,
+        count=request.count,
+        priority=request.priority,
+        time_limit=request.time_limit,
+    )
+    if error := _dependency_error(owner, request):
+        errors["depends_on"] = error
+    if request.is_preemptible is False and bounds_of(owner, request.project).preemptible_only:
+        errors["is_preemptible"] = "Your policy allows preemptible sessions only."
+    return errors
+
+
+def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
+    """Return what is wrong with the dependencies of the request, or None."""
+    ids = {session.pk for session in request.depends_on}
+    if len(ids) > validation.MAX_DEPENDENCIES:
+        return f"A session can depend on at most {validation.MAX_DEPENDENCIES} others."
+    known = Session.objects.allowed_as_dependencies_of(owner).filter(pk__in=ids)
+    if ids and known.count() < len(ids):
+        return "You can only depend on sessions of your own."
+    failed = known.failed().first() if ids else None
+    return (
+        f"{failed.name} ({failed.pk}) has ended without success, so this session would never start." if failed else None
+    )
+
+
+def _names(owner: User, request: LaunchRequest) -> list[str]:
+    """Return the names of the sessions; raise RejectedError when a live session of the owner has one already."""
+    if not request.name:
+        return _random_names(owner, request.count)
+    names = _numbered(request.name, request.count)
+    if len(names[-1]) > validation.MAX_NAME_LENGTH:
+        most = validation.MAX_NAME_LENGTH
+        raise RejectedError({"name": f"With -{request.count} added, the name is longer than {most} characters."})
+    if taken := _taken(owner, names):
+        raise RejectedError(
+            {"name": f"You have a session called {sorted(taken)[0]} already; end it or choose another name."}
+        )
+    return names
+
+
+def _random_names(owner: User, count: int) -> list[str]:
+    """Return names that no live session of the owner has."""
+    while True:
+        names = _numbered(random_name(), count)
+        if not _taken(owner, names):
+            return names
+
+
+def _numbered(base: str, count: int) -> list[str]:
+    return [base] if count == 1 else [f"{base}-{number}" for number in range(1, count + 1)]
+
+
+def _taken(owner: User, names: Sequence[str]) -> Collection[str]:
+    """Return those of the names that live sessions of the owner have."""
+    return Session.objects.filter(owner=owner, name__in=names, status__in=LIVE).values_list("name", flat=True)

@@ -1,0 +1,57 @@
+"""API of live resize: a running session gets other amounts of CPU, memory and its GPU."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.api import user_of
+from accounts.serializers import StrictSerializer
+from resources.amounts.fields import MAX_INTEGER, FgpuField, SizeField
+from restapi.views import ApiViewSet
+from sessions.errors import GENERAL, RejectedError
+from sessions.models import Session
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
+from sessions.serializers import SessionSerializer
+
+
+class ResizeSerializer(StrictSerializer):
+    """What a session is to hold; what is left out stays as it is."""
+
+    cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
+    memory = SizeField(required=False)
+    fgpu = FgpuField(required=False, help_text="Of the one GPU of which it holds a part")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a request that names no amount."""
+        if not attrs:
+            raise serializers.ValidationError("Name at least one of cpu, memory and fgpu.")
+        return attrs
+
+
+class ResizingActions(ApiViewSet[Session]):
+    """The action on a session that resizes it."""
+
+    @extend_schema(request=ResizeSerializer, responses=SessionSerializer)
+    @action(detail=True, methods=["post"])
+    def resize(self, request: Request, pk: str) -> Response:
+        """Have the session's host change what it holds, while what runs in it goes on.
+
+        It holds the greater of each amount until its host has applied the change; `resizing` is then null. Where it
+        uses more than was asked for, it has what it had before, and an event RESIZE_REFUSED has the cause.
+        """
+        session = self.get_object()
+        body = ResizeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        before = {"cpu": session.cpu, "memory": session.memory, "fgpu": session.fgpu}
+        try:
+            resizing.resize(session, SessionSize(**before | body.validated_data), actor=user_of(request))
+        except RejectedError as error:
+            names = {GENERAL: "non_field_errors"}
+            found = {names.get(name, name): [message] for name, message in error.errors.items()}
+            raise serializers.ValidationError(found) from error
+        return Response(self.get_serializer(self.get_object()).data)

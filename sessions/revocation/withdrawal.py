@@ -1,0 +1,38 @@
+"""Removes a session's routes from every proxy before its container stops: the engine reuses the container's address."""
+
+import logging
+import secrets
+import time
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from sessions import notify
+from sessions.models import Endpoint
+
+logger = logging.getLogger(__name__)
+
+WITHDRAW_TIMEOUT_SECONDS: Final = 3.0  # of a proxy that is busy, or dead unnoticed
+REPLY_TTL_SECONDS: Final = 10  # expiry of the list of acknowledgements in Redis
+
+
+def withdraw(session_id: str) -> bool:
+    """Have every proxy remove the session's routes; return whether all subscribers acknowledged within the timeout.
+
+    A session without endpoints has no routes, so nothing is sent. A proxy that misses the message finds out when it
+    next reads the routes; see `endpoints/routing/feed.py`.
+    """
+    if not Endpoint.objects.filter(session=session_id).exists():
+        return True
+    reply_list = f"gp.withdrawn:{secrets.token_hex(8)}"
+    deadline = time.monotonic() + WITHDRAW_TIMEOUT_SECONDS
+    try:
+        missing = notify.publish({"withdraw": session_id, "reply": reply_list})
+        while missing and (left := deadline - time.monotonic()) > 0:
+            missing -= bool(notify.proxies_redis().blpop([reply_list], timeout=left))
+    except (RedisError, OSError) as error:
+        logger.warning("session %s: could not withdraw its routes from the proxies: %s", session_id, error)
+        return False
+    if missing:
+        logger.warning("session %s: %d proxies did not acknowledge the withdrawal of its routes", session_id, missing)
+    return not missing

@@ -1,0 +1,189 @@
+"""What users, projects or resource groups used and waited for on each day of a span, from the record of sessions.
+
+What was held comes from the changes of status and of size, exact to the second; what of it was idle comes from the
+hosts' figures, where there are any.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from django.db import connection
+from django.db.models import F, FloatField, Q, Sum
+from django.db.models.functions import Cast
+
+from accounts.models import Project, User
+from resources.amounts.units import GIB
+from resources.models import ResourceGroup
+from sessions.lifecycle import HOSTED
+from sessions.models import SessionQuerySet, UsageDay
+
+MAX_DAYS: Final = 366
+DEFAULT_DAYS: Final = 30
+
+
+class ReportBy(StrEnum):
+    """What the rows of a report stand for."""
+
+    USER = "user"
+    PROJECT = "project"
+    GROUP = "group"
+
+
+_KEYS: Final = {ReportBy.USER: "owner_id", ReportBy.PROJECT: "project_id", ReportBy.GROUP: "resource_group_id"}
+
+# Spans are between changes of status. Waiting for a start time or for other sessions is not waiting in the queue.
+_HELD: Final = """
+    WITH chosen (id, key, cpu, memory, fgpu, per_gpu, not_before) AS ({chosen}), spans AS (
+        SELECT chosen.*, event.new_status AS status,
+            CASE WHEN event.new_status = 'PENDING' THEN greatest(event.at, chosen.not_before, others.over)
+                ELSE event.at END AS since,
+            coalesce(lead(event.at) OVER (PARTITION BY event.session_id ORDER BY event.id), %s) AS until
+        FROM chosen
+        JOIN compute_sessionevent event ON event.session_id = chosen.id AND event.old_status <> event.new_status
+        LEFT JOIN LATERAL (
+            SELECT max(coalesce(other.ended_at, 'infinity')) AS over
+            FROM compute_session_depends_on link JOIN compute_session other ON other.id = link.to_session_id
+            WHERE link.from_session_id = chosen.id
+        ) others ON true
+    ), sizes (id, cpu, memory, fgpu, since, until) AS (
+        SELECT chosen.id, past.cpu, past.memory, past.fgpu,
+            coalesce(lag(past.until) OVER (PARTITION BY chosen.id ORDER BY past.until), '-infinity'), past.until
+        FROM chosen JOIN compute_pastsize past ON past.session_id = chosen.id
+        UNION ALL
+        SELECT chosen.id, cpu, memory, fgpu, last.until, 'infinity'
+        FROM chosen
+        JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
+    ), counted AS (
+        SELECT * FROM spans WHERE status = 'PENDING' OR status = ANY(%s)
+    ), pieces (key, status, per_gpu, cpu, memory, fgpu, since, until) AS (
+        SELECT key, status, per_gpu, counted.cpu, counted.memory, counted.fgpu, counted.since, counted.until
+        FROM counted WHERE NOT EXISTS (SELECT FROM compute_pastsize WHERE session_id = counted.id)
+        UNION ALL
+        SELECT key, status, per_gpu, sizes.cpu, sizes.memory, sizes.fgpu,
+            greatest(counted.since, sizes.since), least(counted.until, sizes.until)
+        FROM counted JOIN sizes ON sizes.id = counted.id
+    ), parts AS (
+        SELECT pieces.*, (day AT TIME ZONE 'UTC')::date AS day,
+            extract(epoch FROM least(until, day + interval '1 day') - greatest(since, day))::double precision AS seconds
+        FROM pieces, generate_series(
+            greatest(date_trunc('day', since, 'UTC'), %s), least(until, %s) - interval '1 microsecond', interval '1 day'
+        ) AS day
+        WHERE until > since
+    )
+    SELECT key, day,
+        coalesce(sum(seconds * fgpu / per_gpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600000,
+        coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
+        coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
+        coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0) / 3600
+    FROM parts GROUP BY 1, 2
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class UsedAmounts:
+    """Hours of what sessions held, of GPUs that were idle or whose use is known, and of waiting."""
+
+    gpu_hours: float = 0.0
+    cpu_hours: float = 0.0
+    memory_gib_hours: float = 0.0
+    waiting_hours: float = 0.0
+    gpu_idle_hours: float = 0.0
+    gpu_measured_hours: float = 0.0
+
+    def add(self, other: "UsedAmounts") -> None:
+        """Add the amounts of another."""
+        self.gpu_hours += other.gpu_hours
+        self.cpu_hours += other.cpu_hours
+        self.memory_gib_hours += other.memory_gib_hours
+        self.waiting_hours += other.waiting_hours
+        self.gpu_idle_hours += other.gpu_idle_hours
+        self.gpu_measured_hours += other.gpu_measured_hours
+
+    @property
+    def idle_percent(self) -> float | None:
+        """The part of GPU time held that was idle; None where no use of a GPU is known."""
+        return 100 * self.gpu_idle_hours / self.gpu_measured_hours if self.gpu_measured_hours else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRow:
+    """What one user, project or group used; the empty name is that of sessions without a project."""
+
+    name: str
+    sessions: int
+    used: UsedAmounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """Who used most first, what was used on each day, and both in all."""
+
+    since: date
+    until: date  # the last day
+    by: ReportBy
+    rows: list[ReportRow]
+    days: list[tuple[date, UsedAmounts]]
+    total: UsedAmounts
+    sessions: int
+
+
+def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy, now: datetime) -> UsageReport:
+    """Return what these sessions used from `since` to the end of `until`, in UTC; four queries."""
+    begin = datetime.combine(since, time(), UTC)
+    end = datetime.combine(until + timedelta(days=1), time(), UTC)
+    chosen = sessions.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end).order_by()
+    counts: dict[int | None, int] = defaultdict(int)
+    for key in chosen.values_list(_KEYS[by], flat=True):
+        counts[key] += 1
+    by_key: dict[int | None, UsedAmounts] = defaultdict(UsedAmounts, {key: UsedAmounts() for key in counts})
+    days = {since + timedelta(days=n): UsedAmounts() for n in range((until - since).days + 1)}
+    for key, day, used in (*_held(chosen, begin, end, by, now), *_idle(chosen, since, until, by)):
+        by_key[key].add(used)
+        days[day].add(used)
+    total = UsedAmounts()
+    for used in days.values():
+        total.add(used)
+    names = _names(by, by_key)
+    rows = [ReportRow(name=names.get(key, ""), sessions=counts[key], used=used) for key, used in by_key.items()]
+    rows.sort(key=lambda row: (-row.used.gpu_hours, -row.used.cpu_hours, row.name))
+    return UsageReport(
+        since=since, until=until, by=by, rows=rows, days=list(days.items()), total=total, sessions=sum(counts.values())
+    )
+
+
+_Part = tuple[int | None, date, UsedAmounts]
+
+
+def _held(chosen: SessionQuerySet, begin: datetime, end: datetime, by: ReportBy, now: datetime) -> Iterable[_Part]:
+    columns = ("pk", _KEYS[by], "cpu", "memory", "fgpu", "resource_group__fgpu_per_gpu", "not_before")
+    sql, parameters = chosen.values_list(*columns).query.sql_with_params()
+    hosted = sorted(status.value for status in HOSTED)
+    with connection.cursor() as cursor:
+        cursor.execute(_HELD.replace("{chosen}", sql), [*parameters, now, hosted, begin, end])
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    for key, day, gpu, cpu, memory, waiting in rows:
+        amounts = UsedAmounts(gpu_hours=gpu, cpu_hours=cpu, memory_gib_hours=float(memory) / GIB, waiting_hours=waiting)
+        yield key, day, amounts
+
+
+def _idle(chosen: SessionQuerySet, since: date, until: date, by: ReportBy) -> Iterable[_Part]:
+    per_gpu = Cast(F("session__resource_group__fgpu_per_gpu"), FloatField()) * 3_600_000
+    sums = UsageDay.objects.filter(session__in=chosen.values("pk"), day__gte=since, day__lte=until).order_by()
+    for key, day, idle, measured in sums.values_list(f"session__{_KEYS[by]}", "day").annotate(
+        idle=Sum(F("fgpu_milli_seconds_idle") / per_gpu, output_field=FloatField(), default=0.0),
+        measured=Sum(F("fgpu_milli_seconds") / per_gpu, output_field=FloatField(), default=0.0),
+    ):
+        yield key, day, UsedAmounts(gpu_idle_hours=idle, gpu_measured_hours=measured)
+
+
+def _names(by: ReportBy, keys: Iterable[int | None]) -> dict[int | None, str]:
+    ids = [key for key in keys if key is not None]
+    if by == ReportBy.USER:
+        return dict(User.objects.filter(pk__in=ids).values_list("pk", "email"))
+    if by == ReportBy.PROJECT:
+        return dict(Project.objects.filter(pk__in=ids).values_list("pk", "name"))
+    return dict(ResourceGroup.objects.filter(pk__in=ids).values_list("pk", "name"))

@@ -1,0 +1,4 @@
+"""The page of webhooks.
+
+Imported by the addresses.
+"""
