@@ -11,7 +11,7 @@ TEXTS: Final = (
     _("Placed on %(host)s."),
     # sessions/revocation/account_ends.py
     _("The account was disabled."),
-    # sessions/conversion_mail.py
+    # notifications/delivery/ends.py
     _("Your image %(name)s:%(tag)s is ready"),
     # sessions/conversion/services.py
     _("Waiting for the host"),
