@@ -10,4 +10,6 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the signals that end an account's access and keep its address."""
-        from accounts.second_factors import demand as demanded_factors  # noqa: F401  # models can be imported only once all apps are loaded
+        # models can be imported only once all apps are loaded
+        from accounts.second_factors import demand  # noqa: F401
+        from accounts.signing_in import access_loss, addresses  # noqa: F401

@@ -11,7 +11,9 @@ class EndpointsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the signals that end access to apps, and register the checks of the settings."""
-        from endpoints import checks  # models can be imported only once all apps are loaded
+        # models can be imported only once all apps are loaded
+        from endpoints import checks
+        from endpoints.handoff import signals  # noqa: F401
 
         for check in checks.CHECKS:
             register(check)

@@ -12,4 +12,4 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the signals of disabled accounts and of revoked hosts."""
-        from sessions.revocation import host_revocation  # noqa: F401  # models are there once all apps are loaded
+        from sessions.revocation import account_ends, host_revocation  # noqa: F401  # models are there once all apps are loaded
