@@ -31,7 +31,7 @@ class _Loader(SourceFileLoader):
     """Loads a module with a fault."""
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__(f"scheduler.core.{fault.module}", str(CORE / f"{fault.module}.py"))
+        super().__init__(f"scheduler.core.{fault.module}", str(fault.path))
         self._fault = fault
 
     def get_code(self, fullname: str) -> object:  # type: ignore[override]
@@ -49,7 +49,7 @@ class _Finder(MetaPathFinder):
         """Return how the module is loaded, if it is the one."""
         if fullname != f"scheduler.core.{self._fault.module}":
             return None
-        return spec_from_file_location(fullname, CORE / f"{self._fault.module}.py", loader=_Loader(self._fault))
+        return spec_from_file_location(fullname, self._fault.path, loader=_Loader(self._fault))
 
 
 class _SeedsInTurn:

@@ -5,11 +5,13 @@ from datetime import timedelta
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.amounts.units import GIB
+from scheduler.core.capacity.fragmentation import usual_shapes
+from scheduler.core.capacity.gpu_closeness import GpuCloseness
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.cluster.preemption import Candidates, find_preemption
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.placement import plan, serve
-from scheduler.core.queue.fair_share import FairShares
+from scheduler.core.placement import LOOK_AHEAD, plan, serve
+from scheduler.core.queue.fair_share import STARVING, FairShares
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot
 from scheduler.core.types import (
     EPOCH,
@@ -20,7 +22,9 @@ from scheduler.core.types import (
     Rules,
     RunningSession,
     SessionRequest,
+    Shape,
     Snapshot,
+    in_groups,
 )
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -202,3 +206,128 @@ def test_a_claim_that_starts_has_its_charge() -> None:
     cluster = ClusterState(make_snapshot([make_host(1, [1000])], []))
     cluster.start_at(make_request("a")._replace(charge_percent=50), Placement("a", 1), NOW)
     assert cluster.groups[1].running["a"].charge_percent == 50
+
+
+def test_images_are_no_reason_to_take_a_reserved_host() -> None:
+    head = make_request("head", 2000)._replace(queued_at=NOW - 3 * HOUR)
+    behind = make_request("b", 1000, image=3)._replace(queued_at=NOW)
+    world = make_snapshot([make_host(1, [0, 1000]), make_host(2, [0, 1000])], [head, behind])
+    world = replace(world, rules={1: Rules(reservation_delay=HOUR)}, image_hosts={3: frozenset({1})})
+    assert whole_host(world, head) == 1
+    assert placed(world) == {"b": 2}
+
+
+def test_images_are_no_reason_to_divide_what_is_whole() -> None:
+    hosts = [make_host(1, [1000]), make_host(2, [1000], divides=False)]
+    world = make_snapshot(hosts, [make_request("a", 500, image=3)])
+    assert placed(replace(world, image_hosts={3: frozenset({2})})) == {"a": 1}
+
+
+def test_images_are_no_reason_to_take_an_avoided_host() -> None:
+    world = make_snapshot([make_host(1, [1000]), make_host(2, [1000])], [make_request("a", 500, image=3, avoided=(2,))])
+    assert placed(replace(world, image_hosts={3: frozenset({2})})) == {"a": 1}
+
+
+def test_close_gpus_go_before_the_image() -> None:
+    pairs = ((0, 1, 0), (1, 0, 0), (0, 0, 0))
+    far = replace(make_host(1, [1000, 0, 1000]), closeness=pairs)
+    near = replace(make_host(2, [1000, 1000, 0]), closeness=pairs)
+    world = make_snapshot([far, near], [make_request("a", 2000, image=3)])
+    assert placed(replace(world, image_hosts={3: frozenset({1})})) == {"a": 2}
+
+
+def test_of_hosts_equally_close_it_is_the_first() -> None:
+    pairs = ((0, 9, 0), (9, 0, 0), (0, 0, 0))
+    hosts = [replace(make_host(number, [1000, 0, 1000]), closeness=pairs) for number in (1, 2)]
+    assert placed(make_snapshot(hosts, [make_request("a", 2000)])) == {"a": 1}
+
+
+def test_closeness_does_not_count_for_one_device() -> None:
+    near = replace(make_host(1, [1000] * 3), closeness=((0, 9, 0), (9, 0, 0), (0, 0, 0)))
+    world = make_snapshot([near, make_host(2, [1000] * 3)], [make_request("a", 1000, image=3)])
+    assert placed(replace(world, image_hosts={3: frozenset({2})})) == {"a": 2}
+
+
+def test_a_shape_is_as_usual_as_all_its_counts() -> None:
+    one, other = Shape(1, 1, 500), Shape(2, 2, 1000)
+    assert usual_shapes([(one, 2), (other, 1), (one, 1)]) == [(one, 0.75), (other, 0.25)]
+
+
+def test_of_too_many_sets_a_close_one_is_found() -> None:
+    pairs = tuple(tuple(9 * (one % 2 == other % 2) for other in range(16)) for one in range(16))
+    assert GpuCloseness(pairs).choose(range(16), 8) == tuple(range(0, 16, 2))
+
+
+def test_who_holds_nothing_any_more_is_starving() -> None:
+    one = session("one", 1, (100, 1000), hours_ago=99)
+    shares = FairShares([make_host(1, [1000])], Rules(starvation_limit=HOUR), [one], {}, {})
+    request, holder = make_request("a")._replace(queued_at=NOW - 2 * HOUR), Association(0, 1)
+    assured = shares.assured(shares.due([holder]))
+    assert shares.key(holder, request, NOW, assured)[0] != STARVING
+    shares.remove(one)
+    assert shares.key(holder, request, NOW, assured)[0] == STARVING
+
+
+def test_a_project_uses_nothing_once_its_sessions_are_gone() -> None:
+    one = session("one", 1, (100, 1000))._replace(project_id=7)
+    shares = FairShares([make_host(1, [1000])], Rules(), [one], {}, {})
+    assert shares.base(Association(7, 0), NOW)[2] > 0
+    shares.remove(one)
+    assert shares.base(Association(7, 0), NOW)[2] == 0
+
+
+def test_what_starts_in_one_group_reserves_nothing_in_another() -> None:
+    running = (
+        session("r1", 1, (100, 1000))._replace(ends_at=NOW + 2 * HOUR),
+        session("r2", 2, (200, 1000), (201, 1000))._replace(ends_at=NOW + HOUR),
+    )
+    first = in_groups(make_request("a-both", 2000, group=2), {1: ()})
+    hosts = [make_host(1, [0, 1000]), make_host(2, [0, 0], group=2)]
+    world = replace(make_snapshot(hosts, [first, make_request("b", 1000)]), running=running)
+    assert {it.session_id: it.eta for it in plan(world, NOW).waiting} == {"a-both": NOW + HOUR, "b": NOW + HOUR}
+
+
+def test_a_short_session_starts_though_a_longer_one_cannot() -> None:
+    running = session("r", 1, (100, 1000))._replace(ends_at=NOW + HOUR)
+    queue = [make_request("a-head", 2000), make_request("b-unbounded", 1000)]
+    queue.append(make_request("c-short", 1000)._replace(duration=HOUR / 2))
+    state = IncrementalState(replace(make_snapshot([make_host(1, [0, 1000])], queue), running=(running,)))
+    assert [it.session_id for it in state.serve(NOW)] == ["c-short"]
+
+
+def test_the_second_of_a_class_starts_once_the_first_is_cancelled() -> None:
+    running, queue = session("r", 1, (100, 1000)), [make_request(name, 1000) for name in ("a", "b")]
+    state = IncrementalState(replace(make_snapshot([make_host(1, [0])], queue), running=(running,)))
+    assert state.serve(NOW) == []
+    state.remove("a")
+    state.update([running], [])
+    assert [it.session_id for it in state.serve(NOW)] == ["b"]
+
+
+def test_cores_that_fall_free_alone_are_noted() -> None:
+    held = RunningSession("r", 2, 1, 14, 1, (), NOW - HOUR)
+    queue = [make_request(name, cpu=cpu)._replace(queued_at=NOW) for name, cpu in (("a-head", 16), ("b", 4))]
+    host = replace(make_host(1), cpu_free=2)
+    state = IncrementalState(replace(make_snapshot([host], queue), running=(held,)))
+    assert state.serve(NOW) == []
+    state.update([held], [held._replace(cpu=12)])
+    assert [it.session_id for it in state.serve(NOW)] == ["b"]
+
+
+def test_a_limit_that_the_pass_has_reached_is_the_reason() -> None:
+    running = session("r", 1, (100, 1000), owner=2)._replace(ends_at=NOW + 2 * HOUR)
+    queue = [make_request("a-head", 2000, owner=2), make_request("b", 1000), make_request("c")._replace(duration=HOUR)]
+    limited = LimitHolder(limits=PolicyLimits(sessions=1), used=Amounts())
+    world = make_snapshot([make_host(1, [0, 0])], queue, {1: limited})
+    endless = session("endless", 1, (101, 1000), owner=2)
+    world = replace(world, running=(running, endless), rules={1: Rules(reservation_delay=2000 * HOUR)})
+    state = IncrementalState(world)
+    assert [it.session_id for it in state.serve(NOW)] == ["c"]
+    start = state.starts(NOW, LOOK_AHEAD)["b"]
+    assert start.at == NOW + 2 * HOUR
+    assert "the same limit" in start.eta_reason
+
+
+def test_one_refused_for_its_traits_refuses_nobody_else() -> None:
+    queue = [make_request("a", 1000, roots=(7,)), make_request("b", 1000)]
+    assert placed(make_snapshot([make_host(1, [1000])], queue)) == {"b": 1}

@@ -156,3 +156,21 @@ def test_at_most_as_many_end_as_may() -> None:
     found = fewest_victims(host, sessions, Shape(1, 1, 500), 50)
     assert found is not None
     assert [one.session_id for one in found] == [f"s{number}" for number in range(50)]
+
+
+def test_who_is_not_needed_beside_others_stays() -> None:
+    """Those who give most of one each suffice, though another gives most of both together."""
+    small = [session(f"small{number:02}", age=number) for number in range(60)]
+    both = session("both", age=92, cpu=6, memory=6)
+    cores, memory = session("cores", age=91, cpu=10), session("memory", age=90, memory=10)
+    sessions = youngest_first([*small, both, cores, memory])
+    host = host_of(1, sessions, cpu=90, memory=90)
+    found = fewest_victims(host, sessions, Shape(host.cpu + 10, host.memory_bytes + 10, 0), len(sessions))
+    assert found == [memory, cores]
+
+
+def test_two_sessions_of_many_devices_end_rather_than_five() -> None:
+    wide = [session(f"wide{first}", *((first + it, 1000) for it in range(4)), age=90 + first) for first in (4, 8)]
+    narrow = [session(f"narrow{device:02}", (device, 1000), age=1) for device in (0, 1, 2, 3, 12, 13, 14, 15)]
+    sessions = youngest_first([*wide, *narrow])
+    assert fewest_victims(host_of(16, sessions), sessions, Shape(1, 1, 8000), 9) == wide
