@@ -1,15 +1,20 @@
 """The head of a queue: the first request that a host could hold; and what looking for its start costs.
 
-Each test is meant to fail under these faults of the product:
+Each test was seen to fail under these faults, planted in the product:
 
-| test_... | faults |
+| test_... | planted faults |
 |---|---|
 | what_no_host_could_hold_keeps_nothing_from_others | any refused request becomes the head |
+| the_head_is_the_first_that_a_host_could_hold | any refused request becomes the head |
 | what_only_an_overdue_host_could_hold_is_passed_over | what overdue sessions hold counts as leaving |
 | a_start_that_time_limits_cannot_tell_is_sought_once | a head without a start is made anew at each end |
-| a_whole_host_is_the_best_at_each_moment | the reservation stays where it was; grown hosts are not compared |
+| a_forecasts_work_grows_as_what_runs | a head without a start is made anew at each end |
+| a_whole_host_is_the_best_at_each_moment | at first one host alone is looked at; then only grown ones are |
+| a_whole_host_is_the_best_among_crowded_ones | the reservation stays where it was; grown hosts are not compared |
+| a_whole_host_moves_to_one_that_has_grown | the reservation stays where it was; grown hosts are not compared |
 | a_forecast_ends_at_its_work_limit | the limit is ignored |
-| grown_hosts_are_noted_in_linear_time | each is compared with all before it |
+| grown_hosts_are_noted_in_linear_time | each is compared with all before it; a host that was too small is |
+| | looked at again |
 """
 
 from dataclasses import replace
@@ -139,24 +144,52 @@ def test_a_forecasts_work_grows_as_what_runs(monkeypatch: pytest.MonkeyPatch) ->
     assert large <= 5 * small
 
 
-@many
-@given(worlds(queue=20, unbounded=0.5))
-def test_a_whole_host_is_the_best_at_each_moment(world: Snapshot) -> None:
+def check_whole_hosts(world: Snapshot) -> int:
+    """Compare what is reserved with the best of all hosts at each moment; return how often it has moved."""
     move = GroupState.move_whole_host
+    moved = 0
 
     def checked(group: GroupState, grown: Any, now: datetime) -> HostCapacity | None:
+        nonlocal moved
         released = move(group, grown, now)
-        if group.head is not None and group.reservation is not None:
-            since = group.head.queued_at + group.rules.reservation_delay
+        moved += released is not None
+        assert group.head is not None
+        since = group.head.queued_at + group.rules.reservation_delay
+        if since <= now:
             hosts = list(zip(group.capacity.hosts, group.host_views, strict=True))
             best = reserve_whole_host(group.head, hosts, group.running.values(), since, {})
             assert best is not None
+            assert group.reservation is not None
             assert best.host is group.reservation.host
         return released
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GroupState, "move_whole_host", checked)
         plan(world, NOW)
+    return moved
+
+
+@many
+@given(worlds(queue=20, unbounded=0.5))
+def test_a_whole_host_is_the_best_at_each_moment(world: Snapshot) -> None:
+    check_whole_hosts(world)
+
+
+def test_a_whole_host_is_the_best_among_crowded_ones() -> None:
+    assert check_whole_hosts(crowded(10)) > 3
+
+
+def test_a_whole_host_moves_to_one_that_has_grown() -> None:
+    hosts = [make_host(1, [500, 0]), make_host(2, [0, 0])]
+    running = (
+        RunningSession("r1", 1, 1, 1, 1, ((100, 500), (101, 1000)), at(-9)),
+        RunningSession("r2", 1, 2, 1, 1, ((200, 1000),), at(-9)),
+        RunningSession("r3", 1, 2, 1, 1, ((201, 1000),), at(-9), at(1)),
+    )
+    queue = [make_request("a-head", 2000), make_request("b-large", 1000), make_request("c-small", 500)]
+    queue = [one._replace(queued_at=at(-2)) for one in queue]
+    found = plan(replace(make_snapshot(hosts, queue), running=running), NOW)
+    assert {it.session_id: it.eta for it in found.waiting} == {"a-head": None, "b-large": None, "c-small": at(1)}
 
 
 def test_a_forecast_ends_at_its_work_limit() -> None:

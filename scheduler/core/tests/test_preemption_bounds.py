@@ -1,8 +1,8 @@
 """What finds preemptions looks at few hosts, and at each once; the choice is that of looking at all.
 
-Each test is meant to fail under these faults of the product:
+Each test was seen to fail under these faults, planted in the product:
 
-| test_... | faults |
+| test_... | planted faults |
 |---|---|
 | the_choice_is_that_of_looking_at_all_hosts | the bound counts one session too many; it ignores what ends |
 | | already; what was found is not forgotten as sessions change |
