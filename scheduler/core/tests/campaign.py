@@ -36,7 +36,7 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> object:  # type: ignore[override]
         """Compile the faulty source."""
-        return compile(self._fault.planted(Path(self.path).read_text()), self.path, "exec")
+        return compile(self._fault.planted(self._fault.path.read_text()), self.path, "exec")
 
 
 class _Finder(MetaPathFinder):

@@ -5,15 +5,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 TABLE: Final = Path(__file__).with_name("faults.toml")
+CORE: Final = Path(__file__).parent.parent
 
 
 class Fault(NamedTuple):
-    """One edit of one module."""
+    """One edit of one module, whose name is that within `scheduler.core`."""
 
     module: str
     name: str
     old: str
     new: str
+
+    @property
+    def path(self) -> Path:
+        """The file of the module."""
+        return CORE.joinpath(*self.module.split(".")).with_suffix(".py")
 
     def planted(self, source: str) -> str:
         """Return the source of the module with the fault. Raises ValueError unless the text is there once."""

@@ -13,8 +13,7 @@ LEAST_CAUGHT = 0.95
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda it: f"{it.module}: {it.name}")
 def test_fault_can_be_planted(fault: Fault) -> None:
-    source = (CORE / f"{fault.module}.py").read_text()
-    compile(fault.planted(source), fault.module, "exec")
+    compile(fault.planted(fault.path.read_text()), fault.module, "exec")
 
 
 def test_faults_are_many_and_differ() -> None:
