@@ -11,5 +11,5 @@ class AccountsConfig(AppConfig):
     def ready(self) -> None:
         """Connect the signals that end an account's access and keep its address."""
         # models can be imported only once all apps are loaded
-        from accounts.second_factors.services import demand  # noqa: F401
+        from accounts.second_factors import demand  # noqa: F401
         from accounts.signing_in import access_loss, addresses  # noqa: F401
