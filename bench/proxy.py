@@ -1,4 +1,4 @@
-"""`make bench-proxy`: the fast server against configurable-http-proxy and nginx, all in one run on this machine.
+"""`make bench-proxy`: the app proxy against configurable-http-proxy and nginx, all in one run on this machine.
 
 Every round measures every proxy in another order: small pages on 32 connections, 10 MB bodies on 4, and websockets, 1
 and 50 at once. Only ours verify a cookie. The last line is one JSON object of medians over the rounds, with `ratios` as
@@ -31,7 +31,7 @@ from operations.machine import system_packages
 PEER: Final = Path("bench/chp")
 FOLDER: Final = Path("var/bench-proxy")
 PROGRAMS: Final = {"nginx": "nginx-light", "wrk": "wrk"}
-NAMES: Final = ("direct", "ours", "ours_asgi", "chp", "nginx")
+NAMES: Final = ("direct", "ours", "chp", "nginx")
 SMALL_BYTES: Final = 474
 LARGE_BYTES: Final = 10 * 2**20
 START_SECONDS: Final = 20
@@ -113,13 +113,13 @@ def free_ports(count: int) -> list[int]:
 @contextmanager
 def running() -> Iterator[dict[str, Way]]:
     """Yield the way to the upstreams by each proxy."""
-    http, echo, ours, ours_asgi, chp, nginx, api = free_ports(7)
+    http, echo, ours, chp, nginx, api = free_ports(6)
     servers = Servers()
     folder = FOLDER.resolve()
     write_pages(folder / "pages")
     try:
         servers.start(nginx_command(folder, "upstream", UPSTREAM.format(host=HOST, port=http, folder=folder)), http)
-        for role, port in (("echo", echo), ("ours", ours), ("ours_asgi", ours_asgi)):
+        for role, port in (("echo", echo), ("ours", ours)):
             servers.start([sys.executable, "-m", "bench.proxy_servers", role, *map(str, (port, http, echo))], port)
         body = PROXY.format(host=HOST, port=nginx, http=http, echo=echo)
         servers.start(nginx_command(folder, "proxy", body), nginx)
@@ -127,7 +127,6 @@ def running() -> Iterator[dict[str, Way]]:
         yield {
             "direct": Way(http, echo),
             "ours": our_way(ours),
-            "ours_asgi": our_way(ours_asgi),
             "chp": Way(chp, chp),
             "nginx": Way(nginx, nginx),
         }

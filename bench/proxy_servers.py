@@ -1,7 +1,7 @@
 """What `bench.proxy` runs in processes of their own: `python -m bench.proxy_servers ROLE PORT HTTP_PORT ECHO_PORT`.
 
-Roles: `echo`, a websocket upstream; `ours` and `ours_asgi`, the two servers with 1000 endpoints, a cookie to verify,
-and all header rules, as in production.
+Roles: `echo`, a websocket upstream; `ours`, the app proxy with 1000 endpoints, a cookie to verify, and all header
+rules, as in production.
 """
 
 import asyncio
@@ -11,15 +11,11 @@ import sys
 from ipaddress import ip_network
 from typing import Final, cast
 
-import uvicorn
 import uvloop
 
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.server import AppProxyMiddleware
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.signing import Grant, Keys
 from proxy.data_plane import DataPlane
-from proxy.http.response_parser import DecodingResponseParser, ResponseParser
 from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
 from proxy.site import Site
@@ -84,7 +80,7 @@ def keys() -> Keys:
     return Keys(["bench:0123456789abcdef"])
 
 
-def plane(http_port: int, echo_port: int, parser: type[ResponseParser]) -> DataPlane:
+def plane(http_port: int, echo_port: int) -> DataPlane:
     """Return a data plane with the two upstreams among a thousand endpoints."""
     table = RouteTable()
     routes = [
@@ -97,7 +93,7 @@ def plane(http_port: int, echo_port: int, parser: type[ResponseParser]) -> DataP
     authorizer = BrowserAuthorizer(
         site=SITE, table=table, keys=keys(), subnets=[ip_network("127.0.0.0/8")], control_plane=NoControlPlane()
     )
-    return DataPlane(authorizer, NoControlPlane(), response_parser=parser)
+    return DataPlane(authorizer, NoControlPlane())
 
 
 async def serve_echo(port: int) -> None:
@@ -107,35 +103,11 @@ async def serve_echo(port: int) -> None:
 
 
 async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
-    """Run the fast server for ever."""
-    plane_ = plane(http_port, echo_port, ResponseParser)
+    """Run the app proxy for ever."""
+    plane_ = plane(http_port, echo_port)
     plane_.start()
     server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane_), HOST, port)
     await server.serve_forever()
-
-
-async def serve_ours_asgi(port: int, http_port: int, echo_port: int) -> None:
-    """Run the ASGI server under uvicorn for ever."""
-    plane_ = plane(http_port, echo_port, DecodingResponseParser)
-
-    async def get_plane() -> DataPlane:
-        plane_.start()
-        return plane_
-
-    async def otherwise(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("the benchmark asks for apps only")
-
-    config = uvicorn.Config(
-        AppProxyMiddleware(SITE, get_plane, otherwise),
-        host=HOST,
-        port=port,
-        http="httptools",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        ws_per_message_deflate=False,
-    )
-    await uvicorn.Server(config).serve()
 
 
 def main() -> None:
@@ -147,8 +119,6 @@ def main() -> None:
             uvloop.run(serve_echo(port))
         case "ours":
             uvloop.run(serve_ours(port, http_port, echo_port))
-        case "ours_asgi":
-            uvloop.run(serve_ours_asgi(port, http_port, echo_port))
         case _:
             raise SystemExit(f"there is no role {role}")
 

@@ -1,6 +1,5 @@
 """Builds the data plane of a process from the settings and the database."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -9,13 +8,12 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from endpoints.handoff import tickets
-from endpoints.routing.feed import PlatformRoutes, RouteFeed, RouteSource, synchronized
+from endpoints.routing.feed import RouteSource, synchronized
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.authorization.signing import Grant, Keys
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
-from proxy.http.response_parser import DecodingResponseParser, ResponseParser
 from proxy.limits import GATEWAY_LIMITS
 from proxy.routes import RouteTable
 from sessions.access import activity
@@ -38,9 +36,7 @@ class DatabaseControlPlane:
         activity.used(session)
 
 
-def data_plane(
-    response_parser: type[ResponseParser] = ResponseParser, counters: ConnectionCounters | None = None
-) -> DataPlane:
+def data_plane(counters: ConnectionCounters | None = None) -> DataPlane:
     """Return a new data plane for browsers, without routes yet; `counters` where several processes serve together."""
     control_plane = DatabaseControlPlane()
     trusted_proxies = [ip_network(each) for each in settings.COMPUTE_TRUSTED_PROXIES]
@@ -52,13 +48,7 @@ def data_plane(
         trusted_proxies=trusted_proxies,
         control_plane=control_plane,
     )
-    return DataPlane(
-        authorizer,
-        control_plane,
-        response_parser=response_parser,
-        trusted_proxies=trusted_proxies,
-        counters=counters,
-    )
+    return DataPlane(authorizer, control_plane, trusted_proxies=trusted_proxies, counters=counters)
 
 
 def gateway_plane(keys: Keys, counters: ConnectionCounters | None = None) -> DataPlane:
@@ -80,27 +70,3 @@ async def running(plane: DataPlane, source: RouteSource | None = None) -> AsyncI
             yield
         finally:
             plane.stop()
-
-
-class LazyDataPlane:
-    """A data plane that the first request starts, because ASGI servers need not send lifespan events."""
-
-    def __init__(self) -> None:
-        self._plane: DataPlane | None = None
-        self._feed: RouteFeed | None = None
-        self._starting = asyncio.Lock()
-
-    async def __call__(self) -> DataPlane:
-        """Return the plane, with its routes."""
-        if self._plane is None:
-            async with self._starting:
-                if self._plane is None:
-                    self._plane = await self._start()
-        return self._plane
-
-    async def _start(self) -> DataPlane:
-        plane = data_plane(DecodingResponseParser)
-        self._feed = RouteFeed(plane.authorizer.table, PlatformRoutes())
-        await self._feed.start()
-        plane.start()
-        return plane

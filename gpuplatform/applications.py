@@ -13,7 +13,7 @@ DRAIN_SECONDS: Final = 1.0  # for which apps' connections go on at the end
 
 
 def platform_and_apps(counters: ConnectionCounters | None, host: str) -> Served:
-    """Return what `manage.py web` serves: uvicorn's own connections for the platform, the fast ones for apps.
+    """Return what `manage.py web` serves: uvicorn's own connections for the platform, the app proxy's for apps.
 
     `host` is where the ports of apps are opened.
     """

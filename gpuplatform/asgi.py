@@ -1,7 +1,4 @@
-"""The ASGI applications: `platform_with` makes Django and its websockets, `application` serves apps of sessions too.
-
-`manage.py web` runs the former beside the fast app proxy; any other ASGI server may run the latter.
-"""
+"""The platform as an ASGI application: Django and its websockets, which `manage.py web` runs beside the app proxy."""
 
 import os
 from typing import cast
@@ -15,7 +12,6 @@ http = get_asgi_application()  # sets Django up, which must be before the apps' 
 
 from accounts.credentials.socket_tokens import TokenSockets  # noqa: E402
 from accounts.middleware import SocketsWithFactors  # noqa: E402
-from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.plain_cookies import PlainCookies  # noqa: E402
 from gpuplatform.serving.admission.control import Admission  # noqa: E402
@@ -24,9 +20,8 @@ from gpuplatform.serving.request_ids import AsgiApplication, RequestIds, SocketU
 from gpuplatform.serving.same_origin import SameOrigin  # noqa: E402  # see the line above
 from notifications.page.routing import websocket_urlpatterns as live_patterns  # noqa: E402
 from pages.session_list.live.routing import websocket_urlpatterns as list_patterns  # noqa: E402
-from proxy.asgi.server import Application, AppProxyMiddleware  # noqa: E402
-from proxy.counters import ConnectionCounters, LocalCounters  # noqa: E402
-from sessions.access.app_addresses import site  # noqa: E402
+from proxy.counters import ConnectionCounters  # noqa: E402
+from proxy.http.asgi import Application  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 
@@ -40,6 +35,3 @@ def platform_with(counters: ConnectionCounters) -> AsgiApplication:
         }
     )
     return RequestIds(PlainCookies(platform))
-
-
-application = AppProxyMiddleware(site(), LazyDataPlane(), platform_with(LocalCounters()))

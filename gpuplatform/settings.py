@@ -164,7 +164,6 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "gpuplatform.urls"
-ASGI_APPLICATION = "gpuplatform.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

@@ -1,4 +1,4 @@
-"""The data plane of one process: what all its connections share, whichever server they belong to."""
+"""The data plane of one process: what all its connections share."""
 
 import asyncio
 import time
@@ -11,7 +11,6 @@ from proxy.authorization.control_plane import ControlPlane
 from proxy.counters import ConnectionCounters, LocalCounters
 from proxy.http import responses
 from proxy.http.headers import Header, RequestHead
-from proxy.http.response_parser import ResponseParser
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.pending import RETRY_AFTER, PendingConnections, source_of
@@ -96,7 +95,6 @@ class DataPlane:
         authorizer: Authorizer,
         control_plane: ControlPlane,
         limits: ProxyLimits | None = None,
-        response_parser: type[ResponseParser] = ResponseParser,
         trusted_proxies: Sequence[Network] = (),
         counters: ConnectionCounters | None = None,
     ) -> None:
@@ -107,7 +105,6 @@ class DataPlane:
         self.pending = PendingConnections(self.limits, trusted_proxies, self.counters)
         self.connections: set[ManagedConnection] = set()
         self._control_plane = control_plane
-        self._response_parser = response_parser
         self._pools: dict[str, UpstreamPool] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         authorizer.table.on_revocation(self._abort_matching)
@@ -163,7 +160,7 @@ class DataPlane:
         if pool is None or (pool.route is not route and pool.route != route):
             if pool:
                 pool.close_idle()
-            pool = self._pools[route.label] = UpstreamPool(route, self.limits, self._response_parser)
+            pool = self._pools[route.label] = UpstreamPool(route, self.limits)
         return pool
 
     def _abort_matching(self, matches: ConnectionFilter) -> None:

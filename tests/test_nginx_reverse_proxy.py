@@ -95,7 +95,7 @@ async def _listens(port: int) -> bool:
 
 
 async def test_nginx_forwards_requests_bodies_and_websockets(tmp_path: Path) -> None:
-    async with running("fast") as proxy, behind_nginx(tmp_path, proxy.port) as port:
+    async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port) as port:
         async with connected(port) as client:
             for target in ("/echo/a%2Fb/./c?x=%20", "/echo//d"):
                 assert seen(await client.ask(request("GET", target, **log_in())))["line"] == f"GET {target} HTTP/1.1"
@@ -113,7 +113,7 @@ async def test_nginx_serves_apps_by_tls_and_sends_http_there(tmp_path: Path) -> 
     write_certificate(tmp_path, "gpu.example.org", "*.apps.localhost")
     trusted = ssl.create_default_context(cafile=tmp_path / "gpu.pem")
     host = HOST.partition(":")[0]
-    async with running("fast") as proxy, behind_nginx(tmp_path, proxy.port) as port:
+    async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname=host)
         writer.write(request("GET", "/echo", **log_in()))
         assert (await reader.readline()).split()[1] == b"200"
@@ -126,7 +126,7 @@ async def test_nginx_serves_apps_by_tls_and_sends_http_there(tmp_path: Path) -> 
 
 
 async def test_nginx_forwards_ports_of_apps(tmp_path: Path) -> None:
-    async with running_by_port("fast") as proxy, behind_nginx(tmp_path, port := proxy.port):
+    async with running_by_port("direct") as proxy, behind_nginx(tmp_path, port := proxy.port):
         own, cookie = f"127.0.0.1:{port}", f"gp_app_{port}={grant().to_cookie(KEYS)}"
         async with connected(port, "127.0.0.2") as client:
             assert (await client.ask(request("GET", "/echo", b"", own))).status == 401
@@ -135,7 +135,7 @@ async def test_nginx_forwards_ports_of_apps(tmp_path: Path) -> None:
 
 
 async def test_nginx_passes_backpressure_to_the_app(tmp_path: Path) -> None:
-    async with running("fast") as proxy, behind_nginx(tmp_path, proxy.port) as port, connected(port) as client:
+    async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port) as port, connected(port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))
         written = -1

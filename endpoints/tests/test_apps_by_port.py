@@ -15,8 +15,8 @@ from endpoints import services
 from endpoints.routing import ports
 from gpuplatform.serving.same_origin import SameOrigin
 from hostworker.containers.app_environment import variables
-from proxy.asgi.request import Receive, Scope, Send
 from proxy.authorization.signing import digest
+from proxy.http.asgi import Receive, Scope, Send
 from sessions.access import app_addresses, app_states
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session

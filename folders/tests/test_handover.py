@@ -10,7 +10,7 @@ import pytest
 from folders.files.downloads.byte_range import ByteRange
 from folders.transfers.handover import KEY, OutgoingBody, TransferMiddleware
 from folders.transfers.outgoing import FileBody
-from proxy.asgi.request import Message, Receive, Scope, Send
+from proxy.http.asgi import Message, Receive, Scope, Send
 from tests.wait import eventually
 
 SCOPE = {"type": "http", "path": "/api/v1/folders/abc/download/", "method": "GET", "headers": []}

@@ -32,7 +32,7 @@ from folders.storage.paths import files_of
 from folders.tests.transfers import BODY, TUS, TransferClient, files_dir, folder_on_disk, metadata, uploads_dir
 from folders.transfers.incoming import UploadBody
 from folders.uploads import services as uploads
-from proxy.asgi.request import Message
+from proxy.http.asgi import Message
 from tests.factories import make_user, owner_of
 from tests.live import LiveServer, login_cookie
 from tests.wait import SECONDS, until

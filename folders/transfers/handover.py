@@ -16,8 +16,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from folders.transfers.threads import in_thread
-from proxy.asgi.request import Message, Receive, Scope, Send
-from proxy.asgi.server import Application
+from proxy.http.asgi import Application, Message, Receive, Scope, Send
 
 KEY: Final = "folders.transfer"  # in the scope: a Handover
 PATH: Final = re.compile(r"/api/v1/folders/[^/]+/(?:(uploads)/(?:[^/]+/)?|download/|zip/)\Z")

@@ -12,7 +12,7 @@ from folders.files.errors import FilesError, StorageFullError
 from folders.files.partial import PartialFile
 from folders.transfers.handover import ClientGoneError, IncomingBody, Outcome
 from folders.transfers.threads import in_thread
-from proxy.asgi.request import Receive
+from proxy.http.asgi import Receive
 from restapi.problems import MEDIA_TYPE, problem_text
 
 BLOCK_BYTES: Final = 2**20  # of one write; two blocks at most are in memory

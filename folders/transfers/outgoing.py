@@ -8,8 +8,8 @@ from typing import Final
 from folders.files.downloads.byte_range import ByteRange
 from folders.transfers.handover import OutgoingBody
 from folders.transfers.threads import in_thread
-from proxy.asgi.request import Scope, Send
-from proxy.asgi.zero_copy import EXTENSION
+from proxy.http.asgi import Scope, Send
+from proxy.listener.zero_copy import EXTENSION
 
 CHUNK_BYTES: Final = 256 * 1024
 

@@ -1,4 +1,4 @@
-"""What an app proxy and a gateway serve, for uvicorn: the fast connections alone. Does not load the pages."""
+"""What an app proxy and a gateway serve, for uvicorn: the app proxy's connections alone. Does not load the pages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,11 +13,10 @@ from endpoints.routing.feed import HostRoutes
 from engine.engine import GATEWAY_PREFIX, Engine
 from engine.gateway import EngineGateway
 from engine.http import HEAD_LIMIT
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.server import Application
 from proxy.authorization.signing import Keys
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
+from proxy.http.asgi import Application, Receive, Scope, Send
 from proxy.listener.app_ports import listening
 from proxy.listener.client_connection import ClientConnection
 from proxy.listener.dispatch import FirstRequestDispatcher

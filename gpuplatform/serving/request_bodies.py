@@ -8,10 +8,9 @@ from typing import Final
 
 from django.conf import settings
 
-from proxy.asgi.request import Message, Receive, Scope, Send
-from proxy.asgi.server import Application
 from proxy.authorization.authorizer import is_inside
 from proxy.counters import ConnectionCounters
+from proxy.http.asgi import Application, Message, Receive, Scope, Send
 from proxy.pending import source_of
 from restapi.problems import MEDIA_TYPE, problem_text
 

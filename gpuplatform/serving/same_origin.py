@@ -6,8 +6,7 @@ from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.server import Application
+from proxy.http.asgi import Application, Receive, Scope, Send
 
 _refuse: Final = WebsocketDenier.as_asgi()
 

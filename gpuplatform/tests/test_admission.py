@@ -15,8 +15,7 @@ from django.test import Client
 from gpuplatform.serving.admission.control import SLOTS, Admission
 from gpuplatform.serving.admission.costs import RequestCosts
 from gpuplatform.serving.unavailable import RETRY_SECONDS
-from proxy.asgi.request import Message, Receive, Scope, Send
-from proxy.asgi.server import Application
+from proxy.http.asgi import Application, Message, Receive, Scope, Send
 from tests.factories import make_user
 from tests.live import LiveServer, login_cookie, serving
 from tests.wait import SECONDS, until

@@ -4,7 +4,7 @@ import pytest
 
 from gpuplatform.serving.admission.costs import MAX_SHAPES, RequestCosts, shape_of
 from gpuplatform.serving.admission.principals import MAX_CREDENTIALS, VALID_SECONDS, Principals
-from proxy.asgi.request import Scope
+from proxy.http.asgi import Scope
 
 
 class Clock:

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 import pytest
 
 from gpuplatform.serving.admission.refusal import FORM_BYTES, FORM_FIELDS, RETRY_SECONDS, refusal
-from proxy.asgi.request import Scope
+from proxy.http.asgi import Scope
 
 FORM = {"csrfmiddlewaretoken": "x" * 64, "name": 'Kim "K" <b>', "note": "two\nlines"}
 ORIGIN = (b"origin", b"http://127.0.0.1:8000")

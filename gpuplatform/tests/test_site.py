@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from gpuplatform.asgi import application
+from gpuplatform.asgi import platform_with
 from operations.health import checks as health
+from proxy.counters import LocalCounters
 from tests.live import LiveServer
 from tests.wait import SECONDS
 
@@ -45,7 +46,7 @@ async def test_a_websocket_from_a_foreign_page_is_refused() -> None:
     async def send(message: dict[str, str]) -> None:
         sent.append(message["type"])
 
-    await application(scope, receive, send)
+    await platform_with(LocalCounters())(scope, receive, send)
     assert sent == ["websocket.close"]
 
 

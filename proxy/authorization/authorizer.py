@@ -1,4 +1,4 @@
-"""Authorization of requests for apps, by both servers: what is forwarded, and what is answered here.
+"""Authorization of requests for apps: what is forwarded, and what is answered here.
 
 Decisions need no I/O: they depend on the request, the routes, the keys and the time. Only the end of a login asks the
 `ControlPlane`.

@@ -51,7 +51,7 @@ class ResponseHead:
 
 
 class ResponseParser:
-    """Parses one response at a time; chunked bodies are returned with their framing."""
+    """Parses one response at a time; of chunked bodies it finds the end alone."""
 
     _message: _Message
 
@@ -98,10 +98,15 @@ class ResponseParser:
             self._skip_interim(end)
         return None
 
-    def feed_chunks(self, data: bytes) -> bytes:
-        """Return what of a chunked body is to be passed on. Raises MalformedResponseError."""
-        self._parse_chunks(data)
-        return data
+    def feed_chunks(self, data: bytes) -> None:
+        """Follow a chunked body towards its end. Raises MalformedResponseError."""
+        self._framing_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise MalformedResponseError from error
+        if self._message is EXCESS or self._framing_bytes > self._head_limit:
+            raise MalformedResponseError
 
     @property
     def is_complete(self) -> bool:
@@ -183,27 +188,3 @@ class ResponseParser:
         if codings:
             return BodyFraming.CHUNKED, 0
         return (BodyFraming.UNTIL_CLOSE, 0) if length < 0 else (BodyFraming.SIZED, length)
-
-    def _parse_chunks(self, data: bytes) -> None:
-        self._framing_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise MalformedResponseError from error
-        if self._message is EXCESS or self._framing_bytes > self._head_limit:
-            raise MalformedResponseError
-
-
-class DecodingResponseParser(ResponseParser):
-    """Returns the contents of chunks without their framing."""
-
-    def on_body(self, data: bytes) -> None:
-        """Keep the content of a chunk; bodies with a length are not parsed."""
-        super().on_body(data)
-        self._contents.append(data)
-
-    def feed_chunks(self, data: bytes) -> bytes:
-        """Return the contents of chunks. Raises MalformedResponseError."""
-        self._contents: list[bytes] = []
-        self._parse_chunks(data)
-        return b"".join(self._contents)

@@ -1,4 +1,4 @@
-"""The connection of a client, such as a browser, in the fast server: an asyncio protocol without streams or tasks.
+"""The connection of a client, such as a browser: an asyncio protocol without streams or tasks.
 
 Requests are parsed by llhttp and served one after the other; the bodies of responses pass from one transport to the
 other, looked at no more than their framing demands.

@@ -7,17 +7,16 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.server import Application
-from proxy.asgi.zero_copy import ZeroCopyApplication
 from proxy.data_plane import DataPlane
 from proxy.http import responses
+from proxy.http.asgi import Application, Receive, Scope, Send
 from proxy.http.headers import MalformedRequestError
 from proxy.http.response_parser import END_OF_HEAD
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.listener.client_connection import ClientConnection
 from proxy.listener.lingering import close_in_stages
+from proxy.listener.zero_copy import ZeroCopyApplication
 from proxy.pending import PendingConnection
 from proxy.site import Site
 
@@ -210,7 +209,7 @@ def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
 
 
 class PlatformOnly:
-    """The platform as uvicorn serves it beside the fast server: refuses requests for apps with 421.
+    """The platform as uvicorn serves it beside the app proxy: refuses requests for apps with 421.
 
     A reverse proxy must not send requests for apps and for the platform over one connection.
     """

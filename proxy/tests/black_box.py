@@ -1,4 +1,4 @@
-"""Helpers of the black-box cases, which run on every server; `docs/proxy.md` lists where one may differ."""
+"""Helpers of the black-box cases, which run on the way to an app and on the way through a gateway."""
 
 import json
 from typing import Any

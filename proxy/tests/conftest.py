@@ -1,4 +1,4 @@
-"""Running servers for the tests of the proxy."""
+"""The running app proxy for its tests."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from proxy.tests.servers import SERVERS, RunningProxy, running
+from proxy.tests.servers import WAYS, RunningProxy, running
 
 
 @pytest.fixture
@@ -15,15 +15,15 @@ def event_loop_policy() -> uvloop.EventLoopPolicy:
     return uvloop.EventLoopPolicy()
 
 
-@pytest_asyncio.fixture(params=SERVERS)
+@pytest_asyncio.fixture(params=WAYS)
 async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
-    """A running server with an app behind it."""
+    """The app proxy with an app behind it, in each of WAYS."""
     async with running(request.param) as running_:
         yield running_
 
 
-@pytest_asyncio.fixture(params=["fast", "asgi"])
-async def public(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
-    """A running server with a public app behind it."""
-    async with running(request.param, is_public=True) as running_:
+@pytest_asyncio.fixture
+async def public() -> AsyncIterator[RunningProxy]:
+    """The app proxy with a public app behind it."""
+    async with running("direct", is_public=True) as running_:
         yield running_

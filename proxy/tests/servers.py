@@ -1,33 +1,26 @@
-"""The fast server, the ASGI server, and the fast server behind a gateway, each with an app at ports of this machine."""
+"""The app proxy, with an app at ports of this machine: reached directly, or through a gateway."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from uvicorn import Config, Server
-
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.server import AppProxyMiddleware
 from proxy.authorization.authorizer import Network
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.data_plane import DataPlane
-from proxy.http.response_parser import DecodingResponseParser, ResponseParser
 from proxy.limits import GATEWAY_LIMITS, ProxyLimits
 from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
 from proxy.tests.app import App, running_app
-from proxy.tests.site import BY_PORT, GATEWAY_KEY, GATEWAY_KEYS, SITE, SUBNETS, FakeControlPlane, authorizer, route
+from proxy.tests.site import BY_PORT, GATEWAY_KEY, GATEWAY_KEYS, SUBNETS, FakeControlPlane, authorizer, route
 
-SERVERS = ("splice", "asgi", "gateway")
+WAYS = ("direct", "gateway")
 
 
 @dataclass
 class RunningProxy:
-    """A running server with an app behind it."""
+    """The app proxy with an app behind it."""
 
-    name: str
     port: int
     app: App
     planes: list[DataPlane]  # the browser's side first
@@ -49,7 +42,7 @@ class RunningProxy:
 async def running(
     name: str, limits: ProxyLimits | None = None, trusted_proxies: Sequence[Network] = (), **changes: object
 ) -> AsyncIterator[RunningProxy]:
-    """Yield a running server; `changes` are those of its route to the app."""
+    """Yield the app proxy, reached in one of WAYS; `changes` are those of its route to the app."""
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(running_app())
         control_plane = FakeControlPlane()
@@ -60,32 +53,31 @@ async def running(
             table.replace([route(**({"port": app.port} | changes))])
             gateway_authorizer = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
             planes.append(DataPlane(gateway_authorizer, FakeControlPlane(), GATEWAY_LIMITS))
-            gateway = f"http://127.0.0.1:{await stack.enter_async_context(_spliced(planes[0]))}"
+            gateway = f"http://127.0.0.1:{await stack.enter_async_context(_serving(planes[0]))}"
         authorizer_ = authorizer(
             route(**({"port": app.port, "gateway": gateway, "gateway_key": GATEWAY_KEY} | changes)),
             control_plane=control_plane,
         )
-        parser = DecodingResponseParser if name == "asgi" else ResponseParser
-        plane = DataPlane(authorizer_, control_plane, limits, parser, trusted_proxies)
+        plane = DataPlane(authorizer_, control_plane, limits, trusted_proxies)
         planes.insert(0, plane)
-        port = await stack.enter_async_context(_served(plane) if name == "asgi" else _spliced(plane))
-        yield RunningProxy(name, port, app, planes, authorizer_.table, control_plane)
+        port = await stack.enter_async_context(_serving(plane))
+        yield RunningProxy(port, app, planes, authorizer_.table, control_plane)
 
 
 @asynccontextmanager
 async def running_by_port(name: str) -> AsyncIterator[RunningProxy]:
-    """Yield a running server with the app at a port of its own, without a host name."""
+    """Yield the app proxy with the app at a port of its own, without a host name."""
     async with running(name) as proxy:
         plane = DataPlane(authorizer(site=BY_PORT, control_plane=proxy.control_plane), proxy.control_plane)
-        async with _spliced(plane, is_own_port=True) as port:
-            by_port = RunningProxy(name, port, proxy.app, [plane], plane.authorizer.table, proxy.control_plane)
+        async with _serving(plane, is_own_port=True) as port:
+            by_port = RunningProxy(port, proxy.app, [plane], plane.authorizer.table, proxy.control_plane)
             by_port.table.replace([proxy.route(listen_port=port)])
             yield by_port
 
 
 @asynccontextmanager
-async def _spliced(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
-    """Yield the port of the fast server: that of all apps, or that of one app."""
+async def _serving(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
+    """Yield the port of the app proxy: that of all apps, or that of one app."""
     loop = asyncio.get_running_loop()
     own: list[int] = []  # known once the system has chosen it
     server = await loop.create_server(lambda: ClientConnection(plane, own[0] if own else None), "127.0.0.1", 0)
@@ -98,32 +90,3 @@ async def _spliced(plane: DataPlane, *, is_own_port: bool = False) -> AsyncItera
     finally:
         server.close()
         plane.stop()
-
-
-@asynccontextmanager
-async def _served(plane: DataPlane) -> AsyncIterator[int]:
-    """Yield the port of the ASGI server under uvicorn."""
-
-    async def get_plane() -> DataPlane:
-        plane.start()
-        return plane
-
-    async def otherwise(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 421, "headers": []})
-        await send({"type": "http.response.body", "body": b"the platform"})
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    proxy = AppProxyMiddleware(SITE, get_plane, otherwise)
-    config = Config(
-        proxy, http="httptools", lifespan="off", log_level="critical", ws_max_size=2**30, proxy_headers=False
-    )
-    config.load()
-    server = Server(config)
-    server.lifespan = config.lifespan_class(config)
-    await server.startup(sockets=[listener])
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        plane.stop()
-        server.force_exit = True
-        await server.shutdown(sockets=[listener])

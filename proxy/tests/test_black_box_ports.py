@@ -13,7 +13,7 @@ import pytest_asyncio
 from proxy.http.headers import RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.tests.black_box import seen, seen_headers
-from proxy.tests.servers import RunningProxy, running_by_port
+from proxy.tests.servers import WAYS, RunningProxy, running_by_port
 from proxy.tests.site import KEYS, grant
 from proxy.tests.wire import connected, handshake, request
 
@@ -21,7 +21,7 @@ PLATFORM = "127.0.0.1:8000"
 OTHER_PORT = "127.0.0.1:10999"  # of another app, or of any program on the platform's machine
 
 
-@pytest_asyncio.fixture(params=["fast", "gateway"])
+@pytest_asyncio.fixture(params=WAYS)
 async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
     """A running proxy with an app at a port of its own."""
     async with running_by_port(request.param) as running:

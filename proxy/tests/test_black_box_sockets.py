@@ -1,4 +1,4 @@
-"""Cases 22 to 27 and 40 of the black-box table: websockets, on every server."""
+"""Cases 22 to 27 and 40 of the black-box table: websockets, directly and through a gateway."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 
 from proxy.tests.black_box import log_in
-from proxy.tests.servers import RunningProxy, running
+from proxy.tests.servers import WAYS, RunningProxy, running
 from proxy.tests.site import HOST, ORIGIN, cookie
 from proxy.tests.wire import BINARY, CLOSE, PING, PONG, TEXT, Client, connected, handshake, masked, request
 from tests.wait import SECONDS
@@ -43,10 +43,9 @@ async def test_22_fragmented_message_stays_one_message(proxy: RunningProxy) -> N
             frames.append(await client.frame())
     assert b"".join(content for _, content in frames) == b"abc"
     assert [first & 0x0F for first, _ in frames] == [TEXT] + [0] * (len(frames) - 1)
-    assert len(frames) == (1 if proxy.name == "asgi" else 3)  # ASGI knows messages only
+    assert len(frames) == 3
 
 
-@pytest.mark.parametrize("proxy", ["fast", "gateway"], indirect=True)  # uvicorn drops what comes with a handshake
 async def test_22_frames_may_follow_the_handshake_directly(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(handshake(**log_in()) + masked(TEXT, b"early"))
@@ -54,7 +53,6 @@ async def test_22_frames_may_follow_the_handshake_directly(proxy: RunningProxy) 
         assert await client.frame() == (LAST | TEXT, b"early")
 
 
-@pytest.mark.parametrize("proxy", ["fast"], indirect=True)  # ASGI servers do not pipeline
 async def test_pipelined_handshake_is_served_after_the_response(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/events", **log_in()))
@@ -125,7 +123,7 @@ async def test_27_lost_browser_closes_the_upstream_connection(proxy: RunningProx
         await proxy.app.until(lambda: proxy.app.connections == 0)
 
 
-@pytest.mark.parametrize("name", ["fast", "asgi", "gateway"])
+@pytest.mark.parametrize("name", WAYS)
 async def test_40_websockets_to_stopped_app_leak_nothing(name: str) -> None:
     async with running(name, port=1) as stopped:
         for _ in range(300):

@@ -8,9 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from uvicorn import Config, Server
 
-from proxy.asgi.request import Receive, Scope, Send
 from proxy.data_plane import DataPlane
-from proxy.http.response_parser import ResponseParser
+from proxy.http.asgi import Receive, Scope, Send
 from proxy.limits import ProxyLimits
 from proxy.listener.app_ports import listening
 from proxy.listener.client_connection import ClientConnection
@@ -36,7 +35,7 @@ async def platform(scope: Scope, receive: Receive, send: Send) -> None:
 
 def plane_for(app: App, limits: ProxyLimits | None = None, **changes: object) -> DataPlane:
     """Return a plane with the route to the app."""
-    return DataPlane(authorizer(route(port=app.port, **changes)), FakeControlPlane(), limits, ResponseParser)
+    return DataPlane(authorizer(route(port=app.port, **changes)), FakeControlPlane(), limits)
 
 
 @asynccontextmanager

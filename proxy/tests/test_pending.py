@@ -7,7 +7,6 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.data_plane import DataPlane
-from proxy.http.response_parser import ResponseParser
 from proxy.limits import ProxyLimits
 from proxy.pending import source_of
 from proxy.tests.app import running_app
@@ -37,7 +36,7 @@ async def refusal(port: int) -> bytes:
     ids=["of one address", "in all"],
 )
 async def test_silent_connections_are_limited_and_released(limits: ProxyLimits, status: bytes) -> None:
-    async with AsyncExitStack() as stack, running("fast", limits) as proxy:
+    async with AsyncExitStack() as stack, running("direct", limits) as proxy:
         waiting = await idle(stack, proxy.port, 3)
         assert (await refusal(proxy.port)).startswith(status)
         waiting[0].reset()
@@ -56,7 +55,7 @@ async def is_served(port: int) -> bool:
 
 async def test_only_unauthorized_connections_are_pending() -> None:
     limits = ProxyLimits(pending_per_address=2)
-    async with AsyncExitStack() as stack, running("fast", limits) as proxy:
+    async with AsyncExitStack() as stack, running("direct", limits) as proxy:
         for _ in range(4):
             client = await stack.enter_async_context(connected(proxy.port))
             assert (await client.ask(request(Cookie=cookie()))).status == 200
@@ -71,7 +70,7 @@ async def test_only_unauthorized_connections_are_pending() -> None:
 
 async def test_trusted_proxies_are_not_limited() -> None:
     limits, trusted_proxies = ProxyLimits(pending_per_address=1, pending_total=1), [ip_network("127.0.0.1/32")]
-    async with AsyncExitStack() as stack, running("fast", limits, trusted_proxies) as proxy:
+    async with AsyncExitStack() as stack, running("direct", limits, trusted_proxies) as proxy:
         await idle(stack, proxy.port, 5)
         async with connected(proxy.port) as client:
             assert (await client.ask(request(Cookie=cookie()))).status == 200
@@ -80,7 +79,7 @@ async def test_trusted_proxies_are_not_limited() -> None:
 async def test_connection_is_pending_until_its_first_request() -> None:
     limits = ProxyLimits(pending_per_address=2)
     async with AsyncExitStack() as stack, running_app() as app:
-        plane = DataPlane(authorizer(route(port=app.port)), FakeControlPlane(), limits, ResponseParser)
+        plane = DataPlane(authorizer(route(port=app.port)), FakeControlPlane(), limits)
         port = await stack.enter_async_context(serving(plane))
         for _ in range(4):
             client = await stack.enter_async_context(connected(port))

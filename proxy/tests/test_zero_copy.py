@@ -12,11 +12,11 @@ import pytest
 import uvloop
 from uvicorn import Config, Server
 
-from proxy.asgi import zero_copy
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.zero_copy import EXTENSION
+from proxy.http.asgi import Receive, Scope, Send
 from proxy.limits import ProxyLimits
+from proxy.listener import zero_copy
 from proxy.listener.dispatch import PlatformConnection
+from proxy.listener.zero_copy import EXTENSION
 from proxy.tests.wire import connected, request
 from tests.wait import SECONDS, eventually
 

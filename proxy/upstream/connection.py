@@ -37,7 +37,7 @@ class ResponseHandler(Protocol):
         ...
 
     def response_body(self, data: bytes) -> None:
-        """Receive more of the body; of a chunked one the chunks, unless the connection's parser decodes them."""
+        """Receive more of the body; of a chunked one the chunks with their framing."""
         ...
 
     def response_ended(self) -> None:
@@ -175,8 +175,8 @@ class UpstreamConnection(asyncio.Protocol):
             handler.response_body(data if self._bytes_left >= 0 else data[: self._bytes_left])
             self._finish_sized()
         elif phase is CHUNKED:
-            if chunks := self._parser.feed_chunks(data):
-                handler.response_body(chunks)
+            self._parser.feed_chunks(data)
+            handler.response_body(data)
             self._finish_chunked()
         elif phase is UNTIL_CLOSE:
             handler.response_body(data)
@@ -196,7 +196,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._finish_sized()
         elif framing is BodyFraming.CHUNKED:
             self._phase = CHUNKED
-            handler.response_started(head, self._parser.feed_chunks(rest))
+            self._parser.feed_chunks(rest)
+            handler.response_started(head, rest)
             self._finish_chunked()
         else:
             self._phase = UNTIL_CLOSE

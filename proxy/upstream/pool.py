@@ -16,12 +16,11 @@ WRITE_BUFFER_BYTES: Final = 256 * 1024  # above which a slow reader pauses its s
 class UpstreamPool:
     """The upstream connections of one route, and the counters that belong to it."""
 
-    def __init__(self, route: Route, limits: ProxyLimits, parser: type[ResponseParser]) -> None:
+    def __init__(self, route: Route, limits: ProxyLimits) -> None:
         self.route = route
         self.is_used = False  # since the control plane was last told
         self._loop = asyncio.get_running_loop()  # kept, since Python asks the system for it each time
         self._limits = limits
-        self._parser = parser
         self._idle: list[UpstreamConnection] = []
         self._idle_seconds = GATEWAY_IDLE_SECONDS if route.gateway else limits.idle_upstream_seconds
 
@@ -45,7 +44,7 @@ class UpstreamPool:
         limits = self._limits
         async with asyncio.timeout(limits.connect_seconds):
             transport, upstream = await self._loop.create_connection(
-                lambda: UpstreamConnection(self, self._parser(limits.response_head_bytes)), host, port
+                lambda: UpstreamConnection(self, ResponseParser(limits.response_head_bytes)), host, port
             )
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         return upstream

@@ -8,12 +8,13 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
-from channels.routing import get_default_application
 from django.conf import settings
 from django.db import connections
 from django.test import Client
 
 from accounts.models import User
+from gpuplatform.asgi import platform_with
+from proxy.counters import LocalCounters
 from tests.wait import SECONDS
 
 # Waits in the container's shell for a window of 132 columns and 43 rows: sizes overtake input, and are overtaken.
@@ -79,7 +80,7 @@ async def terminal(
 ) -> AsyncIterator[TerminalClient]:
     """Open the terminal of a session, or another `kind` of websocket, as a browser with this login cookie would."""
     communicator: Any = ApplicationCommunicator(
-        get_default_application(),
+        platform_with(LocalCounters()),
         {
             "type": "websocket",
             "path": f"/ws/sessions/{session_id}/{kind}/",

@@ -11,7 +11,7 @@ from operations.machine.address import address_from
 
 
 class Command(BaseCommand):
-    """Uvicorn with Django, and the fast server for connections to the apps' hosts."""
+    """Uvicorn with Django, and the app proxy for connections to the apps' hosts."""
 
     help = "Serve the platform, and the apps of sessions below COMPUTE_APPS_DOMAIN, until stopped."
 

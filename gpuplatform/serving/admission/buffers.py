@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from proxy.asgi.request import Message, Receive, Send
+from proxy.http.asgi import Message, Receive, Send
 
 BUFFER_BYTES: Final = 1024 * 1024  # of a response, which a slow client takes after the slot was released
 EVENTS: Final = b"text/event-stream"

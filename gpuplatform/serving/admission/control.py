@@ -17,8 +17,7 @@ from gpuplatform.serving.admission.refusal import refusal, send_response
 from operations.database.silence import server_of
 from operations.metrics.admission import KEY, RequestReport
 from operations.metrics.requests import REFUSED
-from proxy.asgi.request import Receive, Scope, Send
-from proxy.asgi.server import Application
+from proxy.http.asgi import Application, Receive, Scope, Send
 
 SLOTS: Final = 8  # requests under way in one process: fewer than its pool has connections; more only delay each other
 QUEUE: Final = 1024  # requests that wait for a slot

@@ -8,7 +8,7 @@ from typing import Final
 
 from django.conf import settings
 
-from proxy.asgi.request import Scope
+from proxy.http.asgi import Scope
 from proxy.pending import source_of
 
 MAX_CREDENTIALS: Final = 4096  # of users that were seen last, in one process

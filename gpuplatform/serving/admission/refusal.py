@@ -11,7 +11,7 @@ from django.utils.translation import get_language, gettext
 
 from gpuplatform.serving.same_origin import is_same_origin
 from gpuplatform.serving.unavailable import API, SAFE_METHODS, Retry, database_away, unavailable
-from proxy.asgi.request import Scope, Send
+from proxy.http.asgi import Scope, Send
 
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"  # middleware does not see this page
 RETRY_SECONDS: Final = range(2, 8)  # drawn by chance, so that clients refused together do not return together

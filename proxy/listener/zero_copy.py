@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol, cast
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from proxy.asgi.request import Message, Receive, Scope, Send
-from proxy.asgi.server import Application
+from proxy.http.asgi import Application, Message, Receive, Scope, Send
 
 EXTENSION: Final = "http.response.zerocopysend"
 CALL_BYTES: Final = 4 * 2**20  # of one system call
