@@ -2,6 +2,11 @@
 
 The request runs in one transaction with the row of its key, so that there is either both or neither, whenever the
 process dies. Only successful responses are kept.
+
+Keys and requests are stored as HMACs with a key that is derived from SECRET_KEY: neither can be guessed and tried
+against a copy of the database. Rows of the version before hold them in plain and are found until they are forgotten.
+The table refuses new rows of that kind, so that a process of that version, which would not find ours, fails in place of
+running a request again.
 """
 
 import hashlib
@@ -10,16 +15,18 @@ import re
 from datetime import timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
-from restapi.models import MAX_KEY_LENGTH, IdempotencyKey
+from restapi.models import HASHED, MAX_KEY_LENGTH, IdempotencyKey
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"  # header of a response that is sent again
@@ -69,13 +76,15 @@ def kept_response(user_id: int, key: str, fingerprint: str) -> Response | None:
         (is_locked,) = cursor.fetchone() or (False,)
     if not is_locked:
         raise KeyInUseError
-    kept = IdempotencyKey.objects.filter(user_id=user_id, key=key).first()
+    marks = {_hashed_key(user_id, key, secret): _hashed_request(key, fingerprint, secret) for secret in _secrets()}
+    marks[key] = fingerprint  # as the version before has stored it
+    kept = IdempotencyKey.objects.filter(user_id=user_id, key__in=marks).order_by("-created_at").first()
     if kept is not None and kept.created_at < timezone.now() - KEPT:
         kept.delete()
         kept = None
     if kept is None:
         return None
-    if kept.fingerprint != fingerprint:
+    if not constant_time_compare(kept.fingerprint, marks[kept.key]):
         raise KeyReusedError
     body = json.loads(kept.body) if kept.body else None
     return Response(body, status=kept.status_code, headers={REPLAYED: "true"})
@@ -86,8 +95,8 @@ def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
     data: Any = response.data
     IdempotencyKey.objects.create(
         user_id=user_id,
-        key=key,
-        fingerprint=fingerprint,
+        key=_hashed_key(user_id, key, settings.SECRET_KEY),
+        fingerprint=_hashed_request(key, fingerprint, settings.SECRET_KEY),
         status_code=response.status_code,
         body="" if data is None else JSONRenderer().render(data).decode(),
     )
@@ -96,3 +105,19 @@ def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
 def forget_old() -> None:
     """Delete the keys that are older than KEPT."""
     IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
+
+
+def _secrets() -> list[str]:
+    return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+
+
+def _hashed_key(user_id: int, key: str, secret: str) -> str:
+    """Return what is stored for the key: a text that no client can send as one, since it has a space."""
+    digest = salted_hmac("restapi.idempotency.key", f"{user_id} {key}", secret=secret, algorithm="sha256").hexdigest()
+    return HASHED + digest
+
+
+def _hashed_request(key: str, fingerprint: str, secret: str) -> str:
+    """Return what is stored for the request with the key; equal requests with other keys differ."""
+    about = f"{key} {fingerprint}"
+    return salted_hmac("restapi.idempotency.request", about, secret=secret, algorithm="sha256").hexdigest()

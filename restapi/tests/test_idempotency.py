@@ -1,13 +1,17 @@
 """A POST that is repeated with its idempotency key takes effect once."""
 
+import json
 import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test import RequestFactory
 from django.utils import timezone
+from pytest_django import Settings
 
 from accounts.models import ApiToken, User
 from folders.models import Folder
@@ -49,6 +53,39 @@ def test_a_refused_request_does_not_use_up_its_key(user: User) -> None:
     assert client_of(user).post(URL, {"name": "a/b"}, headers=KEY).status_code == 400
     assert client_of(user).post(URL, {"name": "data"}, headers=KEY).status_code == 201
     assert IdempotencyKey.objects.count() == 1
+
+
+def test_neither_key_nor_request_is_stored_in_plain(user: User, settings: Settings) -> None:
+    plain = RequestFactory().post(URL, json.dumps({"name": "data"}, separators=(",", ":")), "application/json")
+    client_of(user).post(URL, {"name": "data"}, headers=KEY)
+    kept = IdempotencyKey.objects.get()
+    assert "5a1c" not in kept.key
+    assert kept.fingerprint != idempotency.fingerprint_of(plain)
+    settings.SECRET_KEY = "other"
+    client_of(make_user()).post(URL, {"name": "data"}, headers=KEY)
+    assert len(set(IdempotencyKey.objects.values_list("fingerprint", flat=True))) == 2
+
+
+def test_a_key_is_found_after_a_change_of_secrets(user: User, settings: Settings) -> None:
+    client_of(user).post(URL, {"name": "data"}, headers=KEY)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "other", [settings.SECRET_KEY]
+    assert client_of(user).post(URL, {"name": "data"}, headers=KEY).headers.get("Idempotency-Replayed") == "true"
+
+
+def test_a_row_of_the_version_before_is_found(user: User) -> None:
+    asked: list[str] = []
+    with patch.object(idempotency, "keep", lambda user_id, key, fingerprint, response: asked.append(fingerprint)):
+        body = client_of(user).post(URL, {"name": "data"}, headers=KEY).content.decode()
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE restapi_idempotencykey DROP CONSTRAINT idempotency_key_is_hashed")
+    IdempotencyKey.objects.create(user=user, key="5a1c", fingerprint=asked[0], status_code=201, body=body)
+    assert client_of(user).post(URL, {"name": "data"}, headers=KEY).headers.get("Idempotency-Replayed") == "true"
+    assert client_of(user).post(URL, {"name": "more"}, headers=KEY).status_code == 422
+
+
+def test_a_process_of_the_version_before_stores_nothing(user: User) -> None:
+    with pytest.raises(IntegrityError, match="idempotency_key_is_hashed"), transaction.atomic():
+        IdempotencyKey.objects.create(user=user, key="5a1c", fingerprint="", status_code=201, body="")
 
 
 def test_a_key_is_forgotten_after_a_day(user: User) -> None:
