@@ -4,11 +4,13 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal import auth
 from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, generate_totp_secret, hotp_value
 from django.core.cache import cache
 from django.test import Client
@@ -54,6 +56,12 @@ def user(secret: str) -> User:
 def code_of(secret: str, steps: int = 0) -> str:
     """Return the code of now, or of so many periods of 30 s later."""
     return str(format_hotp_value(hotp_value(secret, int(time.time()) // 30 + steps)))
+
+
+@pytest.fixture
+def _slow_web_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the clock that django-allauth reads an hour back."""
+    monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: time.time() - 3600))
 
 
 def recovery_codes(user: User) -> list[str]:
@@ -134,6 +142,23 @@ class TestApp:
                 client.post(ENTER, {"code": code})
             assert is_signed_in(first)
             assert not is_signed_in(second)
+
+    @pytest.mark.usefixtures("_slow_web_server")
+    def test_codes_are_checked_by_the_database_clock(self, user: User, secret: str) -> None:
+        slow = with_password(user)
+        slow.post(ENTER, {"code": code_of(secret, -120)})
+        assert not is_signed_in(slow)
+        slow.post(ENTER, {"code": code_of(secret)})
+        assert is_signed_in(slow)
+
+    @pytest.mark.usefixtures("_slow_web_server")
+    def test_an_app_is_added_by_the_database_clock(self) -> None:
+        user = make_user()
+        client = confirmed(user)
+        found = re.search(r'<code id="secret">([A-Z2-7]+)</code>', client.get(APP, secure=True).content.decode())
+        assert found
+        client.post(APP, {"code": code_of(found[1])}, secure=True)
+        assert second_factors.has_any(user)
 
     def test_a_used_code_stays_used_while_it_is_right(self, user: User, secret: str) -> None:
         code = code_of(secret, 1)  # right for a minute at least
