@@ -9,7 +9,9 @@ class AccountsConfig(AppConfig):
     name = "accounts"
 
     def ready(self) -> None:
-        """Connect the signals that end an account's access and keep its address."""
+        """Connect the signals that end an account's access and keep its address; set the clock of codes."""
         # models can be imported only once all apps are loaded
-        from accounts.second_factors import demand  # noqa: F401
+        from accounts.second_factors import code_clock, demand  # noqa: F401
         from accounts.signing_in import access_loss, addresses  # noqa: F401
+
+        code_clock.use()

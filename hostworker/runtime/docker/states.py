@@ -7,6 +7,7 @@ from docker.api import APIClient
 
 from engine.containers import ATTEMPT_LABEL, SESSION_LABEL
 from hostworker.runtime.engine_requests import inspect
+from hostworker.runtime.kernel_log import was_killed_for_memory
 from hostworker.runtime_protocol import ContainerPhase, ContainerState, Key
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
@@ -37,8 +38,8 @@ def listed_state(client: APIClient, container: dict[str, Any]) -> ContainerState
         return ContainerState(session=key[0], attempt=key[1], container_id=container_id, phase=phase)
     if (inspected := inspect(client, container_id)) is None:
         return None
-    state = inspected["State"]
-    return _exited(key, container_id, int(state["ExitCode"]), bool(state["OOMKilled"]))
+    exit_code = int(inspected["State"]["ExitCode"])
+    return _exited(key, container_id, exit_code, _ran_out_of_memory(container_id, exit_code, inspected))
 
 
 def exit_from_event(client: APIClient, event: dict[str, Any], out_of_memory: bool) -> ContainerState | None:
@@ -48,9 +49,15 @@ def exit_from_event(client: APIClient, event: dict[str, Any], out_of_memory: boo
     if key is None:
         return None
     if exit_code == KILLED and not out_of_memory:  # the `oom` event may lie before our stream, or come too late
-        inspected = inspect(client, container_id)
-        out_of_memory = bool(inspected and inspected["State"]["OOMKilled"])
+        out_of_memory = _ran_out_of_memory(container_id, exit_code, inspect(client, container_id))
     return _exited(key, container_id, exit_code, out_of_memory)
+
+
+def _ran_out_of_memory(container_id: str, exit_code: int, inspected: dict[str, Any] | None) -> bool:
+    """Return whether the engine says so of an ended container, or the kernel, whose log outlives the cgroup."""
+    if inspected and inspected["State"]["OOMKilled"]:
+        return True
+    return exit_code == KILLED and was_killed_for_memory(container_id)
 
 
 def _exited(key: tuple[str, int], container_id: str, exit_code: int, out_of_memory: bool) -> ContainerState:
