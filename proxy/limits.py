@@ -4,6 +4,8 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
+MIN_OPEN_FILES: Final = 4096  # of a process that serves or starts sessions; the hard limit of old login shells
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyLimits:
@@ -37,10 +39,28 @@ GATEWAY_LIMITS: Final = ProxyLimits(
 )
 
 
+class OpenFileLimitError(Exception):
+    """The hard limit on open files is too low to serve."""
+
+
+def open_file_problem() -> str:
+    """Return why this process may not open enough files, or ""."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard_limit == resource.RLIM_INFINITY or hard_limit >= MIN_OPEN_FILES:
+        return ""
+    return (
+        f"at most {hard_limit} files may be open, and {MIN_OPEN_FILES} are needed: "
+        "raise the hard limit (`ulimit -Hn`, LimitNOFILE= of systemd, --ulimit nofile of Docker)"
+    )
+
+
 def raise_open_file_limit() -> None:
     """Raise this process's soft limit on open files to the hard limit: each connection is a file.
 
-    The usual soft limit of 1024 is a number that any client can open and leave idle.
+    The usual soft limit of 1024 is a number that any client can open and leave idle. Raises OpenFileLimitError where
+    the hard limit is below MIN_OPEN_FILES.
     """
+    if problem := open_file_problem():
+        raise OpenFileLimitError(problem)
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))

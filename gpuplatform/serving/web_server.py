@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import django
+from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 from uvicorn import Config, Server
 from uvicorn.supervisors.multiprocess import Multiprocess
 
 from operations.machine.address import Address
 from proxy.counters import CounterMemory, SharedCounters
-from proxy.limits import raise_open_file_limit
+from proxy.limits import OpenFileLimitError, raise_open_file_limit
 
 MAX_MESSAGE_BYTES: Final = 2**20  # of a websocket message to the platform: ample for what people paste
 SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
@@ -93,8 +94,14 @@ class ServerConfig(Config):
 
 
 def serve(config: ServerConfig, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT. SIGHUP ends one process, and replaces several, each once its successor serves."""
-    raise_open_file_limit()
+    """Serve until SIGTERM or SIGINT. SIGHUP ends one process, and replaces several, each once its successor serves.
+
+    Raises CommandError where too few files may be open.
+    """
+    try:
+        raise_open_file_limit()
+    except OpenFileLimitError as error:
+        raise CommandError(str(error)) from error
     try:
         if config.workers > 1:
             Multiprocess(config, [listener]).run()

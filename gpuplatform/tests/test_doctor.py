@@ -1,6 +1,7 @@
 """What doctor says when all is well and when everything is down."""
 
 import os
+import resource
 import secrets
 import socket
 import subprocess
@@ -65,6 +66,12 @@ def test_running_services_with_all_migrations_are_well() -> None:
     assert findings["Redis"].verdict is Verdict.OK
     assert findings["clock"].verdict is Verdict.OK
     assert findings["GPUs"].text == "SIMULATED: 1x8GiB"
+
+
+def test_a_low_limit_on_open_files_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hard, verdict in ((4095, Verdict.FAIL), (4096, Verdict.OK), (resource.RLIM_INFINITY, Verdict.OK)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (1024, hard))
+        assert doctor.CHECKS["open files"]().verdict is verdict
 
 
 @pytest.mark.django_db

@@ -1,5 +1,6 @@
-"""Checks of what the kernel limits for all sessions of this host together."""
+"""Checks of what the kernel limits: for all sessions of this host together, and for the platform's processes."""
 
+import resource
 from contextlib import closing
 
 from engine.containers import ATTEMPT_LABEL
@@ -9,6 +10,7 @@ from hostworker.runtime.container_config import UNLIMITED
 from hostworker.runtime.factory import get_privileges, is_engine_here
 from operations.doctor.findings import Finding, Verdict
 from operations.doctor.services import docker_client
+from proxy.limits import MIN_OPEN_FILES, open_file_problem
 
 HINT = "let the host worker be root or have its helper, or set them by deploy/sysctl.d/60-gpuplatform.conf"
 ENGINE_HINT = (
@@ -32,6 +34,15 @@ def shared_limits() -> Finding:
         text = "one session can take all pending signals, message queues and processes of the user of sessions"
         return Finding(Verdict.WARN, f"{text}: the engine cannot lift these limits{most}", ENGINE_HINT)
     return Finding(Verdict.OK, f"no session comes to a limit that others share{most}")
+
+
+def open_files() -> Finding:
+    """Return whether processes that are started as this one was may open enough files."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if problem := open_file_problem():
+        return Finding(Verdict.FAIL, problem)
+    number = "no limit" if hard_limit == resource.RLIM_INFINITY else f"{hard_limit}"
+    return Finding(Verdict.OK, f"{number} in a process that is started from here; at least {MIN_OPEN_FILES} are needed")
 
 
 def _most(names: dict[str, str]) -> str:

@@ -319,6 +319,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "session disks": _session_disks,
     "system calls": _kernel_calls,
     "shared limits": doctor_kernel.shared_limits,
+    "open files": doctor_kernel.open_files,
     "GPUs": doctor_gpus.models,
     "GPU links": doctor_gpus.connections,
     "GPU access": doctor_gpus.access,

@@ -15,7 +15,7 @@ from django.db import Error
 from accounts.credentials.ssh_keys import record_ssh_host_key
 from operations.machine.address import SSH_SETTING, address_from
 from operations.machine.progress import SetupError
-from proxy.limits import raise_open_file_limit
+from proxy.limits import OpenFileLimitError, raise_open_file_limit
 from sessions.access import activity
 from sshserver.host_key import load_host_key
 from sshserver.server import SshServer
@@ -31,10 +31,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until stopped. Raises CommandError where that cannot be."""
         logging.getLogger("asyncssh").setLevel(logging.WARNING)  # a line for every packet's turn otherwise
-        raise_open_file_limit()
         try:
+            raise_open_file_limit()
             asyncio.run(_serve())
-        except (OSError, SetupError, asyncssh.KeyImportError) as error:
+        except (OSError, OpenFileLimitError, SetupError, asyncssh.KeyImportError) as error:
             raise CommandError(str(error)) from error
 
 

@@ -35,6 +35,7 @@ from hostworker.runtime.factory import (
     get_runtime,
     is_engine_here,
 )
+from proxy.limits import OpenFileLimitError, raise_open_file_limit
 from resources.gpus.discovery import Machine, this_machine
 from resources.hosts.claims import HostNameTakenError, claim, this_identity
 from resources.hosts.services import register_host
@@ -59,6 +60,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, replace: bool, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
         name = settings.COMPUTE_HOST_NAME
+        try:
+            raise_open_file_limit()
+        except OpenFileLimitError as error:
+            raise CommandError(str(error)) from error
         if pooler := pooler_problem():
             raise CommandError(pooler)
         if problem := get_enforcer().problem():
