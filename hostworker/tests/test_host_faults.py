@@ -89,6 +89,29 @@ def test_a_start_that_its_host_failed_is_queued_anew(failure: ContainerRuntimeEr
     assert (session.host, session.attempt) == (other, 2)
 
 
+def test_a_second_retry_waits_for_its_pause() -> None:
+    host = make_host()
+    session = fail_start(host, start_failures=1)
+    assert (session.status, session.start_failures) == (Status.PENDING, 2)
+    make_host(group=host.group)
+    assert run_pass() == 0
+    session.refresh_from_db()
+    assert session.reason == Reason.HOST_FAULT
+    Session.objects.update(status_at=session.status_at - host_faults.FIRST_PAUSE)
+    assert run_pass() == 1
+
+
+def test_pauses_double_to_a_bound_and_differ() -> None:
+    now = timezone.now()
+    assert [host_faults.retry_at("s", failures, now) for failures in (0, 1)] == [None, None]
+    for failures, seconds in ((2, 10), (3, 20), (4, 40), (5, 60), (60, 60)):
+        found = [host_faults.retry_at(f"s{number}", failures, now) for number in range(50)]
+        pauses = [(at - now).total_seconds() for at in found if at]
+        assert len({*pauses}) == 50
+        assert seconds / 2 <= min(pauses) < 0.6 * seconds
+        assert 0.9 * seconds < max(pauses) <= seconds
+
+
 def test_the_fourth_failure_ends_the_session() -> None:
     session = fail_start(make_host(), start_failures=MAX_RETRIES)
     assert (session.status, session.reason) == (Status.ERROR, Reason.START_FAILED)

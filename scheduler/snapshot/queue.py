@@ -44,6 +44,7 @@ from sessions.models import (
     has_succeeded,
     time_bound,
 )
+from sessions.requeueing import host_faults
 from sessions.requeueing.preemption import StoredClaim
 
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
@@ -111,6 +112,8 @@ class WaitingRow(NamedTuple):
     detail: str
     eta: datetime | None
     eta_reason: str
+    start_failures: int
+    status_at: datetime
 
     def groups(self) -> Sequence[int]:
         """Return the ids of the groups that it waits for, the preferred first."""
@@ -132,7 +135,8 @@ class WaitingSession(NamedTuple):
     has_dependencies_met: bool  # all sessions that it depends on have succeeded
     refused_until: datetime | None
     is_in_several: bool  # it may start in other groups as well
-    turn_at: datetime | None  # until then the groups that it prefers have not said yet that it cannot start there
+    # Until then the groups that it prefers have not said yet that it cannot start there, or it pauses after failures.
+    turn_at: datetime | None
     status: WaitStatus  # last: the rest is what a pass depends on
 
     def blocked_status(self, now: datetime) -> WaitStatus | None:
@@ -342,14 +346,19 @@ def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> S
 
 
 def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | None, WaitStatus]:
-    """Return when it is this group's turn, if not at once, and the wait status as this group has written it."""
+    """Return when it is this group's turn, if not at once, and the wait status as this group has written it.
+
+    After starts that failed the turn comes later.
+    """
+    retry_at = host_faults.retry_at(row.id, row.start_failures, row.status_at)
     if not row.group_choices or group_id is None:
-        return None, WaitStatus(row.id, row.reason, row.detail, row.eta, row.eta_reason)
+        return retry_at, WaitStatus(row.id, row.reason, row.detail, row.eta, row.eta_reason)
     told = group_waits.read(row.group_waits)
     preferred = row.group_choices[: row.group_choices.index(group_id)]
     is_turn = all(str(each) in told and told[str(each)].reason not in group_waits.NOT_TRIED for each in preferred)
     status = told.get(str(group_id), group_waits.NOTHING_WRITTEN)
-    return None if is_turn else row.since + TURN_PATIENCE, WaitStatus(row.id, *status)
+    turn_at = None if is_turn else row.since + TURN_PATIENCE
+    return max(filter(None, (turn_at, retry_at)), default=None), WaitStatus(row.id, *status)
 
 
 def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:

@@ -1,6 +1,8 @@
 """Starts that fail by the host's fault: the session returns to the queue for another host, and the host is counted."""
 
 import logging
+from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Final
 
 from django.db import transaction
@@ -15,6 +17,8 @@ from sessions.parking import services as parking
 logger = logging.getLogger(__name__)
 
 MAX_RETRIES: Final = 3
+FIRST_PAUSE: Final = timedelta(seconds=10)  # before the second retry: the first may find another host at once
+MAX_PAUSE: Final = timedelta(minutes=1)
 VOUCHED_FOR: Final = frozenset({ImageSource.CATALOG, ImageSource.REGISTRY})  # images that an administrator has chosen
 
 
@@ -56,6 +60,19 @@ def requeue(session: Session, host: Host, reason: Reason, problem: str) -> None:
         "start_by": None,
     }
     session.move_to(Status.PENDING, Reason.HOST_FAULT, f"{text} {problem}"[:300], fields=fields)
+
+
+def retry_at(session_id: str, start_failures: int, queued_at: datetime) -> datetime | None:
+    """Return when a session that has returned to the queue at that time may be placed again, None if at once.
+
+    Pauses double up to MAX_PAUSE, less up to a half, by which sessions that failed together are spread. This part
+    follows from the arguments: whoever reads the row gets the same time.
+    """
+    if start_failures <= 1:
+        return None
+    pause = min(MAX_PAUSE, FIRST_PAUSE * (1 << min(start_failures - 2, 8)))
+    digest = sha256(f"{session_id} {start_failures}".encode()).digest()
+    return queued_at + pause * (1 - int.from_bytes(digest[:4]) / 2**33)
 
 
 def avoiding(session: Session, failed_id: int | None) -> list[int]:
