@@ -23,14 +23,14 @@ import bench.apps_ready  # noqa: F401  # before what imports models
 from bench import scale
 from bench.calibration import calibrate
 from bench.database import measure_database
-from bench.trace import Trace, read_trace, synthetic_trace
+from bench.trace import Trace, synthetic_trace
 from bench.worlds import after_release, big_world, with_limits
 from scheduler.advice.advisor import advise_on
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import plan
 from scheduler.core.types import EPOCH, PlacementPolicyName
 from scheduler.simulation.simulator import simulate
-from scheduler.simulation.trace import ignored
+from scheduler.simulation.trace import missing_models, missing_text, read_trace
 
 SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
 Figures = dict[str, float]
@@ -94,15 +94,23 @@ def measure_memory() -> float:
     return mib
 
 
-def measure_allocation(trace: Trace, seeds: int) -> Figures:
-    """Return by policy what part of all GPUs, in percent, is allocated once the arrived demand is 100 % of them."""
+def measure_allocation(trace: Trace, seeds: int) -> tuple[Figures, dict[str, object]]:
+    """Return by policy what part of all GPUs, in percent, is allocated once the arrived demand is 100 % of them.
+
+    Apart from it, what was asked for meanwhile of models of GPU that no host has, of which nothing is allocated.
+    """
     shares: Figures = {}
+    missing_percent = 0.0
     for placement_policy in PlacementPolicyName:
-        found = [trace.allocation(placement_policy, seed) for seed in range(1, seeds + 1)]
+        allocations = [trace.allocation(placement_policy, seed) for seed in range(1, seeds + 1)]
+        missing_percent = sum(each.missing_percent for each in allocations) / seeds  # the same under each policy
+        found = [each.percent for each in allocations]
         name = placement_policy.value
         shares[name] = round(sum(found) / len(found), 2)
         say(f"{name}: {shares[name]} % allocated ({min(found):.2f} to {max(found):.2f}, {seeds} seeds)")
-    return shares
+    models = missing_models(trace.hosts, trace.pods)
+    apart = {"sessions": sum(models.values()), "asked_percent": round(missing_percent, 2), "by_models": models}
+    return shares, apart
 
 
 def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
@@ -116,6 +124,7 @@ def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
             "utilisation_percent": round(100 * outcome.utilisation, 2),
             "fragmentation_percent": round(100 * outcome.fragmentation, 2),
             "fairness": round(outcome.fairness, 3),
+            "never_started": outcome.never_started,
         }
         say(f"{placement_policy.value} with departures: {met[placement_policy.value]}")
     return met
@@ -161,14 +170,14 @@ def main() -> None:
     options = parser.parse_args()
     if (options.nodes is None) != (options.pods is None):
         parser.error("--nodes and --pods go together")
-    trace = read_trace(options.nodes, options.pods) if options.nodes else synthetic_trace()
-    if said := ignored(trace.pods):
+    trace = Trace(*read_trace(options.nodes, options.pods)) if options.nodes else synthetic_trace()
+    if said := missing_text(trace.hosts, trace.pods):
         say(said)
     calibration = partial(sum, range(10**6))
     figures: dict[str, object] = {"calibration_s": round(best_of(20, calibration), 5), "snapshot_mib": measure_memory()}
     figures |= measure_passes(options.runs)
     figures["release_milliseconds"] = measure_release(options.runs)
-    figures["openb_allocation"] = measure_allocation(trace, options.seeds)
+    figures["openb_allocation"], figures["openb_missing_models"] = measure_allocation(trace, options.seeds)
     figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)
     figures["estimates"] = measure_estimates(trace, options.loop)
     figures |= measure_database(*SIZES[1], say)

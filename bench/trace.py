@@ -3,9 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.capacity.group_capacity import GroupCapacity
@@ -22,11 +21,18 @@ from scheduler.core.types import (
     Snapshot,
 )
 from scheduler.simulation.simulator import Job
-from scheduler.simulation.trace import Pod, make_host, read_hosts, read_pods
+from scheduler.simulation.trace import Pod, make_host, missing_traits
 
 OWNERS: Final = 20
 ARRIVAL_SPEEDUP: Final = 10  # of the closed loop over the trace
 TARGET_LOAD: Final = 0.95  # mean demand of the closed loop, as a part of all GPUs
+
+
+class Allocation(NamedTuple):
+    """What of all GPU is allocated, and what was asked for meanwhile of models that no host has, in percent of all."""
+
+    percent: float
+    missing_percent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,12 @@ class Trace:
         return sum(gpu.capacity_milli for host in self.hosts for gpu in host.gpus)
 
     def rules(self, placement_policy: PlacementPolicyName) -> Rules:
-        """Return rules with this placement policy and the mix of the trace."""
-        return Rules(placement_policy=placement_policy, mix=tuple(Counter(pod.shape for pod in self.pods).items()))
+        """Return rules with this placement policy and the mix of the trace, whose traits are not looked at."""
+        mix = Counter(Shape(*pod.shape[:3]) for pod in self.pods)
+        return Rules(placement_policy=placement_policy, mix=tuple(mix.items()))
 
-    def allocation(self, placement_policy: PlacementPolicyName, seed: int) -> float:
-        """Return the percentage of all GPU that is allocated when the arrived demand reaches 100 % of it.
+    def allocation(self, placement_policy: PlacementPolicyName, seed: int) -> Allocation:
+        """Return what is allocated when the arrived demand for models of GPU that exist reaches 100 % of all GPU.
 
         The protocol of the FGD paper (Weng et al., ATC 2023): sessions arrive shuffled, repeated at random until there
         are enough; what does not fit is skipped; no session ends.
@@ -55,19 +62,31 @@ class Trace:
         arrivals = [pod.shape for pod in self.pods]
         random.shuffle(arrivals)
         hosts = [
-            HostCapacity(host_id=host.id, index=index, cpu=host.cpu, memory_bytes=host.memory_bytes, gpus=host.gpus)
+            HostCapacity(
+                host_id=host.id,
+                index=index,
+                cpu=host.cpu,
+                memory_bytes=host.memory_bytes,
+                gpus=host.gpus,
+                traits=host.traits,
+            )
             for index, host in enumerate(self.hosts)
         ]
         rules = self.rules(placement_policy)
         group = GroupCapacity(hosts, policy_for(rules, 1000, lambda: rules.mix))
-        arrived = allocated = position = 0
+        nowhere = missing_traits(self.hosts, self.pods)
+        arrived = allocated = missing = position = 0
         while True:
             if position == len(arrivals):
                 arrivals.append(random.choice(self.pods).shape)
             shape = arrivals[position]
-            arrived, position = arrived + shape.fgpu_milli, position + 1
+            position += 1
+            if shape.traits in nowhere:
+                missing += shape.fgpu_milli
+                continue
+            arrived += shape.fgpu_milli
             if arrived > self.capacity:
-                return 100 * allocated / self.capacity
+                return Allocation(100 * allocated / self.capacity, 100 * missing / self.capacity)
             host = group.find(shape)
             if host is not None:
                 group.take(host, shape)
@@ -77,9 +96,13 @@ class Trace:
         """Return `limit` sessions and a random part of the hosts, so few that the sessions need nearly all their GPUs.
 
         Sessions run as long as in the trace and arrive in its order, but ten times as fast: originally, never more than
-        a hundredth of the GPUs was in use. The first tenth of the trace, which is sparse, is left out.
+        a hundredth of the GPUs was in use. The first tenth of the trace, which is sparse, is left out, and so is who
+        asks for models of GPU that no host of the trace has.
         """
-        in_order = sorted(self.pods, key=lambda pod: pod.arrival_seconds)
+        nowhere = missing_traits(self.hosts, self.pods)
+        in_order = sorted(
+            (pod for pod in self.pods if pod.shape.traits not in nowhere), key=lambda pod: pod.arrival_seconds
+        )
         chosen = in_order[len(in_order) // 10 :][:limit]
         first, span = (
             chosen[0].arrival_seconds,
@@ -101,16 +124,17 @@ class Trace:
                 timedelta(seconds=pod.duration_seconds),
             )
             request = SessionRequest(
-                str(number), number % OWNERS, 1, *pod.shape[:3], queued_at=EPOCH + arrival, duration=duration
+                str(number),
+                number % OWNERS,
+                1,
+                *pod.shape[:3],
+                traits=pod.shape.traits,
+                queued_at=EPOCH + arrival,
+                duration=duration,
             )
             jobs.append(Job(request, duration))
         owners = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}
         return Snapshot(hosts=tuple(hosts), queue=(), owners=owners, rules={1: self.rules(placement_policy)}), jobs
-
-
-def read_trace(nodes: Path, pods: Path) -> Trace:
-    """Read a trace from two CSV files with the columns of openb's."""
-    return Trace(read_hosts(nodes), read_pods(pods))
 
 
 def synthetic_trace() -> Trace:

@@ -10,11 +10,13 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from bench.trace import Trace
 from resources.models import Host
-from scheduler.core.types import PlacementPolicyName
+from scheduler.core.types import EPOCH, PlacementPolicyName
 from scheduler.history import recorded
 from scheduler.simulation.comparison import Scenario, compare, vary
-from scheduler.simulation.trace import read_pods
+from scheduler.simulation.simulator import simulate as replay
+from scheduler.simulation.trace import missing_models, read_pods, read_trace, world
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_host, make_user, run_session
@@ -45,9 +47,9 @@ def simulate(**options: Any) -> str:
 
 
 def test_history_is_replayed_unchanged_and_under_the_scenario(host: Host) -> None:
-    world, jobs = recorded(timezone.now() - 24 * HOUR)
+    snapshot, jobs = recorded(timezone.now() - 24 * HOUR)
     assert [job.runs_for for job in jobs] == [HOUR] * 3
-    found = compare(world, jobs, Scenario(add_hosts=2))
+    found = compare(snapshot, jobs, Scenario(add_hosts=2))
     figures = {row.name: row[1:] for row in found.rows}
     assert figures["mean wait"] == ("1 h", "0 min", -100)
     assert figures["max wait"] == ("2 h", "0 min", -100)
@@ -71,12 +73,12 @@ def test_only_recent_sessions_that_ran_are_replayed(
 
 
 def test_a_scenario_leaves_other_settings_unchanged(host: Host) -> None:
-    world, _ = recorded(timezone.now() - 24 * HOUR)
-    assert vary(world, Scenario()) == world
-    finer = vary(world, Scenario(fgpu_per_gpu=8, placement_policy=PlacementPolicyName.SPREAD))
+    snapshot, _ = recorded(timezone.now() - 24 * HOUR)
+    assert vary(snapshot, Scenario()) == snapshot
+    finer = vary(snapshot, Scenario(fgpu_per_gpu=8, placement_policy=PlacementPolicyName.SPREAD))
     assert [gpu.capacity_milli for host in finer.hosts for gpu in host.gpus] == [8000]
     assert {rule.placement_policy for rule in finer.rules.values()} == {PlacementPolicyName.SPREAD}
-    more = vary(world, Scenario(add_hosts=2))
+    more = vary(snapshot, Scenario(add_hosts=2))
     assert len({host.id for host in more.hosts}) == len({gpu.id for host in more.hosts for gpu in host.gpus}) == 3
 
 
@@ -97,17 +99,48 @@ def test_the_command_replays_a_trace(tmp_path: Path) -> None:
         simulate(nodes=nodes, pods=pods)
 
 
-def test_a_trace_without_times_says_what_it_ignores(tmp_path: Path) -> None:
+def test_a_trace_is_placed_by_its_models_of_gpu(tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,8,P100\nb,32000,100000,1,T4\n")
+    specs = ("A100", "V100M16|T4", "T4|V100M16", "T4", "P100|T4", "")
+    rows = "".join(f"p{number},1000,1000,1,1000,{spec},0,3600\n" for number, spec in enumerate(specs))
+    pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n" + rows)
+    hosts, asked = read_trace(nodes, pods)
+    starts = replay(*world(hosts, asked)).starts
+    hours = {number: (starts[f"{number:06}"] - EPOCH) / HOUR for number in range(1, 6)}
+    assert sorted(hours[number] for number in (1, 2, 3)) == [0, 1, 2]  # one after another on the only T4
+    assert (hours[4], hours[5]) == (0, 0)
+    assert "000000" not in starts
+    assert missing_models(hosts, asked) == {"A100": 1}
+    text = simulate(nodes=nodes, pods=pods)
+    assert "No host has the model of GPU that 1 sessions ask for: A100." in text
+    assert "never started" in text
+
+
+def test_a_trace_without_times_is_spread_over_minutes(tmp_path: Path) -> None:
     nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,8,T4\n")
     rows = "p0,1000,1000,2,1000,T4|V100M16\np1,1000,1000,1,500,\n"
     pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + rows)
     text = simulate(nodes=nodes, pods=pods)
-    assert "gpu_spec of 1 sessions is ignored: all hosts are one group." in text
+    assert "No host" not in text
     assert "2 sessions on 1 hosts" in text
     first, second = read_pods(pods)
     assert (first.arrival_seconds, second.arrival_seconds) == (0, 60)
     assert min(first.duration_seconds, second.duration_seconds) >= 600
+
+
+def test_sessions_of_missing_models_are_counted_apart(tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,4,T4\n")
+    rows = "".join(f"p{number},1000,1000,1,1000,{spec}\n" for number, spec in enumerate(("T4", "A100") * 4))
+    pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + rows)
+    trace = Trace(*read_trace(nodes, pods))
+    found = [trace.allocation(PlacementPolicyName.FGD, seed) for seed in range(5)]
+    assert {each.percent for each in found} == {100}  # what can be placed fills the host
+    assert max(each.missing_percent for each in found) > 0
+    _, jobs = trace.crowded(PlacementPolicyName.PACK, 8)
+    assert {job.request.traits for job in jobs} == {("gpu_model:T4",)}
 
 
 @pytest.mark.parametrize(

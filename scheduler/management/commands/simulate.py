@@ -23,7 +23,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options that choose the sessions and the scenario."""
-        parser.add_argument("--nodes", type=Path, help="hosts of a trace: sn, cpu_milli, memory_mib, gpu")
+        parser.add_argument("--nodes", type=Path, help="hosts of a trace: sn, cpu_milli, memory_mib, gpu, model")
         parser.add_argument("--pods", type=Path, help="its sessions: cpu_milli, memory_mib, num_gpu, gpu_milli, ...")
         parser.add_argument("--hosts", type=int, help="only so many hosts of the trace: all of openb's are never full")
         parser.add_argument("--days", type=int, default=30, help="of recorded history (default 30)")
@@ -64,13 +64,13 @@ class Command(BaseCommand):
     def _world(self, options: dict[str, Any]) -> tuple[Snapshot, list[Job]]:
         if options["nodes"] is not None:
             try:
-                hosts, pods = trace.read_hosts(options["nodes"]), trace.read_pods(options["pods"])
+                hosts, pods = trace.read_trace(options["nodes"], options["pods"])
             except (OSError, KeyError, ValueError) as error:
                 raise CommandError(f"The trace cannot be read: {error}") from error
-            pods = pods[: options["limit"]]
-            if said := trace.ignored(pods):
+            hosts, pods = hosts[: options["hosts"]], pods[: options["limit"]]
+            if said := trace.missing_text(hosts, pods):
                 self.stdout.write(said)
-            return trace.world(hosts[: options["hosts"]], pods)
+            return trace.world(hosts, pods)
         group = None
         if options["group"] is not None:
             group = ResourceGroup.objects.filter(name=options["group"]).first()
