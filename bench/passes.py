@@ -5,6 +5,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from itertools import count
 from random import Random
 
 from django.db import connection, transaction
@@ -30,9 +31,9 @@ def main(hosts: int, waiting: int) -> None:
     placed, first, explained = timed_pass()
     print(f"first pass over {hosts} x {waiting}: {placed} placed in {first:.3f} s, explained after {explained:.3f} s")
     vacuum()  # tens of thousands of leases are new: without statistics the next read of them is planned badly
-    missing = waiting
+    seeds = count(2)
     while missing := waiting - Session.objects.filter(status=Status.PENDING).count():
-        submit(missing, seed=missing)
+        submit(missing, seed=next(seeds))
         passes.run_pass()
         vacuum()
     vacuum()
@@ -96,14 +97,14 @@ def populate(hosts: int) -> None:
     )
 
 
-def submit(count: int, seed: int) -> None:
-    """Create `count` waiting sessions of 200 shapes."""
+def submit(number_of_sessions: int, seed: int) -> None:
+    """Create this many waiting sessions of 200 shapes, with names that depend on the seed."""
     random = Random(seed)
     mix = shapes(Random(1))
     owners = list(User.objects.values_list("pk", flat=True))
     group, image = ResourceGroup.objects.get(), Image.objects.get()
     sessions = []
-    for number in range(count):
+    for number in range(number_of_sessions):
         shape = random.choice(mix)
         fields = {"cpu": shape.cpu, "memory": shape.memory_bytes, "fgpu": shape.fgpu_milli, "shared_memory": 64 * MIB}
         name = f"session-{seed}-{number}"
@@ -115,7 +116,8 @@ def submit(count: int, seed: int) -> None:
 def release(number: int) -> None:
     """End one session that holds a lease, as its host worker would."""
     with transaction.atomic():
-        session = Session.objects.filter(status=Status.SCHEDULED).order_by("pk")[37 * number]
+        scheduled = Session.objects.filter(status=Status.SCHEDULED).order_by("pk")
+        session = scheduled[37 * number % scheduled.count()]
         session.move_to(Status.CANCELLED, Reason.USER_REQUEST)
 
 
