@@ -12,6 +12,7 @@ from django.db import connection, transaction
 
 from accounts.models import ResourcePolicy, User
 from bench.worlds import OWNERS, shapes
+from messaging.background import finish_all
 from resources.amounts.units import GIB, MIB
 from resources.models import Gpu, Host, HostStatus, Image, ResourceGroup
 from scheduler.advice.estimate import estimate
@@ -58,6 +59,7 @@ def main(hosts: int, waiting: int) -> None:
         "db_estimate_first_seconds": round(unknown, 4),  # the first answer of a process reads everything
         "db_estimate_seconds": round(advised, 4),
     }
+    finish_all()  # messages to browsers of thousands of sessions, which need threads
     print(json.dumps(figures))
 
 

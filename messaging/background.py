@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
+from weakref import WeakSet
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -14,6 +15,7 @@ class BackgroundThread:
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        _all_threads.add(self)
 
     def run(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[Any]:
         """Queue `function` with these arguments; return its future, which need not be read.
@@ -29,6 +31,15 @@ class BackgroundThread:
             return future
         future.add_done_callback(_log_exception)
         return future
+
+
+def finish_all() -> None:
+    """Return when all that is queued by now is done, for a program about to end: later, it can start no thread."""
+    for future in [background.run(int) for background in _all_threads]:
+        future.result()
+
+
+_all_threads: Final[WeakSet[BackgroundThread]] = WeakSet()
 
 
 def _log_exception(future: Future[Any]) -> None:

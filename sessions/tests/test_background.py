@@ -1,9 +1,11 @@
 """Background work runs in order, and its exceptions are logged."""
 
+from threading import Event
+
 import pytest
 from django.db import transaction
 
-from messaging.background import BackgroundThread
+from messaging.background import BackgroundThread, finish_all
 from sessions import notify
 
 
@@ -13,6 +15,15 @@ def test_functions_run_one_after_another() -> None:
     futures = [background.run(done.append, number) for number in range(100)]
     futures[-1].result()
     assert done == list(range(100))
+
+
+def test_what_is_queued_can_be_waited_for() -> None:
+    done: list[int] = []
+    background = BackgroundThread("test")
+    background.run(Event().wait, 0.2)
+    background.run(done.append, 1)
+    finish_all()
+    assert done == [1]
 
 
 def test_an_exception_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
