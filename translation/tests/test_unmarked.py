@@ -13,11 +13,14 @@ LEFT = Path(__file__).with_name("unmarked.txt")  # how many each file may still 
 # Sentences of these modules are for operators, API or SSH clients, who read English; `model_texts` has those of models.
 NOT_FOR_PAGES: Final = re.compile(
     r"(management|bootstrap|models|privileged|images|tests)/|^(client|proxy|fgpu|sshserver|translation)/|serializers\.py"
-    r"|(^|_|/)api(\.py|/)|models\.py|audit_entry\.py|checks\.py|conftest|manage\.py|accounts/authentication|hostworker/conversion/recipe"
-    r"|^gpuplatform/(api_examples|request_bodies|request_metrics|state_metrics|settings|middleware|rest|log)|hostworker/enforcement/programs|hostworker/engine_lock|pages/help"
-    r"|^messaging/|hostworker/simulated/|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
-    r"|^restapi/(schema|pages)|^hostaccess/|scheduler/shared_limits"  # administrators alone read it, at a terminal
-    r"|resources/(discovery|simulated_gpus|fields|claims)|pages/session_list/occupancy"
+    r"|(^|_|/)api(\.py|/)|models\.py|checks\.py|conftest|manage\.py|accounts/credentials/authentication"
+    r"|^gpuplatform/(rest/|settings|serving/(request_bodies|middleware))|scheduler/simulation/"
+    r"|^operations/(backups|metrics|logs|database|doctor|machine|supervisor|embedded)"
+    r"|hostworker/(conversion/recipe|enforcement/programs|agent/engine_lock|simulated/)|pages/help"
+    r"|^messaging/|hostworker/runtime/(sandboxes|memory|docker/events)"
+    r"|folders/(files/(direct|staging|downloads/archive)|transfers/outgoing)"
+    r"|^restapi/(schema|pages)|^hostaccess/|scheduler/cycle/shared_limits"  # administrators alone read it, at a terminal
+    r"|resources/(gpus/(discovery|simulated)|amounts/fields|hosts/claims)|pages/session_list/occupancy"
 )
 # Composed of parts, which stand as whole sentences in translation/english_texts.
 COMPOSED: Final = (
