@@ -19,7 +19,7 @@ NOT_FOR_PAGES: Final = re.compile(
     r"|hostworker/(conversion/recipe|enforcement/programs|agent/engine_lock|simulated/)|pages/help"
     r"|^messaging/|hostworker/runtime/(sandboxes|memory|docker/events)"
     r"|folders/(files/(direct|staging|downloads/archive)|transfers/outgoing)"
-    r"|^restapi/(schema|pages)|^hostaccess/|scheduler/cycle/shared_limits"  # administrators alone read it, at a terminal
+    r"|^restapi/(schema|pages)|^hostaccess/|scheduler/cycle/shared_limits"
     r"|resources/(gpus/(discovery|simulated)|amounts/fields|hosts/claims)|pages/session_list/occupancy"
 )
 # Composed of parts, which stand as whole sentences in translation/english_texts.
