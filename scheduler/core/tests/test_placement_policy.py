@@ -126,7 +126,7 @@ def test_fragmentation_is_what_usual_requests_cannot_use(
 def test_on_a_trace_balance_allocates_most_and_spreading_least() -> None:
     trace = synthetic_trace()
     shares = {
-        placement_policy: sum(trace.allocation(placement_policy, seed) for seed in (1, 2))
+        placement_policy: sum(trace.allocation(placement_policy, seed).percent for seed in (1, 2))
         for placement_policy in PlacementPolicyName
     }
     assert sorted(shares, key=shares.__getitem__) == [
