@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 TOOL: Final = "pip-audit==2.10.1"
 FOLDER: Final = ROOT / "var" / "audit"  # an environment of its own: its dependencies would be among those looked up
 PINS: Final = ROOT / "constraints.txt"
