@@ -1,4 +1,4 @@
 """Sessions that go back to the queue: preemption, and faults of their hosts.
 
-Imported by the scheduler and the host worker.
+Used by hostworker and scheduler.
 """

@@ -28,6 +28,7 @@ RETURNING: Final = (Reason.PREEMPTED, Reason.REQUEUED)  # why a batch session th
 RETURNED: Final[dict[str, Any]] = {  # of a session that is back in the queue
     "host_id": None,
     "start_by": None,
+    "start_failures": 0,  # it did not return for them, and pauses for none
     "started_at": None,
     "address": None,
     "container_id": "",

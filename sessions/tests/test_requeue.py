@@ -30,10 +30,11 @@ def root() -> User:
 
 @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.PREPARING])
 def test_what_has_not_started_waits_again_at_its_place(root: User, status: Status) -> None:
-    session = session_in(status)
+    session = session_in(status, start_failures=2)
     created_at, host = session.created_at, session.host_id
     requeue.requeue(session, actor=root)
     session.refresh_from_db()
+    assert session.start_failures == 0  # so that it need not pause
     assert (session.status, session.reason, session.host_id) == (Status.PENDING, Reason.REQUEUED, None)
     assert (session.created_at, session.avoided_hosts) == (created_at, [host])
     assert session.detail == "Returned to the queue by root@example.org."
