@@ -1,4 +1,4 @@
 """API tokens, SSH keys and what a credential is valid for.
 
-Imported by the API, the SSH server and the pages that show credentials.
+Used by folders, gpuplatform, hostaccess, resources, sessions and sshserver.
 """

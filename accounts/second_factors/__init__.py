@@ -1,4 +1,4 @@
 """Second factors: time-based codes, recovery codes, and when they are demanded.
 
-Imported by signing in, the account's pages and the administration.
+Used by operations and resources.
 """

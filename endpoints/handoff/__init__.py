@@ -1,4 +1,4 @@
 """How a signed-in browser is handed to an app's own origin: tickets and their pages.
 
-Imported by the addresses of endpoints and by the app proxy's control plane.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """The dialog of a session's apps and ports.
 
-Imported by the addresses of endpoints.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """Downloads of files and archives by the API.
 
-Imported by the addresses of folders.
+Used by its package alone.
 """

@@ -1,1 +1,4 @@
-"""Pages of data folders in the browser."""
+"""Pages of data folders in the browser.
+
+Used by its package alone.
+"""

@@ -1,4 +1,4 @@
 """How much a folder may hold, and how much it holds.
 
-Imported by the services, uploads and sweeps of folders.
+Used by hostworker, pages and sshserver.
 """

@@ -1,4 +1,4 @@
 """Where the files of folders lie: storage hosts, roots and paths.
 
-Imported by the other rooms of folders, and by sessions that mount them.
+Used by gpuplatform, hostworker, operations and sshserver.
 """

@@ -1,4 +1,4 @@
 """The conventions of the REST API: parsing, pages, errors and examples in its schema.
 
-Named by the settings; imported by nothing else.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """The web process: its server, its middleware and its ASGI applications.
 
-Imported by the wiring.
+Used by its package alone.
 """

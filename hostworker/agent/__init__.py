@@ -1,4 +1,4 @@
 """The worker of a host: it starts, reconciles and stops what the database says.
 
-Imported by the tasks and commands of the host worker.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """The life of one session's container: run, park, resize, mounts and environment.
 
-Imported by the agent.
+Used by its package alone.
 """

@@ -1,1 +1,4 @@
-"""A session's container as a new image: what changed, which of it is saved, and the layer that holds it. No Django."""
+"""A session's container as a new image: what changed, which of it is saved, and the layer that holds it. No Django.
+
+Used by its package alone.
+"""

@@ -1,1 +1,4 @@
-"""Holds containers to their shares of GPUs: files prepared before the start, checked after it. No Django."""
+"""Holds containers to their shares of GPUs: files prepared before the start, checked after it. No Django.
+
+Used by operations.
+"""

@@ -1,4 +1,4 @@
 """What sessions use of a host's GPUs: readings, records, the arbiter's watch and violations.
 
-Imported by the agent.
+Used by its package alone.
 """

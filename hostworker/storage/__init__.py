@@ -1,4 +1,4 @@
 """Disks of a host: layers, folders, quotas and shared memory, watched and bounded.
 
-Imported by the agent and the containers' runner.
+Used by its package alone.
 """

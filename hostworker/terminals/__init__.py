@@ -1,4 +1,4 @@
 """Messages to the terminals of a session, and its SSH keys.
 
-Imported by the agent and the containers' runner.
+Used by its package alone.
 """

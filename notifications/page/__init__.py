@@ -1,4 +1,4 @@
 """The page of notifications and their preferences, live.
 
-Imported by the addresses.
+Used by gpuplatform and pages.
 """

@@ -1,1 +1,4 @@
-"""The database backend: Django's for PostgreSQL, which fails at once while the server is known to be silent."""
+"""The database backend: Django's for PostgreSQL, which fails at once while the server is known to be silent.
+
+Used by gpuplatform.
+"""

@@ -1,4 +1,4 @@
 """PostgreSQL and Redis as processes of the installation itself.
 
-Imported by the set-up and the supervisor.
+Used by gpuplatform.
 """

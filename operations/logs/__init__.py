@@ -1,4 +1,4 @@
 """Lines of logs: their form, and secrets that are hidden in them.
 
-Named by the settings' LOGGING.
+Used by gpuplatform.
 """

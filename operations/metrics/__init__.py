@@ -1,4 +1,4 @@
 """Metrics for Prometheus: of requests, and of the platform's state.
 
-Imported by the addresses and the middleware.
+Used by gpuplatform.
 """

@@ -1,1 +1,4 @@
-"""Status, start, stop, restart and logs of the platform's services on this machine, whatever runs them."""
+"""Status, start, stop, restart and logs of the platform's services on this machine, whatever runs them.
+
+Used by gpuplatform.
+"""

@@ -1,4 +1,4 @@
 """The supervisor that runs an installation's processes and restarts them.
 
-Imported by the command `up` and by the control of services.
+Used by gpuplatform.
 """

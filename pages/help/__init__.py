@@ -1,0 +1,4 @@
+"""The help: the documents of the project as pages.
+
+Used by its package alone.
+"""

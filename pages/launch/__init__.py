@@ -1,1 +1,4 @@
-"""The launch page."""
+"""The launch page.
+
+Used by its package alone.
+"""

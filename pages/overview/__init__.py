@@ -1,1 +1,4 @@
-"""The platform at a glance: summary, hosts, environments, and one's own limits."""
+"""The platform at a glance: summary, hosts, environments, and one's own limits.
+
+Used by gpuplatform.
+"""

@@ -1,1 +1,4 @@
-"""The list of sessions: GPU blocks and resource bars, tabs, filters, columns, CSV, and its live updates."""
+"""The list of sessions: GPU blocks and resource bars, tabs, filters, columns, CSV, and its live updates.
+
+Used by gpuplatform.
+"""

@@ -1,4 +1,4 @@
 """Who may reach an app: signed cookies, the sign-in's detour, and the control plane's word.
 
-Imported by the listener and the gateway.
+Used by endpoints, engine, gpuplatform, hostaccess and sessions.
 """

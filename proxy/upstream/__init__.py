@@ -1,4 +1,4 @@
 """Connections to apps, pooled.
 
-Imported by the listener.
+Used by its package alone.
 """

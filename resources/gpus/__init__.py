@@ -1,4 +1,4 @@
 """GPUs of a host: discovery, memory, topology, shares and simulated ones.
 
-Imported by the host worker, the scheduler and the pages.
+Used by gpuplatform, hostworker, operations, pages, scheduler and sessions.
 """

@@ -1,4 +1,4 @@
 """Hosts in their groups: registration, bounds, health, and who may use them.
 
-Imported by the scheduler, the host worker and sessions.
+Used by hostworker, notifications and sessions.
 """

@@ -1,4 +1,8 @@
-"""The tables of machines and images."""
+"""The tables of machines and images.
+
+Used by endpoints, folders, gpuplatform, hostaccess, hostworker, notifications, operations, pages, scheduler and
+sessions.
+"""
 
 from resources.models.image_state import BuildState, HostImage, ImageBuild, ImagePull, PullState
 from resources.models.images import (

@@ -1,1 +1,4 @@
-"""Container registries: the credentials that hosts pull and push with, and what a registry says about an image."""
+"""Container registries: the credentials that hosts pull and push with, and what a registry says about an image.
+
+Used by gpuplatform, hostaccess, hostworker, operations and sessions.
+"""

@@ -1,4 +1,4 @@
 """Import of users from a table.
 
-Imported by the administration.
+Used by its package alone.
 """

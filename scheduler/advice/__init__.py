@@ -1,4 +1,4 @@
 """What the launch wizard is told: whether, when and where a session would start.
 
-Imported by the API and views of the scheduler, and by pages.
+Used by pages.
 """

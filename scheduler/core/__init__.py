@@ -1,1 +1,4 @@
-"""Scheduling core: types, queue order, host capacity, placement, backfill and forecast. No Django, no clock."""
+"""Scheduling core: types, queue order, host capacity, placement, backfill and forecast. No Django, no clock.
+
+Used by its package alone.
+"""

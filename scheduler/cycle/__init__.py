@@ -1,4 +1,4 @@
 """The scheduling cycle: passes over groups, preemption, and forecasts afterwards.
 
-Imported by the tasks of the scheduler.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """Extensions of a session's end.
 
-Imported by the API, pages and services of launching.
+Used by pages.
 """

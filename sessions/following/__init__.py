@@ -1,4 +1,4 @@
 """Following sessions: the stream of their changes, and their logs.
 
-Imported by the API, the sockets and pages.
+Used by notifications and pages.
 """

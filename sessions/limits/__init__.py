@@ -1,4 +1,4 @@
 """Limits of users, projects and policies, and the locks under which they are checked.
 
-Imported by launching, parking and resizing.
+Used by pages and scheduler.
 """

@@ -1,4 +1,7 @@
-"""The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached."""
+"""The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached.
+
+Used by endpoints, gpuplatform, hostworker, notifications, operations, pages, scheduler, sshserver and webhooks.
+"""
 
 from sessions.models import group_waits
 from sessions.models.conversion import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState

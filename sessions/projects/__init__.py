@@ -1,4 +1,4 @@
 """Projects as their members use them.
 
-Imported by the API and pages.
+Used by gpuplatform and pages.
 """

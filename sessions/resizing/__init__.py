@@ -1,4 +1,4 @@
 """Changes of a running session's size.
 
-Imported by the API, the host worker and pages.
+Used by hostworker and pages.
 """

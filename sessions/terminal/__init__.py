@@ -1,4 +1,4 @@
 """The web terminal: its sockets, messages and freshness.
 
-Imported by the sockets' addresses and the SSH server.
+Used by its package alone.
 """

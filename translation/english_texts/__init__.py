@@ -1,6 +1,8 @@
 """The English texts that are stored in the database, or that modules without Django compose.
 
 A placeholder stands for what the writer fills in. A test finds sentences of the writers that are missing here.
+
+Used by its package alone.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
 """The page of webhooks.
 
-Imported by the addresses.
+Used by its package alone.
 """

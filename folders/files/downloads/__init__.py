@@ -1,4 +1,4 @@
 """Byte ranges and archives of files. Knows no Django.
 
-Imported by the responses of folders.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """Checks of the sources that lint runs, and the audit of packages.
 
-Run by make; imported by nothing.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """The demo's log-ins, groups and simulated hosts.
 
-Imported by the management commands alone.
+Used by its package alone.
 """

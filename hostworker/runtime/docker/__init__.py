@@ -1,6 +1,6 @@
 """The runtime that drives a Docker Engine.
 
-Imported by the factory of runtimes, by the dotted name in COMPUTE_RUNTIME.
+Used by operations.
 """
 
 from hostworker.runtime.docker.runtime import DockerRuntime

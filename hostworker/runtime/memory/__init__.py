@@ -1,6 +1,6 @@
 """A runtime without containers, for tests and simulated hosts.
 
-Imported by the factory of runtimes, by the dotted name in COMPUTE_RUNTIME.
+Used by its package alone.
 """
 
 from hostworker.runtime.memory.runtime import MemoryRuntime

@@ -1,4 +1,4 @@
 """Network sandboxes that are made ahead of the containers that join them.
 
-Imported by the Docker runtime.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """The logs of a session, with their colours.
 
-Imported by the addresses of pages.
+Used by its package alone.
 """

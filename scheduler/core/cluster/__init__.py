@@ -1,4 +1,4 @@
 """The state of a group's hosts, its reservation, and preemption.
 
-Imported by what decides in the core.
+Used by its package alone.
 """

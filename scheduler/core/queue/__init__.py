@@ -1,4 +1,4 @@
 """The order of requests: fair share and limits.
 
-Imported by the cluster and what waits.
+Used by its package alone.
 """

@@ -1,4 +1,4 @@
 """Images of a Docker Engine: pulls, saved images and snapshots of containers.
 
-Imported by the Docker runtime.
+Used by its package alone.
 """
