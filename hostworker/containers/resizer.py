@@ -6,7 +6,7 @@ The reconciler resumes it, until the session has what was asked for, or what it 
 import logging
 from dataclasses import replace
 
-from hostworker.containers import runner
+from hostworker.containers import runner, specs
 from hostworker.runtime_protocol import ContainerRuntimeError, ContainerSpec, ResizeError, Runtime
 from sessions.models import Session
 from sessions.resizing import services as resizing
@@ -27,7 +27,7 @@ def apply(runtime: Runtime, session_id: str, resize_id: str) -> None:
         if session is None or stored is None or stored.id != resize_id:
             return
         try:
-            spec = runner.spec_of(session)
+            spec = specs.spec_of(session)
             target, before = (_resized(spec, session, size) for size in (stored.target, stored.before))
             runtime.resizer().resize(target, before)
         except ResizeError as refused:

@@ -14,18 +14,16 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import connection, transaction
-from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+from django.db.models import QuerySet
 
-from hostworker.containers import app_environment, folder_mounts, parking
+from hostworker.containers import folder_mounts, parking
+from hostworker.containers.specs import spec_of
 from hostworker.images import host_images
 from hostworker.runtime.pull import PullText
 from hostworker.runtime_protocol import (
     ContainerRuntimeError,
-    ContainerSpec,
     ContainerState,
     EnforcementError,
-    FolderMount,
-    GpuGrant,
     HasEndedError,
     ImageUnavailableError,
     MountError,
@@ -34,13 +32,11 @@ from hostworker.runtime_protocol import (
     StartError,
 )
 from resources.amounts.units import size_text
-from resources.gpus.shares import Sharing
 from resources.hosts import health as host_health
 from resources.kick import kick_scheduler
 from sessions import notes, notify
-from sessions.launching.validation import RESERVED_PREFIX
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import GpuShare, Session, StaleSessionError
+from sessions.models import Session, StaleSessionError
 from sessions.requeueing import host_faults, preemption
 from sessions.revocation.withdrawal import withdraw
 
@@ -326,44 +322,6 @@ def _clear_if_ended(runtime: Runtime, session: Session) -> None:
     """Remove the attempt's container unless the attempt is live, as when another worker has started it."""
     if _read(session.pk, session.attempt, *HOSTED) is None:
         clear_away(runtime, session.pk, session.attempt)
-
-
-def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str = "") -> ContainerSpec:
-    """Return what the session's container is created from; fetch its lease with it."""
-    capacity = session.resource_group.gpu_capacity
-    prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
-    return ContainerSpec(
-        session=session.pk,
-        attempt=session.attempt,
-        image=image or session.image.reference,
-        cpu=session.cpu,
-        memory_bytes=session.memory,
-        shared_memory_bytes=session.shared_memory,
-        gpus=tuple(
-            GpuGrant(
-                uuid=share.gpu.uuid,
-                share_milli=share.milli,
-                gpu_milli=capacity,
-                memory_bytes=share.gpu.memory,
-                is_simulated=share.gpu.is_simulated,
-                tier=tier,
-            )
-            for share, tier in session.held_shares
-        ),
-        sharing=Sharing(session.resource_group.sharing),
-        folders=folders,
-        environment={
-            **app_environment.variables(),
-            **app_environment.thread_counts(session.cpu),
-            "GPUPLATFORM_SESSION_ID": session.pk,
-            "GPUPLATFORM_SESSION_NAME": session.name,
-        },
-        variables={name: value for name, value in session.environment.items() if not name.startswith(RESERVED_PREFIX)},
-        allow_sudo=session.allow_sudo,
-        disk_bytes=parking.disk_left(session),
-        command=session.command,
-        hostname=session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),
-    )
 
 
 def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:

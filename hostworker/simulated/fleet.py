@@ -23,7 +23,7 @@ from kombu.mixins import ConsumerMixin
 from hostworker.agent import starts
 from hostworker.agent.worker import HostWorker
 from hostworker.app_processes import starter as app_starter
-from hostworker.containers import resizer, runner
+from hostworker.containers import resizer, runner, specs
 from hostworker.gpus.gpu_readings import GpuReadings
 from hostworker.gpus.watchdog import SessionGpuUse
 from hostworker.images import converter
@@ -88,7 +88,7 @@ class SimulatedHost:
         shares = Prefetch("lease__shares", GpuShare.objects.select_related("gpu"))
         for session in related.defer("owner__password").prefetch_related(shares):
             age = clock.now() - (session.started_at or clock.now())
-            self.runtime.restore(runner.spec_of(session), session.container_id, age.total_seconds())
+            self.runtime.restore(specs.spec_of(session), session.container_id, age.total_seconds())
 
     def end(self) -> None:
         """Wait for what the loops have begun."""

@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from hostworker.agent.reconciler import Findings, decide, reconcile
-from hostworker.containers import runner
+from hostworker.containers import runner, specs
 from hostworker.runtime_protocol import ContainerPhase, ContainerState, EngineUnreachableError, Key
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
@@ -141,7 +141,7 @@ def test_containers_that_no_live_session_owns_are_removed(runtime: FaultInjectin
     ended, moved = started(runtime, host), started(runtime, host)
     ended.move_to(Status.ERROR, Reason.HOST_LOST)
     Session.objects.filter(pk=moved.pk).update(attempt=2)
-    runtime.create(runner.spec_of(Session.objects.get(pk=moved.pk)))
+    runtime.create(specs.spec_of(Session.objects.get(pk=moved.pk)))
     runtime.start(moved.pk, 2)
     reconcile(runtime, host, at_once)
     assert [(state.session, state.attempt) for state in runtime.containers()] == [(moved.pk, 2)]

@@ -3,7 +3,7 @@
 import pytest
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from hostworker.containers import app_environment, runner
+from hostworker.containers import app_environment, runner, specs
 from hostworker.runtime_protocol import (
     ContainerPhase,
     ContainerRuntimeError,
@@ -245,7 +245,7 @@ def test_session_freed_during_start_leaves_no_container(runtime: FaultInjectingR
 
 def bring_to_run_elsewhere(runtime: FaultInjectingRuntime, session: Session) -> None:
     """Do what a second worker of the host does when it is told the same start and is quicker."""
-    container_id = runtime.create(runner.spec_of(fresh(session)))
+    container_id = runtime.create(specs.spec_of(fresh(session)))
     runtime.start(session.pk, 1)
     fresh(session).move_to(Status.RUNNING, Reason.STARTED, fields={"container_id": container_id})
 

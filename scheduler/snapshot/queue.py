@@ -6,17 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from django.db import connection
-from django.db.models import (
-    Count,
-    F,
-    Max,
-    QuerySet,
-    TextField,
-)
-from django.db.models.functions import Cast, Greatest
 
 from accounts.limits import PolicyLimits
 from scheduler.core.types import (
@@ -35,14 +27,11 @@ from scheduler.snapshot.compiled_queries import fetch
 from scheduler.snapshot.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
 from scheduler.snapshot.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
 from scheduler.snapshot.limit_holders import NOTHING, limits_of, project_holders, project_limits_of, usage_of
-from sessions.lifecycle import Reason, Status
+from scheduler.snapshot.waiting_rows import WaitingRow, dependencies, waiting_rows
+from sessions.lifecycle import Reason
 from sessions.models import (
-    Session,
-    SessionQuerySet,
     WaitStatus,
     group_waits,
-    has_succeeded,
-    time_bound,
 )
 from sessions.requeueing import host_faults
 from sessions.requeueing.preemption import StoredClaim
@@ -77,51 +66,6 @@ class OwnWrite(NamedTuple):
     xid: int
     begun: datetime
     ended: datetime
-
-
-class WaitingRow(NamedTuple):
-    """A row of a waiting session, by whose fields the query asks for columns."""
-
-    id: str
-    owner_id: int
-    group_id: int
-    cpu: int
-    memory: int
-    fgpu: int
-    avoided_hosts: list[int]
-    required_roots: list[int]
-    wanted_roots: list[int]
-    priority: int
-    since: datetime  # since when it waits for capacity, dependencies aside
-    duration: timedelta | None
-    project_id: int | None
-    image_id: int
-    architecture: str
-    is_local: bool
-    charge_percent: int
-    is_preemptible: bool
-    not_before: datetime | None
-    refused_until: datetime | None
-    group_choices: list[int]  # the preferred first; empty where it waits for one group
-    gpu_model: str
-    min_gpu_memory: int
-    parked_on: str | None  # name of the host
-    claim: str | None  # JSON
-    group_waits: str  # JSON
-    reason: str
-    detail: str
-    eta: datetime | None
-    eta_reason: str
-    start_failures: int
-    status_at: datetime
-
-    def groups(self) -> Sequence[int]:
-        """Return the ids of the groups that it waits for, the preferred first."""
-        return self.group_choices or (self.group_id,)
-
-    def waits_for(self, group_id: int | None) -> bool:
-        """Return whether it waits for a group; None is any."""
-        return group_id is None or group_id in self.groups()
 
 
 class WaitingSession(NamedTuple):
@@ -300,8 +244,8 @@ def _waiting(
 
     Takes two queries.
     """
-    rows = [row for row in map(WaitingRow._make, fetch(_waiting_rows, ids)) if row.waits_for(group_id)]
-    freed = _dependencies(ids) if rows else {}
+    rows = [row for row in map(WaitingRow._make, fetch(waiting_rows, ids)) if row.waits_for(group_id)]
+    freed = dependencies(ids) if rows else {}
     if freed:
         rows = [row._replace(since=max(row.since, freed.get(row.id) or NO_DEPENDENCY)) for row in rows]
     rows.sort(key=attrgetter("since", "id"))  # by joining time, then id; faster here than in the database
@@ -375,37 +319,4 @@ def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
         gpu_model=row.gpu_model,
         min_gpu_memory=row.min_gpu_memory,
         parked_on=row.parked_on,
-    )
-
-
-def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[Any, ...]]:
-    """Return the rows behind `_waiting`, whose columns are the fields of `WaitingRow`."""
-    columns: dict[str, Any] = {name: F(name) for name in WaitingRow._fields} | {
-        "group_id": F("resource_group_id"),
-        "since": Greatest("created_at", "not_before"),
-        "duration": time_bound(),
-        "architecture": F("image__architecture"),
-        "is_local": F("image__is_local"),
-        "group_waits": Cast("group_waits", TextField()),
-        "parked_on": F("parked_on__name"),
-        "claim": Cast("claim", TextField()),
-    }
-    return sessions.filter(status=Status.PENDING).values_list(*columns.values())
-
-
-def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
-    """Return {session id: time of the last success of its dependencies, None unless all have succeeded}."""
-    return {session_id: last if done == of else None for session_id, done, of, last in fetch(_dependency_rows, ids)}
-
-
-def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, int, int, datetime | None]]:
-    """Return the rows behind `_dependencies`."""
-    return (
-        sessions.filter(status=Status.PENDING, depends_on__isnull=False)
-        .values_list("pk")
-        .annotate(
-            done=Count("depends_on", filter=has_succeeded("depends_on__")),
-            of=Count("depends_on"),
-            last=Max("depends_on__ended_at"),
-        )
     )
