@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django_stubs_ext import StrPromise
 
 from resources.amounts.units import fgpu_text, size_text
 from sessions.lifecycle import Kind, Reason, Status
@@ -18,6 +20,68 @@ KILLED: Final = 137
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
 CRASHED: Final = 139
+TEXTS: Final[Mapping[Reason, tuple[StrPromise, StrPromise]]] = {  # title, and what to do
+    Reason.TIME_LIMIT: (
+        gettext_lazy("Its time limit was reached"),
+        gettext_lazy("Launch it again with a longer time limit, and keep intermediate results in a data folder."),
+    ),
+    Reason.LIFETIME: (
+        gettext_lazy("The longest lifetime of your policy was reached"),
+        gettext_lazy("Launch it again to go on, and keep intermediate results in a data folder."),
+    ),
+    Reason.IDLE: (
+        gettext_lazy("It was idle"),
+        gettext_lazy("Launch it again when you go on. Long work runs best as a batch session, which ends by itself."),
+    ),
+    Reason.PENDING_TIMEOUT: (
+        gettext_lazy("It waited for too long"),
+        gettext_lazy(
+            "Nothing was free in time. Smaller sessions start sooner: ask for less, or try another resource group."
+        ),
+    ),
+    Reason.DEPENDENCY_FAILED: (
+        gettext_lazy("A session before it did not succeed"),
+        gettext_lazy("Look at the session that it depends on, and launch both again."),
+    ),
+    Reason.HOST_LOST: (
+        gettext_lazy("Its host was lost"),
+        gettext_lazy(
+            "Its host did not come back. Data folders are not affected; launch it again to run on another host."
+        ),
+    ),
+    Reason.IMAGE_UNAVAILABLE: (
+        gettext_lazy("Its image is not available"),
+        gettext_lazy("The image could not be pulled. Check its name, or choose another environment."),
+    ),
+    Reason.MOUNT_FAILED: (
+        gettext_lazy("A data folder could not be mounted"),
+        gettext_lazy("Look whether the folder is still there and shared with you, then launch it again."),
+    ),
+    Reason.GPU_TIME_EXCEEDED: (
+        gettext_lazy("It took more of the GPU's time than its share"),
+        gettext_lazy(
+            "Programs must use the CUDA libraries in the usual way, and may not keep others from the GPU for long."
+        ),
+    ),
+    Reason.SHARED_LIMIT: (
+        gettext_lazy("It held most of what all sessions of its host share"),
+        gettext_lazy(
+            "Look for a program that watches too many files, or opens files, terminals or processes without end."
+        ),
+    ),
+    Reason.HOOK_BYPASSED: (
+        gettext_lazy("A process got around the limits of the GPU"),
+        gettext_lazy("Programs must use the CUDA libraries in the usual way. Ask for whole GPUs if yours cannot."),
+    ),
+    Reason.ENFORCEMENT_FAILED: (
+        gettext_lazy("Its share of the GPU could not be held"),
+        gettext_lazy("Ask for whole GPUs, or choose an environment that is built on glibc."),
+    ),
+}
+GENERAL: Final = (
+    gettext_lazy("It could not go on"),
+    gettext_lazy("Launch it again. If it happens again, tell an administrator."),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,60 +165,9 @@ def _about_exit(session: Session) -> EndAdvice:
     return _advice(session, title, texts.get(session.exit_code or 0, general))
 
 
-def _about_reason(session: Session, reason: Reason) -> EndAdvice | None:
-    texts: dict[Reason, tuple[str, str]] = {
-        Reason.TIME_LIMIT: (
-            _("Its time limit was reached"),
-            _("Launch it again with a longer time limit, and keep intermediate results in a data folder."),
-        ),
-        Reason.LIFETIME: (
-            _("The longest lifetime of your policy was reached"),
-            _("Launch it again to go on, and keep intermediate results in a data folder."),
-        ),
-        Reason.IDLE: (
-            _("It was idle"),
-            _("Launch it again when you go on. Long work runs best as a batch session, which ends by itself."),
-        ),
-        Reason.PENDING_TIMEOUT: (
-            _("It waited for too long"),
-            _("Nothing was free in time. Smaller sessions start sooner: ask for less, or try another resource group."),
-        ),
-        Reason.DEPENDENCY_FAILED: (
-            _("A session before it did not succeed"),
-            _("Look at the session that it depends on, and launch both again."),
-        ),
-        Reason.HOST_LOST: (
-            _("Its host was lost"),
-            _("Its host did not come back. Data folders are not affected; launch it again to run on another host."),
-        ),
-        Reason.IMAGE_UNAVAILABLE: (
-            _("Its image is not available"),
-            _("The image could not be pulled. Check its name, or choose another environment."),
-        ),
-        Reason.MOUNT_FAILED: (
-            _("A data folder could not be mounted"),
-            _("Look whether the folder is still there and shared with you, then launch it again."),
-        ),
-        Reason.GPU_TIME_EXCEEDED: (
-            _("It took more of the GPU's time than its share"),
-            _("Programs must use the CUDA libraries in the usual way, and may not keep others from the GPU for long."),
-        ),
-        Reason.SHARED_LIMIT: (
-            _("It held most of what all sessions of its host share"),
-            _("Look for a program that watches too many files, or opens files, terminals or processes without end."),
-        ),
-        Reason.HOOK_BYPASSED: (
-            _("A process got around the limits of the GPU"),
-            _("Programs must use the CUDA libraries in the usual way. Ask for whole GPUs if yours cannot."),
-        ),
-        Reason.ENFORCEMENT_FAILED: (
-            _("Its share of the GPU could not be held"),
-            _("Ask for whole GPUs, or choose an environment that is built on glibc."),
-        ),
-    }
-    fallback = _("It could not go on"), _("Launch it again. If it happens again, tell an administrator.")
-    title, text = texts.get(reason, fallback)
-    return _advice(session, title, text, is_error=session.status == Status.ERROR)
+def _about_reason(session: Session, reason: Reason) -> EndAdvice:
+    title, text = TEXTS.get(reason, GENERAL)
+    return _advice(session, str(title), str(text), is_error=session.status == Status.ERROR)
 
 
 def _advice(
