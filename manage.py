@@ -16,7 +16,7 @@ HINT = "See .env and docs/settings.md; `make ready` writes a new .env."
 def read_settings() -> None:
     """Import the settings; end with a sentence, naming the line, where a value is not of its type."""
     try:
-        import gpuplatform.settings  # noqa: F401
+        import gpuplatform.settings  # noqa: F401  # only whether it can be imported
     except ValueError as error:
         where = traceback.extract_tb(error.__traceback__)
         line = next((frame.line for frame in where if frame.filename.endswith("gpuplatform/settings.py")), "")

@@ -23,7 +23,7 @@ SMALL: Final = 200
 LARGE: Final = 1000
 HERDS: Final = 3  # of the large ones, one after the other
 PAGES: Final = 60  # of the other user, alone
-PATIENCE_SECONDS: Final = 120
+DEADLINE_SECONDS: Final = 120
 OTHER: Final = "developer@example.org"
 FAILED: Final = 0  # in place of a status
 
@@ -41,7 +41,7 @@ def measure(platform: Platform) -> dict[str, Any]:
 
 
 async def _measure(address: str, cookie: str, other: str) -> dict[str, Any]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         for each in (cookie, other):  # the first ones are slow, and tell the server whose cookies these are
             await asyncio.gather(*(_load_page(address, each, number) for number in range(20)))
         small = Counter(status for status, _ in await _herd(address, cookie, SMALL))

@@ -9,7 +9,7 @@ from resources.addresses import is_address, is_gateway_url
 from resources.amounts.units import bytes_from
 from resources.gpus.discovery import simulated_devices
 
-MOST_RESERVED_PERCENT: Final = 50
+MAX_RESERVED_PERCENT: Final = 50
 _EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # valid to listen on, but not to connect to
 
 
@@ -39,9 +39,9 @@ def check_host_amounts(**kwargs: Any) -> list[CheckMessage]:
 
 def check_inode_reserve(**kwargs: Any) -> list[CheckMessage]:
     """Return an error if COMPUTE_INODE_RESERVE is no percentage that leaves sessions anything."""
-    if 0 <= settings.COMPUTE_INODE_RESERVE <= MOST_RESERVED_PERCENT:
+    if 0 <= settings.COMPUTE_INODE_RESERVE <= MAX_RESERVED_PERCENT:
         return []
-    message = f"COMPUTE_INODE_RESERVE: {settings.COMPUTE_INODE_RESERVE} is not from 0 to {MOST_RESERVED_PERCENT}."
+    message = f"COMPUTE_INODE_RESERVE: {settings.COMPUTE_INODE_RESERVE} is not from 0 to {MAX_RESERVED_PERCENT}."
     return [Error(message, hint="Write a percentage of all inodes, such as 5; 0 keeps none.", id="resources.E009")]
 
 

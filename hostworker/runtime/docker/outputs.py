@@ -26,7 +26,9 @@ from hostworker.runtime_protocol import EngineUnreachableError, Key
 logger = logging.getLogger(__name__)
 
 PROC: Final = Path("/proc")
-MOST_PER_SECOND: Final = 5_000  # short lines of one container, one or two percent of a core; or 200 times as many bytes
+MAX_LINES_PER_SECOND: Final = (
+    5_000  # short lines of one container, one or two percent of a core; or 200 times as many bytes
+)
 BYTES_OF_LINE: Final = 200  # that cost as much as another line
 TAIL_LINES: Final = 500  # of the log, of which the pace is taken
 RECENT: Final = timedelta(seconds=15)  # age of the last line of an output that still comes
@@ -57,7 +59,7 @@ class DockerOutputs:
                 if key is None or key in self._slowed:
                     continue
                 with ignore_missing():
-                    if pace_of(client.logs(each["Id"], tail=TAIL_LINES, timestamps=True)) > MOST_PER_SECOND:
+                    if pace_of(client.logs(each["Id"], tail=TAIL_LINES, timestamps=True)) > MAX_LINES_PER_SECOND:
                         found.add(key)
         return found
 
@@ -96,7 +98,7 @@ class DockerOutputs:
 
 
 class _SlowReader:
-    """Reads one container's output at MOST_PER_SECOND until it comes slower, or its main process has ended.
+    """Reads one container's output at MAX_LINES_PER_SECOND until it comes slower, or its main process has ended.
 
     The engine waits for what is left in the stream before it says that a container has ended, so this lets go at once.
     """
@@ -117,11 +119,11 @@ class _SlowReader:
             if read is None:
                 return
             cost += cost_of(read)
-            if (pause := cost / MOST_PER_SECOND - (time.monotonic() - begun)) > 0:
+            if (pause := cost / MAX_LINES_PER_SECOND - (time.monotonic() - begun)) > 0:
                 self._closed.wait(pause)
             seconds = time.monotonic() - begun
             if seconds >= WINDOW_SECONDS:
-                self.is_flooded = cost > MOST_PER_SECOND * seconds / 2
+                self.is_flooded = cost > MAX_LINES_PER_SECOND * seconds / 2
                 if not self.is_flooded:
                     return
                 begun, cost = time.monotonic(), 0.0
@@ -156,7 +158,7 @@ def pace_of(tail: bytes, now: datetime | None = None) -> float:
     A session may write times of its own, but not before the engine's.
     """
     lines = tail.splitlines()
-    if len(lines) < TAIL_LINES and len(tail) < MOST_PER_SECOND * BYTES_OF_LINE:
+    if len(lines) < TAIL_LINES and len(tail) < MAX_LINES_PER_SECOND * BYTES_OF_LINE:
         return 0.0
     first, last = _time_of(lines[0]), _time_of(lines[-1])
     if first is None or last is None or last < (now or datetime.now(UTC)) - RECENT:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.containers import container_name
 from hostworker.runtime.docker import outputs as docker_outputs
-from hostworker.runtime.docker.outputs import MOST_PER_SECOND, TAIL_LINES, cost_of, pace_of
+from hostworker.runtime.docker.outputs import MAX_LINES_PER_SECOND, TAIL_LINES, cost_of, pace_of
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from hostworker.runtime_protocol import ContainerSpec
@@ -40,7 +40,7 @@ def log(lines: int, seconds: float, text: str = "y", end: datetime = NOW) -> byt
     ],
 )
 def test_the_last_lines_say_how_fast_an_output_comes(tail: bytes, is_flood: bool) -> None:
-    assert (pace_of(tail, NOW) > MOST_PER_SECOND) is is_flood
+    assert (pace_of(tail, NOW) > MAX_LINES_PER_SECOND) is is_flood
 
 
 def test_long_lines_cost_by_their_bytes() -> None:
@@ -93,7 +93,7 @@ def test_the_engine_copies_no_more_than_is_read(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = flooding(runtime, world)
-    monkeypatch.setattr(docker_outputs, "MOST_PER_SECOND", 1)  # once its buffers are full, the engine waits
+    monkeypatch.setattr(docker_outputs, "MAX_LINES_PER_SECOND", 1)  # once its buffers are full, the engine waits
 
     def last_line() -> bytes:
         line: bytes = runtime._client().logs(container_name(*key), tail=1, timestamps=True)
@@ -145,7 +145,7 @@ def test_an_output_is_read_no_faster_than_allowed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reader._closed, "wait", wait)
     reader.run()
     assert reader.is_flooded
-    assert sum(map(cost_of, (b"y\n" * (size // 2) for size in read))) < 1.2 * MOST_PER_SECOND * clock[0]
+    assert sum(map(cost_of, (b"y\n" * (size // 2) for size in read))) < 1.2 * MAX_LINES_PER_SECOND * clock[0]
 
 
 @pytest.mark.docker
