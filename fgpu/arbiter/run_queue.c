@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #define MS 1000000ull
-static const uint64_t TURN_NS = 10 * MS, LEAST_TURN_NS = 2 * MS;
+static const uint64_t TURN_NS = 11 * MS, LEAST_TURN_NS = 2 * MS;
 static const uint64_t EXTEND_NS = 5 * MS;                            /* a turn is extended so long before its end */
 static const uint64_t WAKER_DRAIN_NS = 5 * MS, DRAIN_NS = 100 * MS;  /* wait for a kernel that outlasts its turn */
 static const uint64_t SPARE_DRAIN_NS = 1000 * MS;                    /* the same before a turn of spare time */

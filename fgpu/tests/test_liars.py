@@ -12,7 +12,7 @@ from fgpu.tests.sharing import LIAR_PERCENT, Lie, Load, run_beside, run_beside_l
 LEAST_RATIO = 0.95  # of an honest session's time beside a liar, by that without one
 TOLERANCE = 1.5  # percentage points
 FEW_TURNS_MS = 30  # what a launch waits for beside one honest session
-WAIT_MS = 120  # for a launch: a kernel that outlasts its turn is waited for, and one turn
+WAIT_MS = 130  # for a launch: a kernel that outlasts its turn is waited for (100 ms), and two turns
 WITHOUT_TURN = [Lie("toggle"), Lie("renew"), Lie("busy")]
 WITH_TURNS = [Lie("hold"), Lie("overrun", 100), Lie("overrun", 1000), Lie("wake", 20)]
 SHORT, LONG = Load("async", 1000), Load("async", 50_000)
