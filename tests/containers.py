@@ -64,6 +64,10 @@ class Container:
         lines = [arguments for _, arguments in listing]
         return [line for line in lines if not any(own in line for own in OWN)]
 
+    def idles(self) -> bool:
+        """Return whether its command runs; before, though the engine reports a start, a signal ends it with code 2."""
+        return "sleep 3600" in str(self.client.top(self.id))
+
     def stop(self) -> None:
         """Kill it."""
         self.client.kill(self.id)

@@ -385,11 +385,12 @@ def test_containers_of_compose_are_shown_and_asked() -> None:
     labels = {PROJECT_LABEL: project, SERVICE_LABEL: "web", ONE_OFF_LABEL: "False"}
     manager = ComposeManager(ENGINE_URL, project)
     assert not manager.is_running()
-    with running_container(ensure_tiny_image(), labels=labels):
+    with running_container(ensure_tiny_image(), labels=labels) as container:
         first = state_of(manager, "web")
         assert (first.status, first.restarts) == (ServiceStatus.RUNNING, 0)
         manager.act(ServiceAction.RESTART, "web")
         assert state_of(manager, "web").pid not in (None, first.pid)
+        until(container.idles)
         manager.act(ServiceAction.STOP, "web")
         assert state_of(manager, "web").status is ServiceStatus.STOPPED
         manager.act(ServiceAction.START, "web")
