@@ -15,9 +15,9 @@ IDLE = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 # Ends every process whose command line does not show that it idles, until none is left, and deletes files.
 EMPTY = """
 for pass in 1 2 3 4 5 6 7 8 9; do
-    found=
+    found= idle=" $(grep -ls 3600 /proc/[0-9]*/cmdline) "
     for process in /proc/[0-9]*; do
-        grep -qs 3600 $process/cmdline || { kill -9 ${process#/proc/} 2>/dev/null && found=yes; }
+        case $idle in *[[:space:]]$process/*) ;; *) kill -9 ${process#/proc/} 2>/dev/null && found=yes ;; esac
     done
     [ "$found" ] || break
 done
