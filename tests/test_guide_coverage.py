@@ -1,4 +1,4 @@
-"""docs/guide-coverage.md maps every sentence of the guide to a test that exists and drives a browser."""
+"""tests/guide-coverage.md maps every sentence of the guide to a test that exists and drives a browser."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "guide-coverage.md").read_text()
+PAGE = (ROOT / "tests" / "guide-coverage.md").read_text()
 SECTIONS = re.findall(r"^## (\d+)\. [^\n]+ \((\d+) sentences\)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (\d+)\.(\d+) \| [^|]+ \| `([\w/.]+)::(test_\w+)` \|$", re.MULTILINE)
 

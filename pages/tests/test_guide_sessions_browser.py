@@ -1,4 +1,4 @@
-"""The guide's words about the sessions page, each as one test (docs/guide-coverage.md), on one page of a browser."""
+"""The guide's words about the sessions page, each as one test (tests/guide-coverage.md), on one page of a browser."""
 
 import re
 from collections.abc import Iterator

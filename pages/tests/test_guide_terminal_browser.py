@@ -1,4 +1,4 @@
-"""The guide's advanced use of the terminal, sentence by sentence (docs/guide-coverage.md), in one shell with tmux."""
+"""The guide's advanced use of the terminal, sentence by sentence (tests/guide-coverage.md), in one shell with tmux."""
 
 import itertools
 import re
