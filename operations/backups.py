@@ -1,6 +1,6 @@
 """Backups: one file with the whole database, the settings, and what tells whether a restore can be right.
 
-Files of data folders and layers of images are not in it (docs/operations.md). A restore is one transaction of the
+Files of data folders and layers of images are not in it (docs/backup.md). A restore is one transaction of the
 database: where it fails, all is as before.
 """
 

@@ -1,4 +1,4 @@
-"""`deploy/` runs exactly the platform's processes, by systemd and compose; docs/operations.md names what exists."""
+"""`deploy/` runs exactly the platform's processes, by systemd and compose; the pages on operation name what exists."""
 
 import re
 import shlex
@@ -135,7 +135,8 @@ def test_both_reverse_proxies_lead_to_web_and_apps() -> None:
 
 
 def test_operations_name_units_commands_and_settings() -> None:
-    text = (ROOT / "docs/operations.md").read_text()
+    pages = ("install", "operations", "upgrade", "scaling", "backup")
+    text = "".join((ROOT / f"docs/{page}.md").read_text() for page in pages)
     assert set(re.findall(r"^\| `(gpuplatform-\w+)` \|", text, re.MULTILINE)) == set(UNITS)
     enabled = set(re.findall(r"gpuplatform-\w+", " ".join(re.findall(r"systemctl enable (.*)", text))))
     assert enabled == set(UNITS)

@@ -106,7 +106,7 @@ def test_doctor_names_missing_storage_and_kinds_of_quota(monkeypatch: pytest.Mon
     [
         (0, 0o600, ""),
         (0, 0o640, "chmod 600"),
-        (1000, 0o640, ""),  # as docs/operations.md installs it: the platform's user reads it by its group
+        (1000, 0o640, ""),  # as docs/install.md installs it: the platform's user reads it by its group
         (1000, 0o644, "chmod 640"),
         (1000, 0o660, "chmod 640"),
     ],

@@ -1,4 +1,4 @@
-"""Tells which migrations processes of the version before cannot work beside; docs/operations.md, "Upgrades".
+"""Tells which migrations processes of the version before cannot work beside; docs/upgrade.md.
 
 While an upgrade is under way the tables are already those of the new version, and old processes still use them. So one
 version only adds what old code can leave alone, and the next one removes what no code uses any more.

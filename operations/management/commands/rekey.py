@@ -16,7 +16,7 @@ from webhooks.delivery import stored_secrets
 class Command(BaseCommand):
     """All or nothing; in the audit log."""
 
-    help = "Encrypt every secret in the database with the current SECRET_KEY; see docs/operations.md."
+    help = "Encrypt every secret in the database with the current SECRET_KEY; see docs/backup.md."
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
