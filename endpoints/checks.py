@@ -16,7 +16,7 @@ WEAKER: Final = (
     "COMPUTE_APPS_DOMAIN is empty: apps are at ports of the platform's own host name, and browsers keep them apart "
     "less well, from each other and from the platform."
 )
-WEAKER_HINT: Final = "docs/proxy.md says what that means. A wildcard name such as *.apps.gpu.example.org is the cure."
+WEAKER_HINT: Final = "See docs/apps-by-port.md. A wildcard name such as *.apps.gpu.example.org is the cure."
 
 
 def check_app_ports(**kwargs: Any) -> list[CheckMessage]:

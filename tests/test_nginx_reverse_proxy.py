@@ -1,4 +1,4 @@
-"""deploy/nginx.conf, and what docs/proxy.md adds for ports, run as they stand but for addresses and certificates."""
+"""deploy/nginx.conf and the server of docs/apps-by-port.md run as they stand, but for addresses and certificates."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ def configuration(folder: Path, port: int, apps: int) -> str:
 
     TLS is left out unless `folder` has certificate and key; what comes without TLS, comes by the socket `folder`/http.
     """
-    by_port = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/proxy.md").read_text(), re.DOTALL)
+    by_port = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/apps-by-port.md").read_text(), re.DOTALL)
     body = re.sub(r"listen \[::\]:.*", "", "".join([(ROOT / "deploy/nginx.conf").read_text(), *by_port]))
     if has_tls := (folder / "gpu.pem").exists():
         body = body.replace("/etc/ssl/", f"{folder}/")
