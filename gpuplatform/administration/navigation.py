@@ -20,6 +20,7 @@ class NavigationEntry:
     covers: tuple[str, ...] = ()  # beginnings of the names of the views that belong to it, besides `view`
     for_staff: bool = False
     document: str = ""  # of the help, about the entry's pages
+    staff_document: str = ""  # the one for those who run the platform, if that is another
 
     def match(self, view_name: str) -> int:
         """Return how many characters of the view's name say that it belongs to the entry; 0 if it does not."""
@@ -48,15 +49,18 @@ ENTRIES: Final = (
         "box",
         "overview:environments",
         ("overview:environment", "sessions:private-images"),
-        document="images",
+        document="environments",
     ),
-    NavigationEntry(_("Hosts"), "host", "overview:hosts", ("overview:host",), document="hosts"),
+    NavigationEntry(
+        _("Hosts"), "host", "overview:hosts", ("overview:host",), document="scheduling", staff_document="hosts"
+    ),
     NavigationEntry(
         _("Administration"),
         "shield",
         "admin:index",
         ("admin:", "simulation", "service", "configuration"),
         for_staff=True,
+        staff_document="operations",
     ),
 )
 
@@ -79,8 +83,9 @@ def help_url(request: HttpRequest) -> str:
     """Return the URL of the help about the request's page, or of all help."""
     view_name = _view_name(request)
     entry = max(ENTRIES, key=lambda entry: entry.match(view_name))
-    if entry.document and entry.match(view_name):
-        return reverse("help:page", args=[entry.document])
+    document = (request.user.is_staff and entry.staff_document) or entry.document
+    if document and entry.match(view_name):
+        return reverse("help:page", args=[document])
     return reverse("help:index")
 
 

@@ -1,4 +1,4 @@
-"""The documentation as pages: which documents there are, their HTML, and a search over their sections. No Django.
+"""The documentation as pages: the HTML of a document, and a search over the sections of some. No Django.
 
 The documents are written in English. A translation lies at the same path below docs/<language>/ and begins with the
 digest of the English text that it translates; where that has changed since, the page says so.
@@ -7,7 +7,7 @@ digest of the English text that it translates; where that has changed since, the
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html import unescape
 from pathlib import Path
@@ -41,7 +41,7 @@ class Section:
 class Document:
     """A file of the documentation."""
 
-    name: str  # path below the folder, without .md
+    name: str  # file name without .md
     title: str
     html: str
     sections: tuple[Section, ...]
@@ -63,54 +63,49 @@ class SearchHit:
     excerpt: str
 
 
-def names() -> frozenset[str]:
-    """Return the names of all documents, without translations."""
-    found = (path.relative_to(FOLDER).with_suffix("") for path in FOLDER.rglob("*.md"))
-    return frozenset(path.as_posix() for path in found if path.parts[0] not in LANGUAGES)
-
-
 def digest_of(name: str) -> str:
     """Return the digest of the English text by which a translation names it."""
     return hashlib.sha256((FOLDER / f"{name}.md").read_bytes()).hexdigest()[:16]
 
 
 @cache
-def load(name: str, language: str = ORIGINAL) -> Document:
-    """Return the document in a language, in English where it is not translated. Raises KeyError without one."""
-    if name not in names():
+def load(name: str, among: frozenset[str], language: str = ORIGINAL) -> Document:
+    """Return the document in a language, in English where it is not translated. Raises KeyError if not `among` these.
+
+    Its links lead to documents among these alone.
+    """
+    if name not in among:
         raise KeyError(name)
     path = FOLDER / language / f"{name}.md"
     if language not in LANGUAGES or not path.exists():
-        return _document(name, (FOLDER / f"{name}.md").read_text())
+        return _document(name, (FOLDER / f"{name}.md").read_text(), among)
     text = path.read_text()
     source = _TRANSLATES.match(text)
-    is_outdated = source is None or source[1] != digest_of(name)
-    anchors = [section.anchor for section in load(name).sections]
-    return _document(name, text[source.end() if source else 0 :], anchors, language, is_outdated)
+    anchors = [section.anchor for section in load(name, among).sections]
+    document = _document(name, text[source.end() if source else 0 :], among, anchors)
+    return replace(document, language=language, is_outdated=source is None or source[1] != digest_of(name))
 
 
-def _document(
-    name: str, text: str, anchors: Sequence[str] = (), language: str = ORIGINAL, is_outdated: bool = False
-) -> Document:
+def _document(name: str, text: str, among: frozenset[str], anchors: Sequence[str] = ()) -> Document:
     """Return the document of a text; the headings of a translation have the `anchors` of the original's."""
     tokens = _MARKDOWN.parse(text)
     sections = tuple(_sections(tokens, anchors))
     for token in tokens:
-        _lead_to_pages(token.children or (), name)
+        _lead_to_pages(token.children or (), name, among)
         if token.type == "fence" and token.info.strip() == "mermaid":
             token.hidden, token.type, token.content = True, "html_block", ""  # a drawing, which needs a program
     html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
     html = html.replace("<table>", '<div class="help-table" tabindex="0"><table>').replace("</table>", "</table></div>")
     html = html.replace("<pre>", '<pre tabindex="0">')
-    return Document(name, sections[0].title, html, sections, language, is_outdated)
+    return Document(name, sections[0].title, html, sections)
 
 
-def search(query: str, among: Sequence[str], language: str = ORIGINAL) -> list[SearchHit]:
+def search(query: str, among: frozenset[str], language: str = ORIGINAL) -> list[SearchHit]:
     """Return the sections of these documents that hold every word of the query, those with it in the title first."""
     words = list(dict.fromkeys(query.casefold().split()))[:MAX_WORDS]
     found = [
         SearchHit(document, section, _excerpt(section.text, words[0]))
-        for document in (load(name, language) for name in among)
+        for document in (load(name, among, language) for name in sorted(among))
         for section in document.sections
         if words and all(word in f"{section.title} {section.text}".casefold() for word in words)
     ]
@@ -139,29 +134,28 @@ def _plain(token: Token) -> str:
     return unescape("".join(" " if child.type == "softbreak" else child.content for child in token.children or ()))
 
 
-def _lead_to_pages(tokens: Sequence[Token], name: str) -> None:
-    """Let the links of a paragraph lead to pages, and those to files that are no documents nowhere."""
+def _lead_to_pages(tokens: Sequence[Token], name: str, among: frozenset[str]) -> None:
+    """Let the links of a paragraph lead to pages, and those to other files nowhere."""
     tag = "a"
     for token in tokens:
         if token.type == "link_open":
-            address = _address(str(token.attrGet("href")), name)
+            address = _address(str(token.attrGet("href")), name, among)
             tag = "a" if address else "span"
             token.attrs = {"href": address} if address else {}
         if token.type in ("link_open", "link_close"):
             token.tag = tag
 
 
-def _address(href: str, name: str) -> str:
+def _address(href: str, name: str, among: frozenset[str]) -> str:
     """Return where a link of the document leads to among the pages: `folders.md#x` is `../folders/#x`; or ""."""
     if href.startswith("#") or _FOREIGN.match(href):
         return href
     path, _, anchor = href.partition("#")
     target = (FOLDER / name).parent.joinpath(path).resolve().relative_to(FOLDER.parent).as_posix()
-    if not target.startswith("docs/"):
-        return ""
     page = target.removeprefix("docs/").removesuffix(".md")
-    up = "../" * (name.count("/") + 1)
-    return f"{up}{page}/" + (f"#{anchor}" if anchor else "")
+    if page not in among:
+        return ""
+    return f"../{page}/" + (f"#{anchor}" if anchor else "")
 
 
 def _excerpt(text: str, word: str) -> str:

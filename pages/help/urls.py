@@ -9,5 +9,5 @@ app_name = "help"
 urlpatterns = [
     path("", views.index, name="index"),
     path("keys/", views.keys, name="keys"),
-    path("<path:name>/", views.page, name="page"),
+    path("<slug:name>/", views.page, name="page"),
 ]

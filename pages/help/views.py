@@ -1,4 +1,4 @@
-"""Help: the documentation of the installed version, searchable, and the keys of the pages."""
+"""Help: the documentation of the installed version for its reader, searchable, and the keys of the pages."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,8 +21,10 @@ class DocumentGroup:
     title: str | Promise
     icon: str
     names: tuple[str, ...]
+    for_staff: bool = False
 
 
+# What only engineers need (architecture, ADRs, ...) is in the repository alone.
 GROUPS: Final = (
     DocumentGroup(
         _("Using the platform"),
@@ -31,24 +33,43 @@ GROUPS: Final = (
             "getting-started",
             "launching",
             "sessions",
+            "reasons",
+            "scheduling",
+            "gpu-shares",
+            "idle",
+            "environments",
             "apps",
             "folders",
             "ssh",
-            "images",
-            "lifecycle",
-            "scheduling",
-            "fgpu",
             "isolation",
+            "projects",
+            "usage",
             "notifications",
-            "webhooks",
+            "accounts",
             "api",
+            "webhooks",
             "glossary",
         ),
     ),
-    DocumentGroup(_("Running the platform"), "host", ("hosts", "settings", "security")),
-    DocumentGroup(_("How it works inside"), "layers", ("architecture", "proxy", "design")),
+    DocumentGroup(
+        _("Running the platform"),
+        "host",
+        (
+            "operations",
+            "install",
+            "upgrade",
+            "scaling",
+            "backup",
+            "settings",
+            "hosts",
+            "images",
+            "fgpu",
+            "apps-by-port",
+            "security",
+        ),
+        for_staff=True,
+    ),
 )
-ORDER: Final = tuple(name for group in GROUPS for name in group.names)
 
 
 @login_required
@@ -57,9 +78,9 @@ def index(request: HttpRequest) -> HttpResponse:
     """List the documents, or what a search `q` finds in them."""
     query = request.GET.get("q", "").strip()
     context = {
-        "groups": _groups(),
+        "groups": _groups(request),
         "query": query,
-        "results": documents.search(query, ORDER, get_language() or "") if query else [],
+        "results": documents.search(query, _names(request), get_language() or "") if query else [],
     }
     return render(request, "help/index.html", context)
 
@@ -68,11 +89,12 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show a document."""
+    language = documents.ORIGINAL if "original" in request.GET else get_language() or ""
     try:
-        document = documents.load(name, documents.ORIGINAL if "original" in request.GET else get_language() or "")
+        document = documents.load(name, _names(request), language)
     except KeyError:
         raise Http404 from None
-    return render(request, "help/page.html", {"document": document, "groups": _groups()})
+    return render(request, "help/page.html", {"document": document, "groups": _groups(request)})
 
 
 @login_required
@@ -82,6 +104,16 @@ def keys(request: HttpRequest) -> HttpResponse:
     return render(request, "help/_keys.html" if request.headers.get("HX-Request") else "help/keys.html")
 
 
-def _groups() -> list[tuple[DocumentGroup, list[documents.Document]]]:
-    language = get_language() or ""
-    return [(group, [documents.load(name, language) for name in group.names]) for group in GROUPS]
+def _groups(request: HttpRequest) -> list[tuple[DocumentGroup, list[documents.Document]]]:
+    language, among = get_language() or "", _names(request)
+    return [
+        (group, [documents.load(name, among, language) for name in group.names])
+        for group in GROUPS
+        if among.issuperset(group.names)
+    ]
+
+
+def _names(request: HttpRequest) -> frozenset[str]:
+    """Return the documents for the user: those on running the platform for whom the administration is, too."""
+    is_staff = request.user.is_staff or request.user.is_superuser
+    return frozenset(name for group in GROUPS if is_staff or not group.for_staff for name in group.names)

@@ -9,19 +9,26 @@ from django.test import Client
 from playwright.sync_api import Browser, Page, expect
 
 from pages.help import documents
-from pages.help.views import ORDER
+from pages.help.views import GROUPS
 from tests.browser import signed_in
 from tests.factories import make_user
 from tests.live import LiveServer
 from tests.web import browser_of, text_of
 
+FOR_USERS, FOR_STAFF = (
+    frozenset(name for group in GROUPS if group.for_staff is kind for name in group.names) for kind in (False, True)
+)
+ALL = FOR_USERS | FOR_STAFF
+
 
 @pytest.mark.django_db
-def test_every_document_is_a_page_and_its_links_work() -> None:
-    client = browser_of(make_user())
-    pages = {f"/help/{name}/": text_of(client, f"/help/{name}/") for name in documents.names()}
+@pytest.mark.parametrize("is_superadmin", [False, True], ids=["user", "superadmin"])
+def test_every_document_is_a_page_and_its_links_work(is_superadmin: bool) -> None:
+    client = browser_of(make_user(is_superuser=True) if is_superadmin else make_user())
+    names = ALL if is_superadmin else FOR_USERS
+    pages = {f"/help/{name}/": text_of(client, f"/help/{name}/") for name in names}
     index = text_of(client, "/help/")
-    assert all(f'href="/help/{name}/"' in index for name in ORDER)
+    assert {name for name in ALL if f'href="/help/{name}/"' in index} == names
     broken = []
     for path, page in pages.items():
         article = page[page.index("<article") : page.index("</article>")]
@@ -32,6 +39,17 @@ def test_every_document_is_a_page_and_its_links_work() -> None:
             )
             broken += [] if known else [(path, href)]
     assert broken == []
+
+
+@pytest.mark.django_db
+def test_operators_pages_are_the_staffs_and_engineers_nobodys() -> None:
+    user, superadmin = browser_of(make_user()), browser_of(make_user(is_superuser=True))
+    for name in FOR_STAFF:
+        assert (user.get(f"/help/{name}/").status_code, superadmin.get(f"/help/{name}/").status_code) == (404, 200)
+    for name in ("architecture", "design", "lifecycle", "proxy", "scheduling-algorithm", "faults", "adr/0053"):
+        assert superadmin.get(f"/help/{name}/").status_code == 404
+    assert 'href="/help/backup/#restore"' in text_of(superadmin, "/help/?q=restore")
+    assert "/help/backup/" not in text_of(user, "/help/?q=restore")
 
 
 @pytest.mark.django_db
@@ -47,8 +65,8 @@ def test_help_search_finds_sections_by_all_words() -> None:
 @pytest.mark.django_db
 def test_translated_documents_have_the_originals_sections_and_links() -> None:
     client = browser_of(make_user())
-    for name in documents.names():
-        original, korean = documents.load(name), documents.load(name, "ko")
+    for name in ALL:
+        original, korean = documents.load(name, ALL), documents.load(name, ALL, "ko")
         if korean.language == "ko" and not korean.is_outdated:
             assert [each.level for each in korean.sections] == [each.level for each in original.sections], name
             assert [each.anchor for each in korean.sections] == [each.anchor for each in original.sections], name
@@ -64,11 +82,12 @@ def test_an_outdated_translation_is_known(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "x.md").write_text("# One\n")
     (tmp_path / "ko/x.md").write_text(f"<!-- translates {documents.digest_of('x')} -->\n# 하나\n")
     documents.load.cache_clear()
-    assert (documents.load("x", "ko").title, documents.load("x", "ko").is_outdated) == ("하나", False)
+    x = frozenset({"x"})
+    assert (documents.load("x", x, "ko").title, documents.load("x", x, "ko").is_outdated) == ("하나", False)
     (tmp_path / "x.md").write_text("# Two\n")
     documents.load.cache_clear()
-    assert documents.load("x", "ko").is_outdated
-    assert documents.load("x", "en").title == documents.load("x").title == "Two"
+    assert documents.load("x", x, "ko").is_outdated
+    assert documents.load("x", x, "en").title == documents.load("x", x).title == "Two"
     documents.load.cache_clear()
 
 
@@ -87,6 +106,8 @@ def test_help_link_leads_to_the_pages_own_document() -> None:
     client = browser_of(make_user())
     assert 'href="/help/folders/" aria-label="Help"' in text_of(client, "/folders/")
     assert 'href="/help/" aria-label="Help"' in text_of(client, "/help/")
+    assert 'href="/help/scheduling/" aria-label="Help"' in text_of(client, "/hosts/")
+    assert 'href="/help/hosts/" aria-label="Help"' in text_of(browser_of(make_user(is_superuser=True)), "/hosts/")
 
 
 @pytest.mark.browser
