@@ -1,0 +1,63 @@
+"""Links of the documents lead somewhere, the help shows what it should, and the index of ADRs is whole."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from pages.help.documents import LANGUAGES
+from pages.help.views import GROUPS
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+DOCS: Final = ROOT / "docs"
+ADRS: Final = sorted(DOCS.glob("adr/[0-9]*.md"))
+FOR_ENGINEERS: Final = {"architecture", "design", "faults", "lifecycle"}  # the pages that the help does not show
+PAGES: Final = [
+    *(path for path in DOCS.rglob("*.md") if path.parent.name not in LANGUAGES),
+    *ROOT.glob("*.md"),
+    *ROOT.glob("*/README.md"),
+]
+
+
+def anchors_of(path: Path) -> set[str]:
+    """Return the anchors that code forges give the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if ":" in name:
+            continue
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_for_somebody() -> None:
+    shown = {name for group in GROUPS for name in group.names}
+    assert shown | FOR_ENGINEERS == {path.stem for path in DOCS.glob("*.md")}
+    assert not shown & FOR_ENGINEERS
+
+
+def test_every_adr_is_in_the_index_once() -> None:
+    links = re.findall(r"^\* \[(\d+)\]\((\S+\.md)\): (.+)$", (DOCS / "adr/README.md").read_text(), re.MULTILINE)
+    headings = [(path.name, path.read_text().splitlines()[0]) for path in ADRS]
+    assert sorted((name, f"# {number}. {title}") for number, name, title in links) == headings
+
+
+def test_changed_adrs_link_to_what_changed_them() -> None:
+    """An ADR that says in its text that it was superseded or amended says by which one, first of all."""
+    for path in ADRS:
+        first = path.read_text().splitlines()[2]
+        by = re.findall(r"\[ADR \d+\]\((\d{4}-\S+\.md)\)", first)
+        if re.search(r"\b(superseded|amended) (in part )?by\b", path.read_text(), re.IGNORECASE):
+            assert first.startswith(("Superseded", "Amended")), path.name
+            assert by, path.name
+            assert all((path.parent / name).exists() and name > path.name for name in by), path.name
