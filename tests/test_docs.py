@@ -12,7 +12,7 @@ from pages.help.views import GROUPS
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
 ADRS: Final = sorted(DOCS.glob("adr/[0-9]*.md"))
-FOR_ENGINEERS: Final = {"architecture", "design", "faults", "lifecycle"}  # the pages that the help does not show
+FOR_ENGINEERS: Final = {"architecture", "design", "lifecycle"}  # the pages that the help does not show
 PAGES: Final = [
     *(path for path in DOCS.rglob("*.md") if path.parent.name not in LANGUAGES),
     *ROOT.glob("*.md"),

@@ -46,7 +46,7 @@ def test_operators_pages_are_the_staffs_and_engineers_nobodys() -> None:
     user, superadmin = browser_of(make_user()), browser_of(make_user(is_superuser=True))
     for name in FOR_STAFF:
         assert (user.get(f"/help/{name}/").status_code, superadmin.get(f"/help/{name}/").status_code) == (404, 200)
-    for name in ("architecture", "design", "lifecycle", "proxy", "scheduling-algorithm", "faults", "adr/0053"):
+    for name in ("architecture", "design", "lifecycle", "proxy", "scheduling-algorithm", "adr/0053"):
         assert superadmin.get(f"/help/{name}/").status_code == 404
     assert 'href="/help/backup/#restore"' in text_of(superadmin, "/help/?q=restore")
     assert "/help/backup/" not in text_of(user, "/help/?q=restore")
