@@ -74,7 +74,7 @@ GRANTS: Final = (
         read="id name description fgpu_per_gpu host_loss_grace use_mps placement queue_order ageing"
         " reservation_delay max_lifetime pending_timeout is_active open_to_all sharing start_allowance"
         " half_life starvation_limit deny_private_networks allow_interactive allow_batch preemption_grace"
-        " preemptible_charge_percent end_gpu_overuse",
+        " preemptible_charge_percent end_gpu_overuse cpu_overcommit",
         rows=ALL_ROWS,
     ),
     TableGrant(
@@ -186,7 +186,7 @@ GRANTS: Final = (
         " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
         " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
-        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize",
+        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize core_milli",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
         " ended_at preempt_by preempted_for parked_bytes",
@@ -200,7 +200,7 @@ GRANTS: Final = (
         may_insert=True,
         rows=_of_session(),
     ),
-    TableGrant(table="compute_lease", read="session_id host_id cpu memory", may_delete=True, rows=OF_HOST),
+    TableGrant(table="compute_lease", read="session_id host_id cpu core_milli memory", may_delete=True, rows=OF_HOST),
     TableGrant(
         table="compute_gpushare",
         read="id lease_id gpu_id milli",

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from fgpu.mounts import BindMount
 from hostworker.conversion.base import ImageEngine
+from resources.amounts.units import CORE_MILLI
 from resources.gpus.shares import Sharing
 from resources.gpus.tiers import Tier
 from resources.registries.login import RegistryLogin
@@ -131,9 +132,10 @@ class ContainerSpec:
     session: str
     attempt: int
     image: str
-    cpu: int  # cores
+    cpu: int  # cores that it may use
     memory_bytes: int  # no swap on top
     shared_memory_bytes: int  # of /dev/shm, counted within `memory_bytes`
+    core_milli: int = CORE_MILLI  # thousandths of each core that are guaranteed
     gpus: tuple[GpuGrant, ...] = ()
     sharing: Sharing = Sharing.CAP  # what becomes of GPU time that the holders of shares leave idle
     folders: tuple[FolderMount, ...] = ()

@@ -158,6 +158,7 @@ class ResourceGroupAdmin(KickingAdmin):
     list_display = (
         "name",
         "fgpu_per_gpu",
+        "cpu_overcommit",
         "sharing",
         "placement",
         "queue_order",

@@ -1,6 +1,6 @@
 """API of hosts, images, presets and groups: read-only lists of what the caller may use."""
 
-from django.db.models import Count, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, F, Prefetch, Q, QuerySet, Sum
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
 from accounts.api import user_of
@@ -60,5 +60,6 @@ class HostViewSet(ListModelMixin, ApiViewSet[Host]):
             hosts = hosts.filter(group__in=ResourceGroup.objects.usable_by(user).values("pk"))
         gpus = Gpu.objects.filter(is_present=True).select_related("reading").order_by("index")
         return hosts.prefetch_related(Prefetch("gpus", gpus.annotate(held=Sum("shares__milli", default=0)))).annotate(
-            cpu_held=Sum("leases__cpu", default=0), memory_held=Sum("leases__memory", default=0)
+            cpu_held_milli=Sum(F("leases__cpu") * F("leases__core_milli"), default=0),
+            memory_held=Sum("leases__memory", default=0),
         )

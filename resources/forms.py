@@ -23,8 +23,8 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
     class Meta:
         model = ResourceGroup
         fields = (
-            *("name", "description", "fgpu_per_gpu", "sharing", "host_loss_grace", "use_mps", "is_active"),
-            "deny_private_networks",
+            *("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing", "host_loss_grace", "use_mps"),
+            *("is_active", "deny_private_networks"),
             *(
                 "open_to_all",
                 "users",

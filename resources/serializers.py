@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from resources.amounts.fields import FgpuTextField
+from resources.amounts.units import CORE_MILLI
 from resources.gpus.topology import GpuTopology
 from resources.models import App, Gpu, GpuReading, Host, Image, Preset, ResourceGroup
 
@@ -15,7 +16,7 @@ class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
 
     class Meta:
         model = ResourceGroup
-        fields = ("name", "description", "fgpu_per_gpu", "sharing", "deny_private_networks")
+        fields = ("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing", "deny_private_networks")
         read_only_fields = fields
 
 
@@ -110,7 +111,8 @@ class HostSerializer(serializers.ModelSerializer[Host]):
     """A host with its GPUs, and the sums of its sessions' resources."""
 
     resource_group = serializers.CharField(source="group.name", read_only=True)
-    cpu_held = serializers.IntegerField(read_only=True, help_text="CPU cores that sessions hold now")
+    cpu_held = serializers.SerializerMethodField(help_text="CPU cores guaranteed to its sessions now, rounded up")
+    cpu_held_milli = serializers.IntegerField(read_only=True, help_text="The same, in thousandths of a core")
     memory_held = serializers.IntegerField(read_only=True, help_text="Bytes that sessions hold now")
     gpus = GpuSerializer(many=True, read_only=True)
     faulty_since = serializers.DateTimeField(
@@ -131,9 +133,13 @@ class HostSerializer(serializers.ModelSerializer[Host]):
         fields = (
             *("name", "status", "is_cordoned", "cordon_reason", "drain_by", "resource_group"),
             *("faulty_since", "probe_at"),
-            *("cpu", "cpu_held", "memory", "memory_held", "gpus", "gpu_topology"),
+            *("cpu", "cpu_held", "cpu_held_milli", "memory", "memory_held", "gpus", "gpu_topology"),
         )
         read_only_fields = fields
+
+    def get_cpu_held(self, host: Any) -> int:
+        """Return the cores held, by the annotation of the view."""
+        return -(-int(host.cpu_held_milli) // CORE_MILLI)
 
     @extend_schema_field(GpuTopologySerializer)
     def get_gpu_topology(self, host: Host) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def recorded(
         *("pk", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "priority"),
         Greatest("created_at", "not_before"),
         time_bound(),
-        *("started_at", Coalesce("ended_at", now), "group_choices", "project_id"),
+        *("started_at", Coalesce("ended_at", now), "group_choices", "project_id", "core_milli"),
     )
     jobs = [
         Job(
@@ -58,6 +58,6 @@ def recorded(
 
 def _request(row: tuple[Any, ...], choices: set[int]) -> SessionRequest:
     """Return the request of a recorded session, which may start in any group of `choices` too."""
-    request = SessionRequest._make((*row[:6], (), (), *row[6:9], row[12], 0, 100, False, (), False))
+    request = SessionRequest._make((*row[:6], (), (), *row[6:9], row[12], 0, 100, False, (), False, row[13]))
     others = sorted(choices - {request.group_id})
     return request._replace(alternatives=tuple(request._replace(group_id=each, is_alternative=True) for each in others))

@@ -255,7 +255,7 @@ class SessionAdmin(ReadOnlyAdmin):
 class LeaseAdmin(ReadOnlyAdmin):
     """Current leases of hosts."""
 
-    list_display = ("session", "host", "cpu", "memory_text")
+    list_display = ("session", "host", "cpu", "core_milli", "memory_text")
     list_filter = ("host",)
     list_select_related = ("session", "host")
     search_fields = ("session__id", "session__name", "session__owner__email", "host__name")

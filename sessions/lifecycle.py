@@ -110,7 +110,8 @@ NEXT: Final[dict[Status, frozenset[Status]]] = {
 
 FINAL: Final = frozenset(status for status, following in NEXT.items() if not following)
 LIVE: Final = frozenset(NEXT) - FINAL
-HOSTED: Final = LIVE - {Status.PENDING, Status.PARKED}  # these, and only these, hold a lease
+UNPLACED: Final = frozenset({Status.PENDING, Status.PARKED})
+HOSTED: Final = LIVE - UNPLACED  # these, and only these, hold a lease
 IN_CONTAINER: Final = frozenset({Status.PREPARING, Status.RUNNING, Status.TERMINATING})  # the host has begun
 
 

@@ -97,6 +97,10 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         allow_null=True,
         help_text="What its host is changing it to; until then it holds the greater of each; else null",
     )
+    cpu_guaranteed_milli = serializers.IntegerField(
+        read_only=True,
+        help_text="Thousandths of a core that it gets in any case; up to `cpu` cores while others leave theirs idle",
+    )
     env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
 
     ssh = serializers.SerializerMethodField(help_text="Command to connect over SSH; empty while not possible")
@@ -137,7 +141,18 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         fields = (
             *("id", "name", "owner", "project", "status", "reason", "detail", "image", "environment", "version"),
             *("resource_group", "resource_groups", "waits", "gpu_model", "min_gpu_memory"),
-            *("cpu", "memory", "shared_memory", "fgpu", "resizing", "host", "gpus", "env", "priority"),
+            *(
+                "cpu",
+                "cpu_guaranteed_milli",
+                "memory",
+                "shared_memory",
+                "fgpu",
+                "resizing",
+                "host",
+                "gpus",
+                "env",
+                "priority",
+            ),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),

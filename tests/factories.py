@@ -187,9 +187,11 @@ def lease_session(session: Session, host: Host | None = None) -> None:
     """Move the PENDING session to SCHEDULED with its lease: on `host`, else on one with just enough devices."""
     capacity = session.resource_group.gpu_capacity
     host = host or make_host(group=session.resource_group, gpus=-(-session.fgpu // capacity))
-    lease = Lease.objects.create(session=session, host=host, cpu=session.cpu, memory=session.memory)
+    core_milli = session.resource_group.core_milli
+    amounts = {"cpu": session.cpu, "core_milli": core_milli, "memory": session.memory}
+    lease = Lease.objects.create(session=session, host=host, **amounts)
     _hold_gpus(lease, session.fgpu, capacity)
-    fields = {"host_id": host.pk, "attempt": session.attempt + 1}
+    fields = {"host_id": host.pk, "attempt": session.attempt + 1, "core_milli": core_milli}
     session.move_to(Status.SCHEDULED, Reason.ASSIGNED, fields=fields)
 
 

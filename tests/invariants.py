@@ -7,9 +7,9 @@ from django.db import connection
 _BROKEN: Final = """
     SELECT 'host ' || host.name || ' holds more than it has'
     FROM resources_host host JOIN (
-        SELECT host_id, sum(cpu) AS cpu, sum(memory) AS memory FROM compute_lease GROUP BY host_id
+        SELECT host_id, sum(cpu * core_milli) AS cpu, sum(memory) AS memory FROM compute_lease GROUP BY host_id
     ) held ON held.host_id = host.id
-    WHERE held.cpu > host.cpu OR held.memory > host.memory
+    WHERE held.cpu > host.cpu * 1000 OR held.memory > host.memory
     UNION ALL
     SELECT 'GPU ' || gpu.uuid || ' holds more than it has'
     FROM resources_gpu gpu JOIN resources_host host ON host.id = gpu.host_id

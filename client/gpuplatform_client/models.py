@@ -83,6 +83,7 @@ class ComputeSession(ApiModel):
     version: str = ""
     resource_group: str
     cpu: int
+    cpu_guaranteed_milli: int | None = None
     memory: int
     shared_memory: int = 0
     fgpu: Decimal = Decimal(0)

@@ -98,6 +98,7 @@ def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
         "sharing": "cap",
         "allow_interactive": "on",
         "allow_batch": "on",
+        "cpu_overcommit": "1",
     }
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
 

@@ -115,6 +115,17 @@ def test_a_preview_says_what_the_import_does(world: None) -> None:
     assert configuration.preview(text) == []
 
 
+def test_an_overcommit_factor_is_text_like_the_rest(world: None) -> None:
+    text = changed(configuration.export(), "resource_groups", "a100", cpu_overcommit=4)
+    (planned,) = configuration.carry_out(text, actor=None)
+    assert planned.fields.keys() == {"cpu_overcommit"}
+    assert ResourceGroup.objects.get(name="a100").core_milli == 250
+    assert configuration.preview(text) == []
+    with pytest.raises(ConfigurationError) as refused:
+        configuration.carry_out(changed(text, "resource_groups", "a100", cpu_overcommit=float("nan")), actor=None)
+    assert list(refused.value.problems) == ["resource_groups a100: cpu_overcommit"]
+
+
 def test_a_file_with_errors_changes_nothing(world: None) -> None:
     text, before, entries = configuration.export(), configuration.export(), AuditEntry.objects.count()
     text = changed(text, "policies", "students", max_sessions=7)

@@ -19,9 +19,9 @@ def logins_file(tmp_path: Path) -> Path:
     return tmp_path / "logins.json"
 
 
-def test_the_demo_group_has_two_fgpu_per_gpu(logins_file: Path) -> None:
+def test_the_demo_group_divides_gpus_and_overcommits_cpu(logins_file: Path) -> None:
     group = ResourceGroup.objects.get()
-    assert (group.name, group.fgpu_per_gpu, group.open_to_all) == ("default", 2, True)
+    assert (group.name, group.fgpu_per_gpu, group.core_milli, group.open_to_all) == ("default", 2, 250, True)
     assert list(Preset.objects.values_list("name", "fgpu")) == [("small", 500), ("medium", 1000), ("large", 2000)]
 
 

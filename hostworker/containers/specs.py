@@ -18,6 +18,7 @@ def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str 
         attempt=session.attempt,
         image=image or session.image.reference,
         cpu=session.cpu,
+        core_milli=session.core_milli,
         memory_bytes=session.memory,
         shared_memory_bytes=session.shared_memory,
         gpus=tuple(

@@ -1,7 +1,8 @@
 """What programs in a container read as the machine's CPUs and memory: the session's share instead of the host's.
 
 Where the host runs lxcfs, its files are mounted. Elsewhere the worker writes files of its own, and brings the memory's
-up to date every few seconds. CPUs are pinned in either case, so that the affinity says the same.
+up to date every few seconds. CPUs are pinned in either case, so that the affinity says the same; but not where only a
+part of a session's cores is guaranteed, which holds for all CPUs of the host together (ADR 70).
 """
 
 import logging
@@ -17,6 +18,7 @@ from hostworker.enforcement.cpu_sets import choose, format_cpus, parse_cpus, res
 from hostworker.enforcement.folders import SessionFolders
 from hostworker.enforcement.programs import write_whole
 from hostworker.runtime_protocol import ContainerSpec, ContainerUse, Key
+from resources.amounts.units import CORE_MILLI
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +58,17 @@ class Figures:
 
         Nothing that fails here keeps a session from starting: it then reads the host's figures.
         """
-        key = (spec.session, spec.attempt)
+        key, is_pinned = (spec.session, spec.attempt), self._pins_cpus and spec.core_milli == CORE_MILLI
         try:
             with self._folders.lock:
                 self._folders.path(key).mkdir(parents=True, exist_ok=True)
-                cpus = self._pin(key, spec.cpu) if self._pins_cpus else frozenset(range(spec.cpu))
+                cpus = self._pin(key, spec.cpu) if is_pinned else frozenset(range(spec.cpu))
             if not (mounts := self._lxcfs_mounts()):
                 mounts = self._own_mounts(key, spec, cpus)
         except OSError as error:
             logger.warning("session %s: reads the host's CPUs and memory as its own: %s", spec.session, error)
             return NO_FIGURES
-        return ShownFigures(mounts=tuple(mounts), cpus=format_cpus(cpus) if self._pins_cpus else "")
+        return ShownFigures(mounts=tuple(mounts), cpus=format_cpus(cpus) if is_pinned else "")
 
     def show_memory(self, key: Key, limit_bytes: int, use: ContainerUse) -> None:
         """Bring the attempt's /proc/meminfo up to date, in place, since the container has mounted this very file."""

@@ -8,10 +8,12 @@ from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SES
 from fgpu.mounts import BindMount
 from hostworker.runtime.gpu_access import CDI_KIND, LEGACY, GpuAccess
 from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount
+from resources.amounts.units import CORE_MILLI
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
 
 PIDS_LIMIT: Final = 4096  # processes and threads; a fork bomb ends here
+MAX_CPU_SHARES: Final = 262_144  # that the kernel takes
 OOM_SCORE_ADJ: Final = 500  # when the host itself runs out of memory, sessions die before the platform
 LOG_FILE_SIZE: Final = "10m"
 LOG_FILE_COUNT: Final = "2"
@@ -191,6 +193,7 @@ def _folder_mount(mount: FolderMount) -> dict[str, object]:
 def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, access: GpuAccess) -> dict[str, object]:
     return {
         "NanoCpus": spec.cpu * 1_000_000_000,
+        "CpuShares": cpu_shares(spec),
         "CpusetCpus": setup.cpus,
         "Memory": spec.memory_bytes,
         "MemorySwap": spec.memory_bytes,  # memory and swap together, so no swap
@@ -209,6 +212,11 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, acc
             {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rw"} for node in access.device_nodes
         ],
     }
+
+
+def cpu_shares(spec: ContainerSpec) -> int:
+    """Return its weight when CPU is short: 1024 for each core that is guaranteed, as far as the kernel takes it."""
+    return min(max(2, spec.cpu * spec.core_milli * 1024 // CORE_MILLI), MAX_CPU_SHARES)
 
 
 def _security_options(spec: ContainerSpec, seccomp: str) -> list[str]:

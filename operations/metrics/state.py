@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from resources.amounts.units import CORE_MILLI
 from resources.models import Gpu, GpuReading, Host, HostHealth
 from sessions.lifecycle import LIVE, Status
-from sessions.models import GpuShare, Lease, Session
+from sessions.models import GpuShare, Lease, Session, cpu_held
 
 MILLI: Final = 1000
 Sample = tuple[tuple[str, ...], float | None]
@@ -61,17 +62,20 @@ def _sessions(now: datetime) -> Iterator[GaugeMetricFamily]:
 
 def _capacity() -> Iterator[GaugeMetricFamily]:
     hosts = list(Host.objects.values_list("group__name").annotate(Sum("cpu"), Sum("memory")).order_by())
-    leases = list(Lease.objects.values_list("host__group__name").annotate(Sum("cpu"), Sum("memory")).order_by())
+    by_group = Lease.objects.values_list("host__group__name").order_by()
+    leases = list(by_group.annotate(Sum("cpu"), Sum("memory"), guaranteed=cpu_held()))
     gpus = list(Gpu.objects.filter(is_present=True).values_list("host__group__name").annotate(Count("pk")).order_by())
     shares = GpuShare.objects.values_list("gpu__host__group__name").annotate(Sum("milli")).order_by()
     yield _of_groups("cpu_cores", "CPU cores of the hosts", {name: cpu for name, cpu, _ in hosts})
     yield _of_groups("memory_bytes", "Memory of the hosts", {name: size for name, _, size in hosts})
     yield _of_groups("gpus", "GPUs of the hosts", dict(gpus))
     none = dict.fromkeys((name for name, *_ in hosts), 0.0)  # or a group without sessions would have no sample
-    yield _of_groups("cpu_cores_leased", "CPU cores that sessions hold", none | {name: cpu for name, cpu, _ in leases})
-    yield _of_groups(
-        "memory_leased_bytes", "Memory that sessions hold", none | {name: size for name, _, size in leases}
-    )
+    guaranteed = {name: milli / CORE_MILLI for name, *_, milli in leases}
+    usable = {name: cpu for name, cpu, *_ in leases}
+    sizes = {name: size for name, _, size, _ in leases}
+    yield _of_groups("cpu_cores_leased", "CPU cores that are guaranteed to sessions", none | guaranteed)
+    yield _of_groups("cpu_cores_usable", "CPU cores that sessions may use, in sum, by their ceilings", none | usable)
+    yield _of_groups("memory_leased_bytes", "Memory that sessions hold", none | sizes)
     held = {name: milli / MILLI for name, milli in shares}
     yield _of_groups("gpus_leased", "GPUs that sessions hold, in parts", none | held)
 

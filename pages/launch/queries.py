@@ -39,6 +39,7 @@ def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
             | {
                 "name": group.name,
                 "perGpu": group.fgpu_per_gpu,
+                "coreMilli": group.core_milli,
                 "hosts": ready[group.pk].total(),
                 "gpus": gpus[group.pk],
             }

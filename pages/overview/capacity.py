@@ -8,9 +8,10 @@ from typing import Any, Final
 from django.db import connection
 from django.db.models import Count, Q, Sum
 
+from resources.amounts.units import CORE_MILLI
 from resources.models import Host, HostStatus, ResourceGroup
 from sessions.lifecycle import Status
-from sessions.models import Lease, Session
+from sessions.models import Lease, Session, cpu_held
 
 _GPUS: Final = """
     SELECT device.group_id, count(*), count(*) FILTER (WHERE device.held = 0), sum(device.held)::bigint,
@@ -47,7 +48,7 @@ class GroupStock:
     group: ResourceGroup
     hosts: int  # that take sessions
     all_hosts: int
-    cpu: Stock  # cores
+    cpu: Stock  # thousandths of a core, of which sessions hold what is guaranteed to them
     memory: Stock  # bytes
     fgpu: Stock  # milli-fGPU
     gpus: Stock  # devices; free ones are wholly free
@@ -78,7 +79,7 @@ def stocks_of(groups: Iterable[ResourceGroup]) -> list[GroupStock]:
     }
     ready = Host.objects.filter(takes, group__in=known)
     leases = Lease.objects.filter(host__in=ready).order_by().values("host__group")
-    taken = {row["host__group"]: row for row in leases.annotate(cpus=Sum("cpu"), memories=Sum("memory"))}
+    taken = {row["host__group"]: row for row in leases.annotate(cpus=cpu_held(), memories=Sum("memory"))}
     gpus = _gpus_by_group(known)
     waiting: Counter[int] = Counter()
     pending = Session.objects.filter(status=Status.PENDING).order_by().values_list("resource_group", "group_choices")
@@ -115,7 +116,7 @@ def _stock(
         group=group,
         hosts=total.get("ready", 0),
         all_hosts=total.get("count", 0),
-        cpu=_left(total.get("cpus", 0), used.get("cpus", 0)),
+        cpu=_left(total.get("cpus", 0) * CORE_MILLI, used.get("cpus", 0)),
         memory=_left(total.get("memories", 0), used.get("memories", 0)),
         fgpu=_left(capacity, device.get("taken", 0)),
         gpus=Stock(free=device.get("whole", 0), total=count),

@@ -90,7 +90,7 @@ class HostRow:
 
     host: Host
     state: HostState
-    cpu_held: int
+    cpu_held: int  # thousandths of a core
     memory_held: int
     session_count: int
     bars: tuple[GpuBar, ...]
@@ -120,7 +120,7 @@ def _row(host: Host, viewer: User) -> HostRow:
     return HostRow(
         host=host,
         state=state_of(host, is_empty=not leases),
-        cpu_held=sum(lease.cpu for lease in leases),
+        cpu_held=sum(lease.cpu * lease.core_milli for lease in leases),
         memory_held=sum(lease.memory for lease in leases),
         session_count=len(leases),
         bars=tuple(_bar(gpu, host.group, viewer) for gpu in host.gpus.all()),

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from django.db import connection
 
 from accounts.limits import Amounts
+from resources.amounts.units import CORE_MILLI
 from resources.models import HostStatus, ResourceGroup
 
 MAX_AGE_SECONDS: Final = 30.0  # after which it is read again even without a logged change
@@ -32,8 +33,9 @@ _HOSTS: Final = """
     SELECT coalesce(sum(host.cpu), 0), coalesce(sum(host.memory), 0), coalesce(sum(leased.cpu), 0),
            coalesce(sum(leased.memory), 0)
     FROM resources_host host
-    LEFT JOIN (SELECT host_id, sum(cpu) AS cpu, sum(memory) AS memory FROM compute_lease GROUP BY host_id) leased
-        ON leased.host_id = host.id
+    LEFT JOIN (
+        SELECT host_id, sum(cpu * core_milli) AS cpu, sum(memory) AS memory FROM compute_lease GROUP BY host_id
+    ) leased ON leased.host_id = host.id
     WHERE host.group_id = %(group)s AND %(ready)s = host.status AND NOT host.is_cordoned
 """
 
@@ -111,7 +113,8 @@ def _read(group: ResourceGroup) -> GroupOccupancy:
     capacity = group.gpu_capacity
     is_open = [device for device in devices.values() if device.is_open]
     free_milli = sum(max(0, capacity - device.held_milli) for device in is_open)
-    free = Amounts(cpu=max(0, cpu - cpu_held), memory=max(0, memory - memory_held), fgpu=free_milli)
+    free_cores = max(0, cpu * CORE_MILLI - cpu_held) // group.core_milli  # that sessions may ask for
+    free = Amounts(cpu=free_cores, memory=max(0, memory - memory_held), fgpu=free_milli)
     return GroupOccupancy(
         devices=devices,
         capacity_milli=capacity,

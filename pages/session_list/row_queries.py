@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from django.db.models import QuerySet
@@ -11,10 +12,11 @@ from django.db.models.functions import Least
 
 from pages.session_list.compiled import of_sessions
 from pages.session_list.rows import FolderMark, Row
+from resources.amounts.units import guaranteed_milli
 from resources.gpus.shares import share_bytes
 from resources.gpus.tiers import share_tiers
 from resources.models import HostStatus
-from sessions.lifecycle import FINAL, Reason, Status
+from sessions.lifecycle import FINAL, UNPLACED, Reason, Status
 from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression
 from sessions.words import reason_text
 
@@ -42,6 +44,8 @@ class _Facts(NamedTuple):
     eta: datetime | None
     not_before: datetime | None
     fgpu_per_gpu: int
+    core_milli: int
+    cpu_overcommit: Decimal
     host: str | None
     host_status: str | None
     drain_by: datetime | None
@@ -84,7 +88,8 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
         .order_by()
         .values_list(
             *_COLUMNS.values(),
-            *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "host__name", "host__status"),
+            *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "core_milli"),
+            *("resource_group__cpu_overcommit", "host__name", "host__status"),
             *(
                 "host__drain_by",
                 "preempt_by",
@@ -124,6 +129,7 @@ def _row(values: tuple[Any, ...], shares: list[_Share], folders: list[FolderMark
         is_host_lost=status not in FINAL and facts.host_status == HostStatus.LOST,
         eta=facts.eta if status is Status.PENDING else None,
         not_before=facts.not_before if facts.reason == Reason.START_TIME else None,
+        core_milli=facts.core_milli if status not in UNPLACED else guaranteed_milli(facts.cpu_overcommit),
         gpu_memory=sum(share_bytes(share.gpu_memory, share.milli, capacity) for share in shares),
         gpu_milli=1000 * columns["fgpu"] // (capacity * len(shares)) if shares else 0,
         gpu_names=tuple(share.gpu for share in shares),

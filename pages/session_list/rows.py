@@ -36,6 +36,7 @@ class Row:
     environment: str
     version: str
     cpu: int
+    core_milli: int  # thousandths of each core that are guaranteed
     memory: int
     shared_memory: int
     fgpu: int

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
 from resources.amounts.units import GIB
-from resources.models import Gpu, Host
+from resources.models import Gpu, Host, ResourceGroup
 from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import (
@@ -214,6 +214,17 @@ def test_an_environment_is_chosen_without_scripts(
         page.locator("#launch-button").click()
         expect(page.get_by_text("Launched")).to_be_visible()
     assert Session.objects.get().image.version == "3.9"
+
+
+def test_the_guaranteed_part_of_the_cores_is_said(page: Page, host: Host) -> None:
+    ResourceGroup.objects.update(cpu_overcommit=4)
+    page.goto(f"{LAUNCH}resources/")
+    words = page.locator("#cpu-words")
+    expect(words).to_have_text("0.25 of 1 core guaranteed, the rest while others leave it idle")
+    page.locator(".preset", has_text="large").click()
+    expect(words).to_have_text("0.5 of 2 cores guaranteed, the rest while others leave it idle")
+    page.goto(f"{LAUNCH}review/")
+    expect(page.locator("#review")).to_contain_text("of which 0.5 guaranteed")
 
 
 def test_resources_are_said_in_words_and_bounded(page: Page, host: Host) -> None:

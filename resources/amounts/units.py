@@ -8,6 +8,7 @@ from typing import Final
 
 MIB: Final = 2**20
 GIB: Final = 2**30
+CORE_MILLI: Final = 1000  # thousandths of a CPU core
 FGPU_STEP: Final = 10  # milli-fGPU: the step is 0.01 fGPU
 
 _FACTORS: Final = {"": 1, "k": 2**10, "m": MIB, "g": GIB, "t": 2**40}
@@ -75,6 +76,11 @@ def size_text(size: int) -> str:
             whole, hundredths = divmod(size * 100 // factor, 100)
             return f"{whole}.{hundredths:02}".rstrip("0").rstrip(".") + f" {unit}"
     return f"{size} B"
+
+
+def guaranteed_milli(overcommit: Decimal) -> int:
+    """Return how many thousandths of each core are guaranteed where CPU is overcommitted by a factor."""
+    return int(CORE_MILLI // overcommit)
 
 
 def amount_text(field: str, amount: int) -> str:

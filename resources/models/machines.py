@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import timedelta
+from decimal import Decimal
 from typing import ClassVar
 
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -10,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Project, User
-from resources.amounts.units import MIB, fgpu_text
+from resources.amounts.units import MIB, fgpu_text, guaranteed_milli
 from resources.gpus.shares import SHARING_WORDS, Sharing
 from resources.gpus.tiers import Tier
 
@@ -102,6 +103,17 @@ class ResourceGroup(models.Model):
     )
     host_loss_grace = models.DurationField(
         default=timedelta(minutes=10), help_text="How long sessions on a silent host are kept before they end"
+    )
+    cpu_overcommit = models.DecimalField(
+        "CPU overcommit factor",
+        max_digits=4,
+        decimal_places=2,
+        default=Decimal(1),
+        db_default=Decimal(1),
+        validators=[MinValueValidator(Decimal(1)), MaxValueValidator(Decimal(32))],
+        help_text="Hosts take sessions for this many times their CPU cores. Each is guaranteed its cores divided by "
+        "the factor, and may use all of them while others leave theirs idle. Memory and GPUs are never overcommitted. "
+        "Sessions keep the factor with which they were placed.",
     )
     use_mps = models.BooleanField(
         "share compute through MPS",
@@ -209,6 +221,9 @@ class ResourceGroup(models.Model):
         ordering = ("name",)
         constraints = (
             models.CheckConstraint(condition=Q(fgpu_per_gpu__gte=1), name="group_cuts_a_gpu_into_at_least_one"),
+            models.CheckConstraint(
+                condition=Q(cpu_overcommit__gte=1, cpu_overcommit__lte=32), name="group_overcommits_cpu_within_bounds"
+            ),
             models.CheckConstraint(condition=Q(ageing__gt=timedelta(0)), name="group_ages_by_a_span"),
             models.CheckConstraint(condition=Q(half_life__gt=timedelta(0)), name="group_halves_use_after_a_span"),
             models.CheckConstraint(
@@ -223,6 +238,11 @@ class ResourceGroup(models.Model):
     def gpu_capacity(self) -> int:
         """Milli-fGPU that one GPU of this group holds."""
         return self.fgpu_per_gpu * 1000
+
+    @property
+    def core_milli(self) -> int:
+        """Thousandths of a core that are guaranteed to a session for each of its cores."""
+        return guaranteed_milli(self.cpu_overcommit)
 
 
 class HostStatus(models.TextChoices):

@@ -26,6 +26,18 @@ def fgpu(milli: int) -> str:
 
 
 @register.filter
+def cores(milli: int) -> str:
+    """Return thousandths of a core as a number of cores: "0.25"."""
+    return units.fgpu_text(milli)
+
+
+@register.filter
+def guaranteed(cpu: int, core_milli: int) -> str:
+    """Return how many cores are guaranteed to a session, by the thousandths of each."""
+    return units.fgpu_text(cpu * core_milli)
+
+
+@register.filter
 def tier_words(tier: str) -> str:
     """Return the description of an enforcement tier."""
     return from_english(TIER_WORDS[Tier(tier)])

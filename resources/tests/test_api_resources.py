@@ -1,5 +1,7 @@
 """Lists of images, groups, presets and hosts over the API: bounded to the caller, at a constant number of queries."""
 
+from decimal import Decimal
+
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
@@ -87,6 +89,7 @@ def test_a_host_shows_sums_without_names() -> None:
             "resource_group": host.group.name,
             "cpu": 8,
             "cpu_held": 4,
+            "cpu_held_milli": 4000,
             "memory": 32 * GIB,
             "memory_held": 6 * GIB,
             "gpus": [
@@ -107,6 +110,15 @@ def test_a_host_shows_sums_without_names() -> None:
         }
     ]
     assert not any(session.owner.email in response.content.decode() for session in sessions)
+
+
+def test_a_host_shows_the_cores_that_are_guaranteed() -> None:
+    host = make_host(group=make_group(cpu_overcommit=Decimal("2.5")), cpu=8)
+    run_session(host=host, cpu=3)
+    client = client_of(make_user())
+    (row,) = client.get("/api/v1/hosts/").json()["results"]
+    assert (row["cpu_held"], row["cpu_held_milli"]) == (2, 1200)
+    assert client.get("/api/v1/resource-groups/").json()["results"][0]["cpu_overcommit"] == "2.50"
 
 
 def test_page_size_is_obeyed_and_capped() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from accounts.models import Project, User
 from accounts.policies import bounds_of
 from resources import clock
+from resources.amounts.units import CORE_MILLI
 from resources.models import ResourceGroup
 from scheduler.advice.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
@@ -54,9 +55,14 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     state, offered = _state_after_pass(owner, order.project, now)
     chosen = [group.pk for group in group_choice.groups_of(owner, order, planned)]
     traits = {group_id: _traits(order, planned, offered, group_id) for group_id in {*groups, *chosen}}
-    requests = requests_of(owner, order, now, traits, chosen)
+    requests = requests_of(owner, order, now, traits, chosen, offered.core_milli)
     others = [
-        requests[0]._replace(group_id=group_id, traits=traits[group_id], alternatives=())
+        requests[0]._replace(
+            group_id=group_id,
+            traits=traits[group_id],
+            alternatives=(),
+            core_milli=offered.core_milli.get(group_id, CORE_MILLI),
+        )
         for group_id in sorted(set(groups).difference(chosen))
     ]
     graces = {group.pk: group.preemption_grace for group in usable}
@@ -99,10 +105,12 @@ def requests_of(
     now: datetime,
     traits: Mapping[int, Traits] = MappingProxyType({}),
     group_ids: Sequence[int] = (),
+    core_milli: Mapping[int, int] = MappingProxyType({}),
 ) -> list[SessionRequest]:
     """Return the scheduler's requests for the sessions of `order`.
 
-    They may start in each group of `group_ids`, by default that of the order, on hosts that have the group's `traits`.
+    They may start in each group of `group_ids`, by default that of the order, on hosts that have the group's `traits`,
+    each of their cores at `core_milli` of it.
     """
     policies = bounds_of(owner, order.project)
     most = policies.max_lifetime
@@ -123,9 +131,11 @@ def requests_of(
         project_id=order.project.pk if order.project else None,
         image_id=order.image.pk or 0,
         is_preemptible=preemption.is_asked(policies, order.is_preemptible),
+        core_milli=core_milli.get(first, CORE_MILLI),
     )
+    elsewhere = {each: traits.get(each, ()) for each in others}
     return [
-        in_groups(request._replace(id=f"{ESTIMATED_ID}-{number:04}"), {each: traits.get(each, ()) for each in others})
+        in_groups(request._replace(id=f"{ESTIMATED_ID}-{number:04}"), elsewhere, core_milli)
         for number in range(order.count)
     ]
 

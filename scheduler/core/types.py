@@ -1,14 +1,17 @@
 """Input and output of a scheduling pass. Plain data: no Django, no clock, integers only.
 
-CPU is in cores, memory in bytes, GPU shares in milli-fGPU. A simulated trace may use other units (milli-cores, MiB):
-the core only compares amounts of the same kind. Types of which a state holds thousands are NamedTuples: cheap to
-build from a database row, small, and quick to read.
+What sessions ask for, and limits count, is in cores, bytes and milli-fGPU. Hosts and shapes have CPU in thousandths
+of a core, of which a session takes `core_milli` for each of its cores: fewer than 1000 in groups that overcommit (ADR
+70). A simulated trace may use other units (milli-cores, MiB), and 1: the core only compares amounts of the same kind.
+
+Types of which a state holds thousands are NamedTuples: cheap to build from a database row, small, and quick to read.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from accounts.limits import Amounts, PolicyLimits
@@ -18,6 +21,7 @@ EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 OVERDUE_GRACE: Final = timedelta(minutes=2)  # after its latest end, a session may end at any moment; then: unknown
 STORAGE_TRAIT: Final = "storage"  # of a storage root that is there
 ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
+CORES_TRAIT: Final = "cores"  # at least, of a host
 GPU_MODEL_TRAIT: Final = "gpu_model"  # of all GPUs of a host
 GPU_MEMORY_TRAIT: Final = "gpu_memory"  # bytes, at least, of each GPU of a host
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
@@ -106,11 +110,12 @@ class SessionRequest(NamedTuple):
     is_preemptible: bool = False  # nobody else is ended for it
     alternatives: tuple["SessionRequest", ...] = ()  # the same session in other groups; it starts in one of them
     is_alternative: bool = False  # one of those of another request
+    core_milli: int = 1  # of its host's CPU that each of its cores takes
 
     @property
     def shape(self) -> Shape:
         """Amounts and traits that it needs on one host."""
-        return Shape(self.cpu, self.memory_bytes, self.fgpu_milli, self.traits)
+        return Shape(self.cpu * self.core_milli, self.memory_bytes, self.fgpu_milli, self.traits)
 
     @property
     def class_key(self) -> ClassKey:
@@ -123,10 +128,18 @@ class SessionRequest(NamedTuple):
         return (*self[2:8], self.duration)
 
 
-def in_groups(request: SessionRequest, others: Mapping[int, Traits]) -> SessionRequest:
-    """Return a request that may start in other groups as well, on hosts with the traits given by group id."""
+def in_groups(
+    request: SessionRequest, others: Mapping[int, Traits], core_milli: Mapping[int, int] = MappingProxyType({})
+) -> SessionRequest:
+    """Return a request that may start in other groups as well, on hosts with the traits given by group id.
+
+    `core_milli` is what its cores take there, by group id, where that differs.
+    """
     alternatives = (
-        request._replace(group_id=group_id, traits=traits, is_alternative=True) for group_id, traits in others.items()
+        request._replace(
+            group_id=each, traits=traits, is_alternative=True, core_milli=core_milli.get(each, request.core_milli)
+        )
+        for each, traits in others.items()
     )
     return request._replace(alternatives=tuple(alternatives))
 
@@ -151,11 +164,17 @@ class RunningSession(NamedTuple):
     charge_percent: int = 100  # part of its use that counts in fair share
     is_preemptible: bool = False  # it may be ended for another, of which it has not been warned yet
     preempted_for: str = ""  # id of the request for which it is ended at `ends_at`
+    core_milli: int = 1  # of its host's CPU that each of its cores takes
 
     @property
     def shape(self) -> Shape:
         """Amounts that it holds on its host."""
-        return Shape(self.cpu, self.memory_bytes, sum(share for _, share in self.shares))
+        return Shape(self.cpu * self.core_milli, self.memory_bytes, self.fgpu_milli)
+
+    @property
+    def fgpu_milli(self) -> int:
+        """Sum of its shares."""
+        return sum(share for _, share in self.shares)
 
 
 class Association(NamedTuple):
@@ -216,6 +235,7 @@ class Rules:
     half_life: timedelta = timedelta(days=1)  # after which use counts half, in fair order
     starvation_limit: timedelta = timedelta(days=1)  # wait after which who holds nothing goes first, in fair order
     default_weight: int = 100  # of users and projects that the snapshot does not name
+    core_milli: int = 1  # of its host's CPU that each core of a session takes which starts now
     mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and their counts; empty: running and waiting ones
 
 

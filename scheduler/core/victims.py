@@ -85,7 +85,7 @@ class _Search:
         ]
         for emptied in _device_sets(able, holders, max(0, whole - len(free))):
             forced = frozenset[int]().union(*(holders[device] for device in emptied))
-            cpu = shape.cpu - host.cpu - sum(self._sessions[at].cpu for at in forced)
+            cpu = shape.cpu - host.cpu - sum(self._sessions[at].shape.cpu for at in forced)
             lack = shape.memory_bytes - host.memory_bytes - sum(self._sessions[at].memory_bytes for at in forced)
             if not part or len(free) > whole:
                 yield Goal(forced, (cpu, lack, 0), None)
@@ -110,7 +110,7 @@ class _Search:
         known = self._offers.get(device)
         if known is None:
             milli = [0 if device is None else held.get(device, 0) for held in self._held]
-            amounts = [(it.cpu, it.memory_bytes, part) for it, part in zip(self._sessions, milli, strict=True)]
+            amounts = [(it.shape.cpu, it.memory_bytes, part) for it, part in zip(self._sessions, milli, strict=True)]
             sums = [[0, *accumulate(sorted(column, reverse=True))] for column in zip(*amounts, strict=True)]
             known = self._offers[device] = [*enumerate(amounts)], sums
         return known

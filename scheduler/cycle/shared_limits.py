@@ -49,8 +49,7 @@ def hold(state: SchedulerState, placements: Sequence[Placement]) -> None:
     cluster = state.incremental.cluster
     for placement in placements:
         session = state.placed(placement.session_id)
-        shape = session.shape
-        one = Amounts(cpu=shape.cpu, memory=shape.memory_bytes, fgpu=shape.fgpu_milli, sessions=1)
+        one = Amounts(cpu=session.cpu, memory=session.memory_bytes, fgpu=session.fgpu_milli, sessions=1)
         users.add(session.owner_id, cluster.user_limits(session.owner_id), one)
         if session.project_id is not None:
             projects.add(session.project_id, cluster.project_limits(session.project_id), one)

@@ -38,6 +38,7 @@ def hold_of(request: SessionRequest, claim: StoredClaim, rules: Rules) -> Runnin
         ends_at=latest_end(request, start_of(claim), rules),
         project_id=request.project_id,
         charge_percent=request.charge_percent,
+        core_milli=request.core_milli,
     )
 
 

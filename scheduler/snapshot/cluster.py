@@ -11,6 +11,7 @@ from typing import Final
 from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, QuerySet, TextField, When
 from django.db.models.functions import Cast, Coalesce, Least
 
+from resources.amounts.units import CORE_MILLI
 from resources.gpus.tiers import Tier
 from resources.gpus.topology import GpuTopology
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
@@ -28,7 +29,7 @@ from scheduler.snapshot.compiled_queries import execute, fetch
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import STOP_DURATION, Session, SessionQuerySet, clock_expression, time_bound
 
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str]
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str, int]
 _SHARES: Final = """
     SELECT lease_id, gpu_id, milli FROM compute_gpushare WHERE lease_id = ANY (%s::varchar[]) ORDER BY id
 """
@@ -46,6 +47,7 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
             overhead=group.start_allowance + STOP_DURATION,
             half_life=group.half_life,
             starvation_limit=group.starvation_limit,
+            core_milli=group.core_milli,
         )
         for group in groups
     }
@@ -56,7 +58,14 @@ def running_sessions(ids: Collection[str] | None) -> list[RunningSession]:
     rows = fetch(_hosted_rows, ids)
     shares = _shares_of([row[0] for row in rows])
     return [
-        RunningSession(*row[:5], shares.get(row[0], ()), *row[5:9], is_preemptible=row[9], preempted_for=row[10])
+        RunningSession(
+            *row[:5],
+            shares.get(row[0], ()),
+            *row[5:9],
+            is_preemptible=row[9],
+            preempted_for=row[10],
+            core_milli=row[11],
+        )
         for row in rows
     ]
 
@@ -88,7 +97,7 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     )
     return hosted.values_list(
         *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "project_id", "charge_percent", "may_end"),
-        "preempted_for",
+        *("preempted_for", "core_milli"),
     )
 
 
@@ -126,9 +135,9 @@ def hosts_of(
             id=pk,
             name=name,
             group_id=group_id,
-            cpu=cpu,
+            cpu=cpu * CORE_MILLI,
             memory_bytes=memory,
-            cpu_free=cpu - cpu_held[pk],
+            cpu_free=cpu * CORE_MILLI - cpu_held[pk],
             memory_free_bytes=memory - memory_held[pk],
             gpus=tuple(gpus.get(pk, ())),
             divides=pk not in undivided,
@@ -142,10 +151,10 @@ def hosts_of(
 
 
 def _held(running: Iterable[RunningSession]) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """Return the cores and bytes of memory that sessions hold, by host, and the milli-fGPU, by GPU."""
+    """Return the thousandths of cores and bytes of memory that sessions hold, by host, and the milli-fGPU, by GPU."""
     cpu, memory, milli = Counter[int](), Counter[int](), Counter[int]()
     for one in running:
-        cpu[one.host_id] += one.cpu
+        cpu[one.host_id] += one.cpu * one.core_milli
         memory[one.host_id] += one.memory_bytes
         for gpu_id, share in one.shares:
             milli[gpu_id] += share

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from accounts.models import DEFAULT_WEIGHT, Project, User
+from resources.amounts.units import CORE_MILLI
 from scheduler.core.types import Association, DecayedUsage, QueueOrder, Rules
 from sessions.lifecycle import Status
 from sessions.models import FairUse, Session
@@ -43,6 +44,6 @@ def load_weights() -> dict[Association, int]:
 
 
 def _rows(uses: QuerySet[FairUse]) -> Used:
-    amounts = ("cpu_seconds", "memory_byte_seconds", "fgpu_milli_seconds", "at")
+    amounts = (F("cpu_seconds") * CORE_MILLI, "memory_byte_seconds", "fgpu_milli_seconds", "at")
     rows = uses.order_by().values_list("group_id", "project_id", "user_id", *amounts)
     return {(row[0], Association(row[1] or 0, row[2])): DecayedUsage(*row[3:]) for row in rows}

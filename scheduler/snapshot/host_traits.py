@@ -1,6 +1,7 @@
 """Reads the traits of hosts: what a host has beside capacity, and which of that a session needs.
 
 A trait is a text: `storage:<id of a root>`, `architecture:<name>`, `image:<id>` of an image that no registry has,
+`cores:<count>` that it has at least, in a group that overcommits CPU and whose hosts differ in it,
 `gpu_model:<name>`, `gpu_memory:<bytes>` that each of its GPUs has, one for each size of GPUs that there is, or
 `files:<name of a host>` of the host for which a parked session waits. Other hosts have none such, so that equal hosts
 are equal.
@@ -13,11 +14,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 from django.db.models import Case, Count, Exists, F, OuterRef, Q, When
 
 from folders.models import HostRoot, StorageRoot
+from resources.amounts.units import CORE_MILLI, guaranteed_milli
 from resources.gpus.discovery import ARCHITECTURES
 from resources.gpus.shares import device_memory_for
 from resources.models import Gpu, Host, HostImage, HostStatus, Image
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
+    CORES_TRAIT,
     FILES_TRAIT,
     GPU_MEMORY_TRAIT,
     GPU_MODEL_TRAIT,
@@ -55,6 +58,7 @@ class OfferedTraits:
     architectures: Mapping[int, frozenset[str]]
     gpu_sizes: Sequence[int] = ()  # bytes of the GPUs of all groups, ascending
     gpu_capacities: Mapping[int, int] = field(default_factory=dict)  # milli-fGPU of a GPU
+    core_milli: Mapping[int, int] = field(default_factory=dict)  # that each core of a session takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,7 @@ def load_traits() -> HostTraits:
     columns = ("pk", "group_id", "architecture", "cpu", "memory", "status")
     resumed = Exists(Session.objects.filter(parked_on=OuterRef("pk"), status=Status.PENDING))
     known = Host.objects.order_by("pk").annotate(awaited=Case(When(resumed, then=F("name")), default=None))
-    rows = list(known.values_list(*columns, devices, per_gpu, "awaited"))
+    rows = list(known.values_list(*columns, devices, per_gpu, "group__cpu_overcommit", "awaited"))
     for host_id, group_id, architecture, *_, awaited in rows:
         if awaited:
             traits[host_id] = {f"{FILES_TRAIT}:{awaited}"}
@@ -97,6 +101,7 @@ def load_traits() -> HostTraits:
         image_hosts.setdefault(image_id, set()).add(host_id)
         if is_local:
             traits.setdefault(host_id, set()).add(f"{IMAGE_TRAIT}:{image_id}")
+    _add_core_traits(traits, rows)
     gpu_sizes = _add_gpu_traits(traits)
     of_host = _frozen(traits)
     offered = OfferedTraits(
@@ -104,8 +109,28 @@ def load_traits() -> HostTraits:
         architectures=_frozen(architectures),
         gpu_sizes=gpu_sizes,
         gpu_capacities={row[1]: row[7] for row in rows},
+        core_milli={row[1]: guaranteed_milli(row[8]) for row in rows},
     )
     return HostTraits(of_host=of_host, offered=offered, image_hosts=_frozen(image_hosts))
+
+
+def _add_core_traits(traits: dict[int, set[str]], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Add that a host has at least as many cores as each smaller one of its group, where CPU is overcommitted."""
+    sizes: dict[int, set[int]] = {}
+    overcommitted = [row for row in rows if guaranteed_milli(row[8]) < CORE_MILLI]
+    for _, group_id, _, cpu, *_ in overcommitted:
+        sizes.setdefault(group_id, set()).add(cpu)
+    for host_id, group_id, _, cpu, *_ in overcommitted:
+        if len(sizes[group_id]) > 1:
+            mine = traits.setdefault(host_id, set())
+            mine.update(f"{CORES_TRAIT}:{size}" for size in sizes[group_id] if size <= cpu)
+
+
+def _core_traits(group_id: int, offered: OfferedTraits, cores: int) -> Iterator[str]:
+    """Yield that a host has as many cores as the session may use, where that takes less of it and some have fewer."""
+    sizes = sorted({host.shape.cpu for host in offered.hosts.get(group_id, ())})
+    if offered.core_milli.get(group_id, CORE_MILLI) < CORE_MILLI and sizes and sizes[0] < cores <= sizes[-1]:
+        yield f"{CORES_TRAIT}:{next(size for size in sizes if size >= cores)}"
 
 
 def _add_gpu_traits(traits: dict[int, set[str]]) -> list[int]:
@@ -178,6 +203,7 @@ def needed_traits(
         needed.add(f"{ARCHITECTURE_TRAIT}:{architecture}")
     if is_local:
         needed.add(f"{IMAGE_TRAIT}:{image_id}")
+    needed.update(_core_traits(group_id, offered, shape.cpu))
     needed.update(_gpu_traits(group_id, offered, shape.fgpu_milli, gpu_model, min_gpu_memory))
     for root_id in wanted_roots:
         more = {*needed, f"{STORAGE_TRAIT}:{root_id}"}

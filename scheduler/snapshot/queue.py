@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from django.db import connection
 
 from accounts.limits import PolicyLimits
+from resources.amounts.units import CORE_MILLI
 from scheduler.core.types import (
     EPOCH,
     LimitHolder,
@@ -285,8 +286,11 @@ def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> S
         charge_percent=row.charge_percent,
         is_preemptible=row.is_preemptible,
         is_alternative=first != row.groups()[0],
+        core_milli=offered.core_milli.get(first, CORE_MILLI),
     )
-    return in_groups(request, {other: _traits(row, offered, other) for other in others}) if others else request
+    if not others:
+        return request
+    return in_groups(request, {other: _traits(row, offered, other) for other in others}, offered.core_milli)
 
 
 def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | None, WaitStatus]:

@@ -55,9 +55,9 @@ def test_free_is_what_the_leases_leave() -> None:
         id=host.pk,
         name=host.name,
         group_id=group.pk,
-        cpu=10,
+        cpu=10_000,
         memory_bytes=10 * GIB,
-        cpu_free=7,
+        cpu_free=7000,
         memory_free_bytes=6 * GIB,
         gpus=gpus,
         traits=frozenset({f"gpu_memory:{8 * GIB}", "gpu_model:Simulated GPU"}),
@@ -66,9 +66,9 @@ def test_free_is_what_the_leases_leave() -> None:
         id=idle.pk,
         name=idle.name,
         group_id=group.pk,
-        cpu=4,
+        cpu=4000,
         memory_bytes=4 * GIB,
-        cpu_free=4,
+        cpu_free=4000,
         memory_free_bytes=4 * GIB,
     )
     assert set(snapshot.load(timezone.now()).snapshot.hosts) == {busy, empty}
@@ -125,6 +125,7 @@ def test_the_queue_is_ordered_by_priority_then_wait() -> None:
         image_id=early.image_id,
         priority=10,
         queued_at=early.created_at,
+        core_milli=1000,
     )
 
 

@@ -22,7 +22,7 @@ from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression,
 from sessions.models.event import SessionEvent
 from sessions.models.fair_use import FairUse
 from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
-from sessions.models.lease import GpuShare, Lease
+from sessions.models.lease import GpuShare, Lease, cpu_held
 from sessions.models.mount import Mount
 from sessions.models.placement import Placed, Scheduled, WaitStatus, lock_pending, schedule, write_wait_statuses
 from sessions.models.session import (
@@ -73,6 +73,7 @@ __all__ = [
     "UsagePeriod",
     "WaitStatus",
     "clock_expression",
+    "cpu_held",
     "end_expression",
     "forbids_public_apps",
     "group_waits",

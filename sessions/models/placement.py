@@ -56,6 +56,7 @@ _SCHEDULE: Final = """
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
             status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '', claim = NULL,
             attempt = session.attempt + 1, host_id = host.id, resource_group_id = pool.id, group_waits = '{}',
+            core_milli = div(1000, pool.cpu_overcommit),
             charge_percent = CASE WHEN session.is_preemptible AND session.resource_group_id <> pool.id
                 THEN pool.preemptible_charge_percent ELSE session.charge_percent END
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
@@ -64,11 +65,12 @@ _SCHEDULE: Final = """
         JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
             AND (session.resource_group_id = pool.id OR pool.id = ANY(session.group_choices))
-        RETURNING session.id, session.owner_id, session.project_id, session.attempt, session.cpu, session.memory,
-                  session.detail, host.id AS host_id, host.name AS host_name,
+        RETURNING session.id, session.owner_id, session.project_id, session.attempt, session.cpu, session.core_milli,
+                  session.memory, session.detail, host.id AS host_id, host.name AS host_name,
                   session.group_choices <> '{}' AS is_in_several
     ), leased AS (
-        INSERT INTO compute_lease (session_id, host_id, cpu, memory) SELECT id, host_id, cpu, memory FROM moved
+        INSERT INTO compute_lease (session_id, host_id, cpu, core_milli, memory)
+        SELECT id, host_id, cpu, core_milli, memory FROM moved
     ), shared AS (
         INSERT INTO compute_gpushare (lease_id, gpu_id, milli)
         SELECT share.session_id, share.gpu_id, share.milli

@@ -15,10 +15,11 @@ from django.utils import timezone
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.policies import PolicyBounds, bounds_of, policies_of
 from resources import clock
+from resources.amounts.units import CORE_MILLI
 from resources.gpus.tiers import Tier, share_tiers
 from resources.models import Host, Image, ResourceGroup
 from sessions import lifecycle, notify
-from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Reason, Result, Status
+from sessions.lifecycle import FINAL, HOSTED, LIVE, UNPLACED, Kind, Reason, Result, Status
 from sessions.models.ends import MIN_EXTENSION, end_of, extension_left
 from sessions.models.lease import GpuShare, Lease
 
@@ -100,6 +101,13 @@ class Session(models.Model):
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="sessions", db_index=False)
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="sessions", db_index=False)
     cpu = models.PositiveIntegerField("CPU cores")
+    core_milli = models.PositiveSmallIntegerField(
+        "guaranteed of each core (thousandths)",
+        default=CORE_MILLI,
+        db_default=CORE_MILLI,
+        editable=False,
+        help_text="By its resource group, when it was last placed",
+    )
     memory = models.PositiveBigIntegerField("memory (bytes)")
     shared_memory = models.PositiveBigIntegerField("shared memory (bytes)")
     fgpu = models.PositiveIntegerField("milli-fGPU", default=0)
@@ -294,6 +302,16 @@ class Session(models.Model):
     def bounds(self) -> PolicyBounds:
         """The strictest bounds of these policies."""
         return bounds_of(self.owner, self.project)
+
+    @property
+    def cpu_guaranteed_milli(self) -> int:
+        """Thousandths of a core that its host guarantees it; while it waits, those that its group would today."""
+        return self.cpu * (self.resource_group.core_milli if self.status in UNPLACED else self.core_milli)
+
+    @property
+    def is_cpu_shared(self) -> bool:
+        """True if less than all of its cores is guaranteed."""
+        return self.cpu_guaranteed_milli < self.cpu * CORE_MILLI
 
     @property
     def held_shares(self) -> list[tuple[GpuShare, Tier]]:

@@ -20,7 +20,7 @@ from accounts import audit, limits
 from accounts.limits import Amounts
 from accounts.models import User
 from resources import clock
-from resources.amounts.units import FGPU_STEP, amount_text, fgpu_text, listing, size_text
+from resources.amounts.units import CORE_MILLI, FGPU_STEP, amount_text, fgpu_text, listing, size_text
 from resources.gpus.shares import share_bytes
 from resources.gpus.tiers import Tier
 from resources.kick import kick_scheduler
@@ -32,7 +32,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.limits import held as usage
 from sessions.limits import locks as capacity_locks
 from sessions.limits import policy_checks
-from sessions.models import GpuShare, Lease, Session
+from sessions.models import GpuShare, Lease, Session, cpu_held
 from translation.english import from_english
 
 logger = logging.getLogger(__name__)
@@ -252,8 +252,12 @@ def _host_errors(session: Session, target: SessionSize) -> list[tuple[str, str]]
     assert host is not None  # by `refusal`
     if host.is_cordoned:
         return [(GENERAL, _("Its host takes no more at present; it can only be made smaller."))]
-    held = Lease.objects.filter(host=host).aggregate(cpu=Sum("cpu", default=0), memory=Sum("memory", default=0))
-    most = {"cpu": host.cpu - held["cpu"] + before.cpu, "memory": host.memory - held["memory"] + before.memory}
+    held = Lease.objects.filter(host=host).aggregate(cpu=cpu_held(), memory=Sum("memory", default=0))
+    more_cores = (host.cpu * CORE_MILLI - held["cpu"]) // session.core_milli
+    most = {
+        "cpu": min(host.cpu, before.cpu + more_cores),
+        "memory": host.memory - held["memory"] + before.memory,
+    }
     if target.fgpu > before.fgpu:
         gpu = session.held_shares[0][0].gpu
         shared = GpuShare.objects.filter(gpu=gpu).aggregate(milli=Sum("milli", default=0))["milli"]

@@ -27,6 +27,7 @@ OF_A_NEW_SESSION: dict[str, Any] = {
     "gpu_model": "",
     "min_gpu_memory": 0,
     "cpu": 2,
+    "cpu_guaranteed_milli": 2000,
     "memory": 4 * GIB,
     "shared_memory": 64 * MIB,
     "fgpu": "0.35",

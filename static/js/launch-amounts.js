@@ -1,7 +1,7 @@
 // Presets and amounts of the launch page: sliders linked to fields, their ends, and what the fGPU are of a GPU.
 import { GIB, gpuMemoryHint, hint, read, scaleOf, write } from "#amounts";
 import { cellsOf, shareText } from "#gpu-share";
-import { gettext } from "#i18n";
+import { gettext, ngettext } from "#i18n";
 import { amountOf, changed, facts, field, form, group, image, kindOf, left } from "#launch-form";
 
 const AMOUNTS = ["cpu", "memory", "shared_memory", "fgpu"];
@@ -97,6 +97,19 @@ function showShare() {
   );
 }
 
+function showGuarantee() {
+  const box = document.getElementById("cpu-words");
+  const cores = amountOf("cpu");
+  box.hidden = !(group()?.coreMilli < 1000 && cores > 0);
+  if (box.hidden) return;
+  box.textContent = ngettext(
+    "%(guaranteed)s of %(count)s core guaranteed, the rest while others leave it idle",
+    "%(guaranteed)s of %(count)s cores guaranteed, the rest while others leave it idle",
+    cores,
+    { guaranteed: write.fgpu(cores * group().coreMilli) },
+  );
+}
+
 // Fills in the words of the review page, which the server leaves to this page's facts.
 export function wordShares(root) {
   for (const each of root.querySelectorAll("[data-gpu-words]")) {
@@ -111,6 +124,7 @@ export function showAmounts() {
   const chosen = preset();
   if (chosen) for (const name of AMOUNTS) field(name).value = write[kindOf(name)](chosen[name]);
   fitSliders();
+  showGuarantee();
   showShare();
 }
 

@@ -18,6 +18,7 @@ TEXTS: Final = (
     _("No ready host of this session's resource group suits its image."),
     _("Only hosts with %(phrases)s count."),
     _("a CPU of architecture %(name)s"),
+    _("%(amount)s or more"),
     _("GPUs of the model %(name)s"),
     _("GPUs of %(size)s or more"),
     _("the storage %(names)s"),

@@ -22,8 +22,10 @@ def fgpu_text(fgpu: Decimal) -> str:
 
 
 def resources_text(session: ComputeSession) -> str:
-    """Return what a session has asked for."""
-    parts = [f"{session.cpu} CPU", size_text(session.memory)]
+    """Return what a session has asked for, and what part of its CPU is guaranteed if not all."""
+    milli = session.cpu_guaranteed_milli
+    guaranteed = "" if milli is None or milli == 1000 * session.cpu else f" ({milli / 1000:g} guaranteed)"
+    parts = [f"{session.cpu} CPU{guaranteed}", size_text(session.memory)]
     return ", ".join([*parts, f"{fgpu_text(session.fgpu)} fGPU"] if session.fgpu else parts)
 
 

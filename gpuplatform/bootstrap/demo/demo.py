@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ USER_EMAIL: Final = "user@example.org"
 DEVELOPER_EMAIL: Final = "developer@example.org"  # may gain root in sessions, and turn them into images
 DEVELOPER_POLICY: Final = "developers"
 FGPU_PER_GPU: Final = 2
+CPU_OVERCOMMIT: Final = Decimal(4)  # or a laptop is full with a session or two
 PRESETS: Final = {
     "small": {"cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": 500},
     "medium": {"cpu": 1, "memory": 2 * GIB, "shared_memory": 256 * MIB, "fgpu": 1000},
@@ -47,6 +49,7 @@ def create(logins_file: Path) -> None:
             name=settings.COMPUTE_HOST_GROUP,
             description="Every host of this installation",
             fgpu_per_gpu=FGPU_PER_GPU,
+            cpu_overcommit=CPU_OVERCOMMIT,
             open_to_all=True,
         )
     if not Preset.objects.exists():

@@ -1,6 +1,7 @@
 """What containers read as the machine's CPUs and memory."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_without_pinning_the_count_is_shown_all_the_same(tmp_path: Path) -> None
     shown = unpinned.prepare(spec(2))
     assert shown.cpus == ""
     assert shown.mounts[-1].source.read_text() == "0-1\n"
+
+
+def test_a_session_that_shares_its_cores_is_not_pinned(tmp_path: Path) -> None:
+    figures = Figures(SessionFolders(tmp_path), lxcfs=tmp_path)
+    shared = replace(spec(2), core_milli=250)
+    shown = figures.prepare(shared)
+    assert (shown.cpus, shown.mounts[-1].source.read_text()) == ("", "0-1\n")
+    assert figures.repin(shared) == ""
 
 
 def test_a_folder_that_cannot_be_written_stops_no_session(tmp_path: Path) -> None:

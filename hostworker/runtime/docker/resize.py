@@ -10,6 +10,7 @@ from requests.exceptions import HTTPError
 from engine.containers import container_name
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.runtime.cgroups import use_of
+from hostworker.runtime.container_config import cpu_shares
 from hostworker.runtime.docker.client import ProcessClient
 from hostworker.runtime.docker.uses import ContainerUses
 from hostworker.runtime.engine_requests import has_labels, inspect, translated
@@ -61,6 +62,7 @@ class DockerResizer:
         cpus = self._enforcer.figures.repin(spec) if self._enforcer else ""
         amounts: dict[str, object] = {
             "NanoCpus": spec.cpu * 10**9,
+            "CpuShares": cpu_shares(spec),
             "Memory": spec.memory_bytes,
             "MemorySwap": spec.memory_bytes,
         }

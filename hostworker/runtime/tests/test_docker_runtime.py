@@ -120,6 +120,16 @@ def test_the_engine_holds_what_was_asked_for(world: DockerWorld, runtime: Docker
     assert {"A=x=y z", "NVIDIA_VISIBLE_DEVICES=void"} <= set(config["Env"])
 
 
+def test_weights_are_in_proportion_to_guarantees(world: DockerWorld, runtime: DockerRuntime) -> None:
+    burn = "while :; do :; done"
+    specs = [launch(runtime, make_spec(world.image, cpu=2, core_milli=each, command=burn)) for each in (250, 1000)]
+    held = [world.inspect(spec.session, 1)["HostConfig"] for spec in specs]
+    assert [(each["CpuShares"], each["NanoCpus"]) for each in held] == [(512, 2 * 10**9), (2048, 2 * 10**9)]
+    weight = cgroup_value("cpu/cpu.shares", "cpu.weight")
+    small, large = (int(world.execute(spec.session, 1, weight)[1]) for spec in specs)
+    assert (small, large) == (512, 2048) or small < large  # version 2 of cgroups has a scale of its own
+
+
 def test_without_sudo_no_capability_can_be_gained(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     status = process_status(world, spec)

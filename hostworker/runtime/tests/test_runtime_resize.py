@@ -39,6 +39,7 @@ def test_a_running_container_grows_and_shrinks(world: World) -> None:
         runtime.resizer().resize(wanted, spec)
         if isinstance(world, DockerWorld):
             assert kernel_limits(world, spec) == (memory, cpu)
+            assert world.inspect(spec.session, 1)["HostConfig"]["CpuShares"] == 1024 * cpu
     assert runtime.uses()[spec.session, 1].memory_bytes < 96 * MIB
     if isinstance(world, DockerWorld):
         held = replace(spec, memory_bytes=96 * MIB)

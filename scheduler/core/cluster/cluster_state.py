@@ -89,7 +89,7 @@ class ClusterState:
 
     def add_running(self, session: RunningSession) -> None:
         """Add a running session, whoever placed it: take its capacity and count it against limits."""
-        self._count(session.owner_id, session.project_id, session.shape, -1)
+        self._count(session, -1)
         group_id = self.group_of.get(session.host_id)
         if group_id is None:
             self._outside_groups[session.session_id] = session
@@ -105,7 +105,7 @@ class ClusterState:
             self.end(group_id, session.session_id)
         else:
             del self._outside_groups[session.session_id]
-            self._count(session.owner_id, session.project_id, session.shape, 1)
+            self._count(session, 1)
 
     def running_sessions(self) -> Iterable[RunningSession]:
         """Yield all running sessions, on whatever host."""
@@ -128,14 +128,14 @@ class ClusterState:
         """Return whether any limit applies to a session of this user and project."""
         return any(remaining.limits != UNLIMITED for remaining in self.limits_of(owner_id, project_id))
 
-    def _count(self, owner_id: int, project_id: int | None, shape: Shape, sign: int) -> None:
+    def _count(self, session: RunningSession, sign: int) -> None:
         """Count a session that ended (1) or started (-1) in the limits that apply to it."""
-        user = self._users.get(owner_id)
+        user = self._users.get(session.owner_id)
         if user is not None:
-            user.add(shape, sign)
-        project = None if project_id is None else self._projects.get(project_id)
+            user.add(session, sign)
+        project = None if session.project_id is None else self._projects.get(session.project_id)
         if project is not None:
-            project.add(shape, sign)
+            project.add(session, sign)
 
     def exceeds_limit(self, request: SessionRequest) -> bool:
         """Return whether limits forbid the request now."""
@@ -155,20 +155,13 @@ class ClusterState:
         group = self.groups.get(request.group_id)
         if group is None:
             return None
-        shape = Shape(request.cpu, request.memory_bytes, request.fgpu_milli, request.traits)
-        placement = group.place(request, shape, now)
+        placement = group.place(request, request.shape, now)
         if placement is None:
             if group.head is None:
                 group.make_head(request, now)
             return None
-        self._count(request.owner_id, request.project_id, shape, -1)
-        ends_at = group.latest_end(request, now)
-        session_id, host_id, shares = placement
-        owner_id, project_id = request.owner_id, request.project_id
-        charged = request.charge_percent
-        session = RunningSession(
-            session_id, owner_id, host_id, shape[0], shape[1], shares, now, ends_at, project_id, charged
-        )
+        session = _started(request, placement, group, now)
+        self._count(session, -1)
         group.note_running(session)
         if self._shares and request.group_id in self._shares:
             self._shares[request.group_id].add(session)
@@ -177,20 +170,7 @@ class ClusterState:
     def start_at(self, request: SessionRequest, placement: Placement, now: datetime) -> None:
         """Start a request on a host, with shares, that are known to be free."""
         group = self.groups[self.group_of[placement.host_id]]
-        self.add_running(
-            RunningSession(
-                request.id,
-                request.owner_id,
-                placement.host_id,
-                request.cpu,
-                request.memory_bytes,
-                placement.shares,
-                now,
-                group.latest_end(request, now),
-                request.project_id,
-                request.charge_percent,
-            )
-        )
+        self.add_running(_started(request, placement, group, now))
 
     def covers(self, session: RunningSession, later: Iterable[RunningSession] = ()) -> bool:
         """Return whether all that a session holds is there, by whoever else holds something; those in `later` aside."""
@@ -224,7 +204,7 @@ class ClusterState:
         With `ended_at`, what it has used by then counts on in fair share; without, as if it had not been.
         """
         session = self.groups[group_id].end(session_id)
-        self._count(session.owner_id, session.project_id, session.shape, 1)
+        self._count(session, 1)
         if group_id in self._shares:
             self._shares[group_id].remove(session, ended_at)
         return session
@@ -252,3 +232,20 @@ class ClusterState:
             for group_id, shares in self._shares.items()
             for holder, usage in shares.used.items()
         }
+
+
+def _started(request: SessionRequest, placement: Placement, group: GroupState, now: datetime) -> RunningSession:
+    """Return the session that a request has become by its placement."""
+    return RunningSession(
+        request.id,
+        request.owner_id,
+        placement.host_id,
+        request.cpu,
+        request.memory_bytes,
+        placement.shares,
+        now,
+        group.latest_end(request, now),
+        request.project_id,
+        request.charge_percent,
+        core_milli=request.core_milli,
+    )

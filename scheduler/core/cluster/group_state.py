@@ -84,7 +84,7 @@ class GroupState:
     def mix(self) -> Sequence[tuple[Shape, int]]:
         """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
         seen = [session.shape for session in self.running.values()] + [
-            Shape(request.cpu, request.memory_bytes, request.fgpu_milli)
+            request.shape._replace(traits=())
             for request in entries_of(self._queue)
             if request.group_id == self.host_views[0].group_id
         ]

@@ -110,7 +110,7 @@ class Candidates:
     def bound(self, host: HostCapacity, request: SessionRequest, now: datetime) -> Bound:
         """Return a bound of what it costs to make room for a request on a host, found without a search."""
         sums = self._sums.get(host.host_id) or self._sum(host.host_id)
-        cpu = request.cpu - host.cpu - sums.ending_cpu
+        cpu = request.shape.cpu - host.cpu - sums.ending_cpu
         fgpu_milli = request.fgpu_milli - host.total_free - sums.ending_milli
         count = max(bisect_left(sums.cpu, cpu), bisect_left(sums.fgpu_milli, fgpu_milli))
         youngest = min(count, len(sums.begun) - 1)

@@ -4,7 +4,7 @@ from math import inf
 from typing import Final
 
 from accounts.limits import PolicyLimits
-from scheduler.core.types import LimitHolder, SessionRequest, Shape
+from scheduler.core.types import LimitHolder, RunningSession, SessionRequest
 
 UNLIMITED: Final = PolicyLimits()
 
@@ -23,7 +23,7 @@ class RemainingLimits:
         self.fgpu_milli = inf if limits.fgpu is None else limits.fgpu - used.fgpu
         self.sessions = inf if limits.sessions is None else limits.sessions - used.sessions
 
-    def are_exceeded_by(self, request: SessionRequest | Shape) -> bool:
+    def are_exceeded_by(self, request: SessionRequest) -> bool:
         """Return whether one more session of this size would exceed a limit."""
         return (
             self.sessions < 1
@@ -32,9 +32,9 @@ class RemainingLimits:
             or self.fgpu_milli < request.fgpu_milli
         )
 
-    def add(self, shape: Shape, sign: int) -> None:
-        """Count a session that ended (1) or started (-1)."""
-        self.cpu += sign * shape.cpu
-        self.memory_bytes += sign * shape.memory_bytes
-        self.fgpu_milli += sign * shape.fgpu_milli
+    def add(self, session: RunningSession, sign: int) -> None:
+        """Count a session that ended (1) or started (-1), with all cores that it asked for."""
+        self.cpu += sign * session.cpu
+        self.memory_bytes += sign * session.memory_bytes
+        self.fgpu_milli += sign * session.fgpu_milli
         self.sessions += sign

@@ -17,7 +17,6 @@ from scheduler.core.types import (
     Rules,
     RunningSession,
     SessionRequest,
-    Shape,
     Snapshot,
 )
 
@@ -159,7 +158,7 @@ class Group:
             starts = [one.started_at for one in self.running.values() if one.host_id == host.view.id]
             lacks = (
                 max(0, request.fgpu_milli - host.largest()),
-                max(0, request.cpu - host.cpu),
+                max(0, request.shape.cpu - host.cpu),
                 max(0, request.memory_bytes - host.memory),
             )
             return max([since, EPOCH, *starts]), lacks, host.name
@@ -188,15 +187,16 @@ def started(
         ends_at=end,
         project_id=request.project_id,
         charge_percent=request.charge_percent,
+        core_milli=request.core_milli,
     )
 
 
-def is_within(limits: PolicyLimits, used: Amounts, shape: Shape | SessionRequest) -> bool:
+def is_within(limits: PolicyLimits, used: Amounts, request: SessionRequest) -> bool:
     """Return whether one more session is within limits."""
     sums = (
-        (limits.cpu, used.cpu + shape.cpu),
-        (limits.memory, used.memory + shape.memory_bytes),
-        (limits.fgpu, used.fgpu + shape.fgpu_milli),
+        (limits.cpu, used.cpu + request.cpu),
+        (limits.memory, used.memory + request.memory_bytes),
+        (limits.fgpu, used.fgpu + request.fgpu_milli),
         (limits.sessions, used.sessions + 1),
     )
     return all(limit is None or amount <= limit for limit, amount in sums)

@@ -39,7 +39,7 @@ class Host:
 
     def add(self, session: RunningSession, sign: int) -> None:
         """Take what a session holds (-1), or give it back (1)."""
-        self.cpu += sign * session.cpu
+        self.cpu += sign * session.shape.cpu
         self.memory += sign * session.memory_bytes
         for gpu_id, milli in session.shares:
             for place, gpu in enumerate(self.view.gpus):

@@ -219,7 +219,7 @@ class FairOrder:
 
 def amounts_of(session: SessionRequest | RunningSession) -> tuple[int, int, int]:
     """Return the cores, bytes and milli-fGPU of a session."""
-    return session.cpu, session.memory_bytes, session.shape.fgpu_milli
+    return session.shape[:3]
 
 
 def _holder(session: SessionRequest | RunningSession) -> Holder:

@@ -31,7 +31,8 @@ START: Final = EPOCH + 1000 * HOUR
 SHARES: Final = (0, 250, 500, 500, 750, 1000, 1000, 1500, 2000, 2500)
 TRAITS: Final = ("gpu_model:a", "storage:1", "storage:2")
 # Usual requests: their parts of all, and their mean amounts, are binary fractions, so that scores are exact.
-MIX: Final = ((Shape(2, 2, 500), 10), (Shape(2, 4, 1000), 5), (Shape(2, 1, 2000), 5), (Shape(9, 9, 250), 1))
+WHOLE: Final = 2  # what a core of a session takes of a host where CPU is not overcommitted
+MIX: Final = ((Shape(4, 2, 500), 10), (Shape(4, 4, 1000), 5), (Shape(4, 1, 2000), 5), (Shape(18, 9, 250), 1))
 USERS: Final = (1, 2, 3)
 PROJECTS: Final = (7, 8)
 
@@ -85,7 +86,7 @@ class World:
                 taken[gpu_id] += milli
         return replace(
             host,
-            cpu_free=host.cpu - sum(one.cpu for one in here),
+            cpu_free=host.cpu - sum(one.shape.cpu for one in here),
             memory_free_bytes=host.memory_bytes - sum(one.memory_bytes for one in here),
             gpus=tuple(gpu._replace(free_milli=gpu.capacity_milli - taken[gpu.id]) for gpu in host.gpus),
         )
@@ -115,9 +116,11 @@ class World:
             charge_percent=random.choice((100, 100, 50)),
             is_preemptible=random.random() < 0.2,
         )
+        core_milli = {group: self.rules[group].core_milli if group in self.rules else 1 for group in groups}
+        request = request._replace(core_milli=core_milli[request.group_id])
         if random.random() < 0.2:
             others = [group for group in groups if group != request.group_id]
-            request = in_groups(request, {group: random.choice(((), ("storage:2",))) for group in others})
+            request = in_groups(request, {group: random.choice(((), ("storage:2",))) for group in others}, core_milli)
         self.waiting[request.id] = request
         return request
 
@@ -147,8 +150,8 @@ class World:
             milli = gpu.capacity_milli if whole or (shares and not is_held) else random.choice((250, 500, 750, 1000))
             if milli <= gpu.free_milli or is_held:
                 shares.append((gpu.id, milli))
-        cpu, memory = random.randint(0, 3), random.randint(0, 3)
-        if not is_held and (host.cpu_free < cpu or host.memory_free_bytes < memory):
+        cpu, memory, core_milli = random.randint(0, 3), random.randint(0, 3), random.choice((WHOLE, WHOLE, 1))
+        if not is_held and (host.cpu_free < cpu * core_milli or host.memory_free_bytes < memory):
             return None
         session = RunningSession(
             session_id=f"r{self.count}",
@@ -162,6 +165,7 @@ class World:
             project_id=random.choice((None, None, *PROJECTS)),
             charge_percent=random.choice((100, 100, 50)),
             is_preemptible=random.random() < 0.4,
+            core_milli=core_milli,
         )
         if random.random() < self.unbounded:
             session = session._replace(ends_at=None)
@@ -176,7 +180,7 @@ class World:
 def random_host(random: Random, host_id: int, group_id: int, devices: int) -> HostView:
     """Return a host; names are equal now and then, so that ids decide."""
     gpus = tuple(GpuView(100 * host_id + place, 1000, 1000) for place in range(devices))
-    cpu, memory = random.choice((8, 8, 12)), random.choice((8, 8, 12))
+    cpu, memory = WHOLE * random.choice((8, 8, 12)), random.choice((8, 8, 12))
     return HostView(
         id=host_id,
         name=f"host-{random.choice((host_id, 9 - host_id, 5))}",
@@ -215,6 +219,7 @@ def random_rules(random: Random, *, is_fair: bool) -> Rules:
         half_life=random.choice((HOUR, 24 * HOUR)),
         starvation_limit=random.choice((2 * HOUR, 24 * HOUR)),
         default_weight=random.choice((100, 50)),
+        core_milli=random.choice((WHOLE, WHOLE, 1)),
         mix=MIX,
     )
 

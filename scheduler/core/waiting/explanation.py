@@ -5,7 +5,7 @@ never a position in the queue or another user's sessions.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from accounts.limits import FIELDS, PolicyLimits
@@ -15,6 +15,7 @@ from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.queue.remaining_limits import RemainingLimits
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
+    CORES_TRAIT,
     FILES_TRAIT,
     GPU_MEMORY_TRAIT,
     GPU_MODEL_TRAIT,
@@ -112,10 +113,12 @@ class Explainer:
         names = {
             kind: [self._name(trait) for trait in traits if kind_of(trait) == kind]
             for kind in (
-                *(ARCHITECTURE_TRAIT, STORAGE_TRAIT, GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, IMAGE_TRAIT, FILES_TRAIT),
+                *(ARCHITECTURE_TRAIT, CORES_TRAIT, STORAGE_TRAIT),
+                *(GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, IMAGE_TRAIT, FILES_TRAIT),
             )
         }
         found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
+        found += [f"{amount_text('cpu', int(cores))} or more" for cores in names[CORES_TRAIT]]
         if names[STORAGE_TRAIT]:
             found.append(f"the storage {listing(names[STORAGE_TRAIT])}")
         found += [f"GPUs of the model {name}" for name in names[GPU_MODEL_TRAIT]]
@@ -127,7 +130,8 @@ class Explainer:
         divided = divided and not self._cluster.groups[group_id].divides
         shortage = self._shortages.get((group_id, divided, traits))
         if shortage is None:
-            shortage = Shortage(self._hosts_with(group_id, traits), divided=divided)
+            hosts, core_milli = self._hosts_with(group_id, traits), self._cluster.groups[group_id].rules.core_milli
+            shortage = Shortage(hosts, divided=divided, core_milli=core_milli)
             self._shortages[group_id, divided, traits] = shortage
         return shortage
 
@@ -140,7 +144,7 @@ class Explainer:
         text = self._over_limit.get(key)
         if text is None:
             reason = Reason.USER_LIMIT if exceeded is user else Reason.PROJECT_LIMIT
-            text = self._over_limit[key] = reason, limit_text(exceeded.limits, names, request.shape, whose)
+            text = self._over_limit[key] = reason, limit_text(exceeded.limits, names, asked_by(request), whose)
         return text
 
 
@@ -149,7 +153,7 @@ def _exceeded_amounts(remaining: RemainingLimits, request: SessionRequest) -> tu
     if remaining.sessions < 1:
         return ("sessions",)
     left = {"cpu": remaining.cpu, "memory": remaining.memory_bytes, "fgpu": remaining.fgpu_milli}
-    asked = amounts_of(request.shape)
+    asked = asked_by(request)
     return tuple(name for name in FIELDS if name in left and left[name] < asked[name])
 
 
@@ -176,19 +180,24 @@ def with_traits_text(text: str, phrases: Sequence[str]) -> str:
     return text + addition if len(text + addition) <= MAX_LENGTH else text
 
 
-def amounts_of(shape: Shape) -> dict[str, int]:
-    """Return the amounts of a shape by their names in `FIELDS`, which `amount_text` takes."""
-    return {"cpu": shape.cpu, "memory": shape.memory_bytes, "fgpu": shape.fgpu_milli}
+def asked_by(request: SessionRequest) -> dict[str, int]:
+    """Return what a request asks for, and limits count, by the names in `FIELDS`, which `amount_text` takes."""
+    return {"cpu": request.cpu, "memory": request.memory_bytes, "fgpu": request.fgpu_milli}
 
 
-def limit_text(limits: PolicyLimits, over: Sequence[str], shape: Shape, whose: str = "Your policy") -> str:
-    """Return the sentence for a request of `shape` that would exceed `limits` in the amounts named in `over`."""
+def amounts_of(shape: Shape, core_milli: int) -> dict[str, int]:
+    """Return the amounts of a shape by the same names: the cores that a session has by what it takes for each."""
+    return {"cpu": shape.cpu // core_milli, "memory": shape.memory_bytes, "fgpu": shape.fgpu_milli}
+
+
+def limit_text(limits: PolicyLimits, over: Sequence[str], asked: Mapping[str, int], whose: str = "Your policy") -> str:
+    """Return the sentence for a request that would exceed `limits` in those of its amounts that are named in `over`."""
     if "sessions" in over:
         return _sessions_text(limits.sessions or 0, whose)
     allowed = listing([amount_text(field, getattr(limits, field)) for field in over])
-    asked = listing([amount_text(field, amounts_of(shape)[field]) for field in over])
+    amounts = listing([amount_text(field, asked[field]) for field in over])
     who = "you would" if whose == "Your policy" else "its members would"
-    return f"{whose} allows {allowed} at once; with the {asked} of this session {who} hold more."
+    return f"{whose} allows {allowed} at once; with the {amounts} of this session {who} hold more."
 
 
 def _sessions_text(limit: int, whose: str) -> str:
@@ -199,17 +208,17 @@ def _sessions_text(limit: int, whose: str) -> str:
     return f"{whose} allows {limit} running sessions at once, and all are in use."
 
 
-def eta_reason_text(request: SessionRequest, free: Shape, ended: int, was_over_limit: bool) -> str:
+def eta_reason_text(request: SessionRequest, free: Shape, ended: int, was_over_limit: bool, core_milli: int = 1) -> str:
     """Return a clause that says why a session starts at its estimate.
 
     `ended` sessions on its host reach their time limit by then, and `free` was free there before: what was short is
-    named, else the main resource. `was_over_limit`: until then a limit forbids it.
+    named, else the main resource. `was_over_limit`: until then a limit forbids it. `core_milli` is that of its group.
     """
     if was_over_limit:
         return "by then enough of the sessions that count against the same limit reach their time limit"
     if not ended:
         return "the sessions in front of it start by then"
-    asked, had = amounts_of(request.shape), amounts_of(free)
+    asked, had = asked_by(request), amounts_of(free, core_milli)
     short = [name for name in asked if asked[name] > had[name]] or ["fgpu" if request.fgpu_milli else "cpu"]
     falls = "falls" if len(short) == 1 and (short[0] != "cpu" or request.cpu == 1) else "fall"
     return f"{listing([amount_text(name, asked[name]) for name in short])} {falls} free when {_limits_reached(ended)}"
@@ -226,8 +235,8 @@ class Shortage:
     on a host with at least that much GPU grows.
     """
 
-    def __init__(self, hosts: Collection[HostCapacity], *, divided: bool = False) -> None:
-        """Take the hosts of the group, at least one, as the pass has left them.
+    def __init__(self, hosts: Collection[HostCapacity], *, divided: bool = False, core_milli: int = 1) -> None:
+        """Take the hosts of the group, at least one, as the pass has left them, and what a session's core takes there.
 
         `divided`: for shapes that need a part of a GPU. Hosts that lend whole GPUs only then count as without GPU.
         """
@@ -237,6 +246,7 @@ class Shortage:
             cpu, memory_bytes = most.get(fgpu_milli, (0, 0))
             if host.cpu > cpu or host.memory_bytes > memory_bytes or fgpu_milli not in most:
                 most[fgpu_milli] = max(cpu, host.cpu), max(memory_bytes, host.memory_bytes)
+        self._core_milli = core_milli
         self._texts: dict[Shape, str] = {}
         self._gpu_capacity = max(host.gpu_capacity for host in hosts)  # 0 without GPUs
         self._none_divides = divided and all(host.granularity_milli > 1 for host in hosts if host.gpu_capacity)
@@ -266,7 +276,8 @@ class Shortage:
         beside = self._missing_cpu_and_memory(shape, beside_gpu, " beside the GPU asked for")
         if beside:
             return " ".join(beside)
-        wanted = listing([amount_text(name, amount) for name, amount in amounts_of(shape).items() if amount])
+        amounts = amounts_of(shape, self._core_milli)
+        wanted = listing([amount_text(name, amount) for name, amount in amounts.items() if amount])
         return f"Waiting for {wanted} on one host: each is free somewhere, but not all on the same host."
 
     @property
@@ -278,8 +289,9 @@ class Shortage:
         texts = []
         _, cpu, memory_bytes = self.steps[step_count - 1] if step_count else (0, 0, 0)
         if shape.cpu > cpu:
-            is_free = f"at most {cpu} {'is' if cpu == 1 else 'are'} free" if cpu else "none is free"
-            texts.append(f"Waiting for {amount_text('cpu', shape.cpu)} on one host: {is_free}{beside}.")
+            asked, cores = shape.cpu // self._core_milli, cpu // self._core_milli
+            is_free = f"at most {cores} {'is' if cores == 1 else 'are'} free" if cores else "none is free"
+            texts.append(f"Waiting for {amount_text('cpu', asked)} on one host: {is_free}{beside}.")
         if shape.memory_bytes > memory_bytes:
             is_free = f"at most {size_text(memory_bytes)} is free" if memory_bytes else "none is free"
             texts.append(f"Waiting for {amount_text('memory', shape.memory_bytes)} on one host: {is_free}{beside}.")

@@ -105,5 +105,6 @@ class _Future:
         for request, placement in self._queue.serve(at):
             ended = self._ended.get(placement.host_id, 0)
             free = self._free.get(placement.host_id, request.shape)
-            reason = eta_reason_text(request, free, ended, request.id in self._queue.over_limit_ids)
+            core_milli = self._cluster.groups[request.group_id].rules.core_milli
+            reason = eta_reason_text(request, free, ended, request.id in self._queue.over_limit_ids, core_milli)
             self.starts[request.id] = StartEstimate(at, reason)

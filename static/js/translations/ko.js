@@ -28,6 +28,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(fgpu)s fGPU: %(share)s": [
 "%(fgpu)s fGPU: %(share)s"
 ],
+"%(guaranteed)s of %(count)s core guaranteed, the rest while others leave it idle": [
+"코어 %(count)s개 중 %(guaranteed)s 보장, 나머지는 다른 세션이 쓰지 않는 동안"
+],
 "%(hours)s h %(minutes)s min": [
 "%(hours)s시간 %(minutes)s분"
 ],
