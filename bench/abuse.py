@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -27,6 +26,7 @@ import requests
 from bench import abuse_arbiter, abuse_herd, abuse_host, abuse_rendering, abuse_uid
 from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
+from resources import procfs
 from tests.platform import ROOT, Platform, running_platform
 
 REQUESTS: Final = 60
@@ -195,26 +195,18 @@ def _use_of(platform: Platform) -> tuple[int, int]:
     """Return the CPU ticks and the bytes written to disk of all web processes since they started."""
     ticks = written = 0
     for process in _web_processes(urlsplit(platform.url).netloc):
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        fields = procfs.stat_fields(f"{process}/stat")
         ticks += int(fields[11]) + int(fields[12])  # utime and stime
-        lines = (process / "io").read_text().splitlines()
+        lines = procfs.lines(f"{process}/io")
         written += next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
     return ticks, written
 
 
-def _web_processes(address: str) -> list[Path]:
-    """Return /proc of the command and of the processes in which it serves."""
-    commands = {path: path.joinpath("cmdline").read_bytes().split(b"\0") for path in _processes()}
-    parents = [path for path, words in commands.items() if b"web" in words and address.encode() in words]
-    children = {child for path in parents for child in (path / "task" / path.name / "children").read_text().split()}
-    return parents + [path for path in commands if path.name in children]
-
-
-def _processes() -> Iterator[Path]:
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            path.joinpath("cmdline").read_bytes()
-            yield path
+def _web_processes(address: str) -> list[int]:
+    """Return the command and the processes in which it serves."""
+    commands = {pid: procfs.arguments(pid) for pid in procfs.pids()}
+    parents = [pid for pid, words in commands.items() if b"web" in words and address.encode() in words]
+    return parents + [child for parent in parents for child in procfs.children(parent)]
 
 
 def _address(url: str) -> Address:

@@ -27,6 +27,7 @@ from typing import Any, Final
 from bench.common import load
 from operations.embedded_servers import redis_and_postgres as services
 from operations.machine import system_packages
+from resources import procfs
 from tests.ports import free_port
 from tests.wait import until
 
@@ -110,12 +111,12 @@ def running() -> Iterator[FileServers]:
         )
         program = system_packages.program("nginx") or "nginx"
         nginx_process = stack.enter_context(server([program, "-c", str(configuration)], environment, nginx))
-        worker = Path(f"/proc/{nginx_process}/task/{nginx_process}/children").read_text().split()[0]
+        worker = procfs.children(nginx_process)[0]
         yield FileServers(
             web=web,
             nginx=nginx,
             web_pid=web_process,
-            nginx_pid=int(worker),
+            nginx_pid=worker,
             token=made["token"],
             folder=made["folder"],
             files=Path(made["files"]),
@@ -233,7 +234,7 @@ def download_seconds(port: int, target: str, token: str, count: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process has used, all threads together."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = procfs.stat_fields(f"{pid}/stat")
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

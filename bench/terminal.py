@@ -14,7 +14,6 @@ import statistics
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import requests
@@ -24,6 +23,7 @@ from bench.common import SHAPE, ApiUser, load
 from engine.containers import container_name
 from engine.engine import Engine
 from engine.shell import Shell
+from resources import procfs
 from tests.platform import ADMIN, ROOT, Platform, running_platform
 from tests.tiny_image import ensure_tiny_image
 from tests.web_terminal import WebTerminal, web_terminal
@@ -167,20 +167,18 @@ async def digest_of(terminal: WebTerminal) -> str:
     return digest.hexdigest()
 
 
-def web_process(platform: Platform) -> Path:
-    """Return the folder in /proc of the platform's web process."""
+def web_process(platform: Platform) -> int:
+    """Return the platform's web process."""
     address = platform.url.removeprefix("http://").encode()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"web" in words and address in words:
-                return folder
+    for pid in procfs.pids():
+        if {b"web", address} <= {*procfs.arguments(pid)}:
+            return pid
     raise RuntimeError("the web process is not there")
 
 
-def resident(process: Path, name: str) -> int:
+def resident(process: int, name: str) -> int:
     """Return its memory in bytes: VmRSS is that of now, VmHWM the most that it ever had."""
-    (line,) = (line for line in (process / "status").read_text().splitlines() if line.startswith(name))
+    (line,) = (line for line in procfs.lines(f"{process}/status") if line.startswith(name))
     return int(line.split()[1]) * 1024
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from hostworker.enforcement.arbiter_folder import LOCK, ArbiterFolder, Charge, own_folder
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
+from resources import procfs
 
 logger = logging.getLogger(__name__)
 
@@ -149,8 +150,7 @@ class Arbiter:
     def _signal(self, arbiter: RunningArbiter, number: signal.Signals) -> None:
         """Send a signal to the arbiter if the process is one of this folder."""
         try:
-            command = Path(f"/proc/{arbiter.pid}/cmdline").read_bytes().split(b"\0")
-            if os.fsencode(self.folder.root) in command:
+            if os.fsencode(self.folder.root) in procfs.arguments(arbiter.pid):
                 os.kill(arbiter.pid, number)
         except OSError as error:
             logger.warning("the arbiter (pid %d) cannot be ended: %s", arbiter.pid, error)

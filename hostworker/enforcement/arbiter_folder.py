@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 from fgpu.mounts import ArbiterFiles
 from hostworker.enforcement.programs import write_whole
 from hostworker.runtime_protocol import Key
+from resources import procfs
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,6 @@ SOCKETS: Final = "socket"
 LOCK: Final = "lock"
 STATUS: Final = "status"
 MEMORY_FOLDERS: Final = (Path("/run"), Path("/dev/shm"))  # noqa: S108  # files of this boot, on no disk
-MOUNTS: Final = Path("/proc/self/mounts")
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
 _SHARING: Final = re.compile(r"^sharing=\w+$", re.MULTILINE)
 _CHARGE: Final = re.compile(r"^session=(\S+)-[0-9]+ dev=(\S+) occupied_ns=([0-9]+) unheld_ns=([0-9]+) ", re.MULTILINE)
@@ -117,8 +116,8 @@ def folder_for(configured: str, enforcer_root: Path) -> Path:
     if configured:
         return Path(configured)
     name = f"gpuplatform-{hashlib.sha256(str(enforcer_root.resolve()).encode()).hexdigest()[:16]}"
-    in_memory = _in_memory(MOUNTS.read_text())
-    usable = (path for path in MEMORY_FOLDERS if path in in_memory and os.access(path, os.W_OK))
+    kinds = {mount.point: mount.kind for mount in procfs.mounts()}
+    usable = (path for path in MEMORY_FOLDERS if kinds.get(str(path)) == "tmpfs" and os.access(path, os.W_OK))
     parent = next(usable, None)
     return parent / name if parent else enforcer_root / "arbiter"
 
@@ -129,8 +128,3 @@ def own_folder(path: Path) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(f"{path} is not a folder of the host worker's own")
-
-
-def _in_memory(mounts: str) -> Sequence[Path]:
-    lines: Mapping[str, str] = {fields[1]: fields[2] for line in mounts.splitlines() if len(fields := line.split()) > 2}
-    return [Path(target) for target, kind in lines.items() if kind == "tmpfs"]

@@ -9,10 +9,10 @@ from typing import Final
 
 from fgpu.simulated import SimulatedGpu, format_config
 from hostworker.enforcement.programs import write_whole
+from resources import procfs
 
 logger = logging.getLogger(__name__)
 
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 STATE_BYTES: Final = 64 << 20  # more than `struct sim_state` takes (fgpu/sim/state.h)
 
 
@@ -28,7 +28,7 @@ def shared_state(folder: Path) -> Path:
 
     One per boot: the lock in it means nothing to the processes of another, and may have been held when power failed.
     """
-    path = folder / f"state-{BOOT_ID.read_text().strip()}"
+    path = folder / f"state-{procfs.boot_id()}"
     folder.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
     path.chmod(0o666)

@@ -8,10 +8,10 @@ import ctypes
 import os
 import socket
 import threading
-from pathlib import Path
 from typing import Final
 
 from hostworker.privileged.base import ContainerFiles
+from resources import procfs
 
 SANDBOX_HOSTNAME: Final = "gp-sandbox"
 CLONE_NEWUTS: Final = 0x04000000  # linux/sched.h
@@ -48,7 +48,7 @@ def give_name(container: ContainerFiles, hostname: str) -> None:
 
 def _is_process_of(container: ContainerFiles) -> bool:
     """Return whether the process id that the engine named belongs, here too, to the container's main process."""
-    return container.container_id in Path(f"/proc/{container.pid}/cgroup").read_text()
+    return container.container_id in procfs.text(f"{container.pid}/cgroup")
 
 
 def _set_hostname(namespace: int, hostname: str) -> None:

@@ -20,6 +20,7 @@ from typing import Final
 from folders.files.descriptors import CONTAINER_UID
 from hostworker.privileged import kernel_limits, processes
 from hostworker.privileged.base import KernelUse
+from resources import procfs
 
 TASKS: Final = "processes and threads"
 INSTANCES: Final = "inotify instances"
@@ -30,7 +31,6 @@ FILES: Final = "open files"
 IN_FLIGHT: Final = "descriptors in flight"  # sent through Unix sockets and not received yet; unix(7), ETOOMANYREFS
 
 DESCRIPTORS: Final = 20_000  # looked at in one container
-INFO_BYTES: Final = 32 << 20  # read of one fdinfo, where each watch has a line
 NEARLY: Final = 0.75  # of the limit of descriptors in flight; the kernel shows no sum, and below this none are counted
 HIDDEN: Final = 253 * 278  # that a socket may hold: as many messages as its buffer takes, of SCM_MAX_FD each
 PROBE_SECONDS: Final = 10
@@ -75,7 +75,7 @@ def in_flight_exceed(number: int, user: int = CONTAINER_UID) -> bool:
 
 def _processes(containers: Collection[str]) -> dict[str, list[int]]:
     found = defaultdict(list)
-    for pid in map(int, filter(str.isdigit, os.listdir(processes.PROC))):
+    for pid in procfs.pids():
         if (container := processes.container_of(pid)) in containers:
             found[container].append(pid)
     return dict(found)
@@ -83,12 +83,12 @@ def _processes(containers: Collection[str]) -> dict[str, list[int]]:
 
 def _main(pids: Iterable[int]) -> int | None:
     """Return the container's first process; None where it has ended."""
-    return next((pid for pid in sorted(pids) if _number(_NSPID, _read(f"{pid}/status")) == 1), None)
+    return next((pid for pid in sorted(pids) if _number(_NSPID, procfs.text(f"{pid}/status")) == 1), None)
 
 
 def _limits(mains: Iterable[int]) -> dict[str, int]:
     """Return the limits; of a process' own, the median of all containers, as each may lower what it has."""
-    texts = [_read(f"{main}/limits") for main in mains]
+    texts = [procfs.text(f"{main}/limits") for main in mains]
     found = {
         TASKS: _least(kernel_limits.limit("kernel.pid_max"), kernel_limits.limit("kernel.threads-max")),
         IN_FLIGHT: _median(_MAX_FILES, texts),
@@ -114,12 +114,12 @@ def _least(*numbers: int | None) -> int | None:
 def _held(pids: Sequence[int]) -> dict[str, int]:
     """Return what the processes of a container hold."""
     seen, sent = Counter[str](), dict[str, int]()  # by socket: forked processes share them
-    tasks = sum(_number(_THREADS, _read(f"{pid}/status")) or 0 for pid in pids)
+    tasks = sum(_number(_THREADS, procfs.text(f"{pid}/status")) or 0 for pid in pids)
     looked_at = 0
     for pid, descriptor in islice(_open(random.sample(pids, len(pids))), DESCRIPTORS):
         looked_at += 1
         with suppress(OSError):  # closed meanwhile
-            _note(seen, sent, os.readlink(processes.PROC / f"{pid}/fd/{descriptor}"), f"{pid}/fdinfo/{descriptor}")
+            _note(seen, sent, os.readlink(procfs.PROC / f"{pid}/fd/{descriptor}"), f"{pid}/fdinfo/{descriptor}")
     files = looked_at if looked_at < DESCRIPTORS else max(looked_at, sum(map(_open_files, pids)))
     scale = files / looked_at if looked_at else 1
     hidden = max(0, _unix_sockets(pids[0]) - round(len(sent) * scale))
@@ -132,47 +132,40 @@ def _note(seen: Counter[str], sent: dict[str, int], target: str, info: str) -> N
     """Count the descriptor of this target, whose fdinfo is at `info`; see proc_pid_fdinfo(5)."""
     if target == "anon_inode:inotify":
         seen[INSTANCES] += 1
-        seen[WATCHES] += _lines(info, b"inotify ")
+        seen[WATCHES] += _lines(info, "inotify ")
     elif target == "anon_inode:[eventpoll]":
-        seen[EPOLL_WATCHES] += _lines(info, b"tfd:")
+        seen[EPOLL_WATCHES] += _lines(info, "tfd:")
     elif target.endswith("/ptmx"):
         seen[TERMINALS] += 1
-    elif target.startswith("socket:") and (number := _number(_SENT, _read(info))) is not None:
+    elif target.startswith("socket:") and (number := _number(_SENT, procfs.text(info))) is not None:
         sent[target] = number
 
 
 def _open(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
     """Yield (process, descriptor) of all that these processes have open."""
     for pid in pids:
-        with suppress(OSError), os.scandir(processes.PROC / f"{pid}/fd") as entries:
+        with suppress(OSError), os.scandir(procfs.PROC / f"{pid}/fd") as entries:
             yield from ((pid, entry.name) for entry in entries)
 
 
 def _open_files(pid: int) -> int:
     """Return how many files the process has open: the size of the folder since Linux 6.2, 0 before that."""
     with suppress(OSError):
-        return (processes.PROC / f"{pid}/fd").stat().st_size
+        return (procfs.PROC / f"{pid}/fd").stat().st_size
     return 0
 
 
 def _unix_sockets(pid: int) -> int:
     """Return how many Unix sockets there are in the process' network namespace, but for those that nobody accepted."""
-    return sum(line.split()[6] != "0" for line in _read(f"{pid}/net/unix").splitlines()[1:])
+    sockets = islice(procfs.lines(f"{pid}/net/unix"), 1, None)
+    return sum(len(fields := line.split()) > 6 and fields[6] != "0" for line in sockets)
 
 
-def _lines(path: str, beginning: bytes) -> int:
-    """Return how many lines of a file of /proc begin so, of its first INFO_BYTES."""
-    with suppress(OSError), (processes.PROC / path).open("rb") as file:
-        return file.read(INFO_BYTES).count(b"\n" + beginning)
-    return 0
+def _lines(path: str, beginning: str) -> int:
+    """Return how many lines of a file of /proc begin so, of its first bytes."""
+    return sum(line.startswith(beginning) for line in procfs.lines(path))
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
     return int(found[1]) if found else None
-
-
-def _read(path: str) -> str:
-    with suppress(OSError):
-        return (processes.PROC / path).read_text(errors="replace")
-    return ""

@@ -1,17 +1,17 @@
 """The writable layer of a container: how many files it has, counted by a walk with an end."""
 
 import os
-import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from folders.files import kernel_quota
 from folders.files.walk import usage_of
+from resources import procfs
+from resources.procfs import MountEntry
 
-PROC: Final = Path("/proc")
 MAX_COUNTED_FILES: Final = 2_000_000  # files of a layer without a limit; a walk takes some 5 us for each
-_ESCAPED: Final = re.compile(r"\\([0-7]{3})")  # in a path of proc_pid_mountinfo(5)
 
 
 def bound_files(main_pid: int, max_files: int | None) -> int | None:
@@ -21,7 +21,7 @@ def bound_files(main_pid: int, max_files: int | None) -> int | None:
     the same, since its user may give files to another project; until it is clear that it has more than `max_files`.
     """
     with suppress(OSError):  # it has ended, or this process is not root
-        layer = upper_folder((PROC / str(main_pid) / "mountinfo").read_text())
+        layer = upper_folder(procfs.mounts(main_pid))
         if layer is None:
             return None
         opened = os.open(layer, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -33,15 +33,14 @@ def bound_files(main_pid: int, max_files: int | None) -> int | None:
     return None
 
 
-def upper_folder(mountinfo: str) -> Path | None:
+def upper_folder(mounts: Iterable[MountEntry]) -> Path | None:
     """Return what overlayfs writes to for the root of a process with these mounts; None if it has another root."""
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        if before.split()[4] != "/" or not after.startswith("overlay "):
+    for mount in mounts:
+        if mount.point != "/" or mount.kind != "overlay":
             continue
-        for option in after.split()[2].split(","):
+        for option in mount.super_options.split(","):
             name, _, value = option.partition("=")
             if name == "upperdir":
-                path = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), value))
+                path = Path(procfs.unescaped(value))
                 return path if path.is_absolute() else None
     return None

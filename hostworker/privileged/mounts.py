@@ -8,17 +8,17 @@ import ctypes
 import errno
 import os
 import platform
-import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hostworker.privileged import processes
+from resources import procfs
+from resources.procfs import MountEntry
 
 # linux/sched.h, linux/mount.h
 CLONE_FS: Final = 0x00000200
@@ -36,7 +36,6 @@ _KEPT_FLAGS: Final = {  # of statvfs(3): of mount(2)
     os.ST_NODIRATIME: 2048,
     os.ST_RELATIME: 1 << 21,
 }
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 HOLDER_SECONDS: Final = 5.0  # for the processes to end that hold what is taken away; one may have begun another
 HOLDER_PAUSE_SECONDS: Final = 0.02
@@ -45,16 +44,6 @@ _KCMP_VM: Final = 1
 _KCMP_FILES: Final = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mount:
-    """A mount in the namespace of a process, from /proc/<pid>/mountinfo."""
-
-    number: int
-    root: str  # the directory of its file system that is mounted
-    point: str
-    is_read_only: bool
 
 
 def set_read_only(main_pid: int, source: Path, *, read_only: bool) -> bool:
@@ -93,7 +82,7 @@ def end_writers(main_pid: int, source: Path) -> list[str]:
     for pid in _processes_of(container) if container and numbers else ():
         if any(_writes(entry, numbers) for entry in _open_files(pid, deadline)):
             with suppress(OSError):
-                name = _name_of(pid)
+                name = procfs.name_of(pid)
                 os.kill(pid, signal.SIGTERM)
                 ended.append(name)
     return ended
@@ -121,7 +110,7 @@ def take_away(main_pid: int, source: Path) -> list[str]:
             os.close(namespace)
     ended: dict[int, str] = {}  # by process: one that was killed may be seen again before it is gone
     deadline = time.monotonic() + HOLDER_SECONDS
-    while holders := _holders(container, {mount.number for mount in _all_mounts(main_pid)}, wanted.st_dev, deadline):
+    while holders := _holders(container, {mount.number for mount in procfs.mounts(main_pid)}, wanted.st_dev, deadline):
         ended |= {pid: name for pid in holders if (name := _killed(pid))}
         if time.monotonic() > deadline:
             raise OSError(errno.EBUSY, f"processes of the container hold {source} still")
@@ -131,11 +120,8 @@ def take_away(main_pid: int, source: Path) -> list[str]:
 
 def super_options(main_pid: int, point: str, kind: str) -> str | None:
     """Return the options of the file system of this kind that a container has mounted there; None: it has none."""
-    for line in _mount_lines(main_pid):
-        before, _, after = line.partition(" - ")
-        if before.split(" ")[4] == point and after.split(" ")[0] == kind:
-            return after.split(" ")[2]
-    return None
+    found = (mount.super_options for mount in procfs.mounts(main_pid) if (mount.point, mount.kind) == (point, kind))
+    return next(found, None)
 
 
 def remount(main_pid: int, point: str, options: str) -> None:
@@ -157,33 +143,10 @@ def remount(main_pid: int, point: str, options: str) -> None:
         os.close(namespace)
 
 
-def _mounts(main_pid: int, source: Path) -> list[_Mount]:
+def _mounts(main_pid: int, source: Path) -> list[MountEntry]:
     """Return the mounts whose root ends like `source`: <owner>/<folder>/files, where the folder's id is unique."""
     ending = "/" + "/".join(source.parts[-3:])
-    return [mount for mount in _all_mounts(main_pid) if mount.root.endswith(ending)]
-
-
-def _all_mounts(main_pid: int) -> list[_Mount]:
-    return [_parsed(line) for line in _mount_lines(main_pid)]
-
-
-def _mount_lines(main_pid: int) -> list[str]:
-    """Return the lines of mountinfo; see proc_pid_mountinfo(5)."""
-    try:
-        text = os.fsdecode(Path(f"/proc/{main_pid}/mountinfo").read_bytes())  # directories may have any name
-    except OSError:  # it has ended
-        return []
-    return [line for line in text.split("\n") if line]
-
-
-def _parsed(line: str) -> _Mount:
-    """Return the mount of a line of mountinfo; see proc(5)."""
-    number, _, _, root, point, options = line.split(" ")[:6]
-    return _Mount(int(number), _unescaped(root), _unescaped(point), "ro" in options.split(","))
-
-
-def _unescaped(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+    return [mount for mount in procfs.mounts(main_pid) if mount.root.endswith(ending)]
 
 
 def _in_namespace(namespace: int, act: Callable[[], None]) -> None:
@@ -258,9 +221,9 @@ def _kept_flags(directory: int) -> int:
 
 def _processes_of(container: str) -> Iterator[int]:
     """Return the processes of a container, by their cgroups."""
-    for name in _listed("/proc"):
-        if name.isdigit() and processes.container_of(int(name)) == container:
-            yield int(name)
+    for pid in procfs.pids():
+        if processes.container_of(pid) == container:
+            yield pid
 
 
 def _open_files(pid: int, deadline: float) -> Iterator[str]:
@@ -275,12 +238,8 @@ def _open_files(pid: int, deadline: float) -> Iterator[str]:
 
 def _writes(fdinfo: str, mounts: set[int]) -> bool:
     """Return whether the descriptor is of a file on one of the mounts, and open for writing."""
-    try:
-        text = Path(fdinfo).read_text()
-    except OSError:
-        return False
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    flags, number = int(fields["flags"], 8), int(fields.get("mnt_id", -1))
+    fields = dict(line.split(":", 1) for line in procfs.lines(fdinfo, procfs.FILE_BYTES) if ":" in line)
+    flags, number = int(fields.get("flags", "0"), 8), int(fields.get("mnt_id", -1))
     return number in mounts and flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_PATH
 
 
@@ -329,7 +288,7 @@ def _is_detached(link: str, mounts: set[int], device: int) -> bool:
     try:
         if os.fstat(descriptor).st_dev != device:
             return False
-        text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+        text = os.fsdecode(procfs.read(f"self/fdinfo/{descriptor}"))
     finally:
         os.close(descriptor)
     return int(text.partition("mnt_id:")[2].split()[0]) not in mounts
@@ -338,16 +297,11 @@ def _is_detached(link: str, mounts: set[int], device: int) -> bool:
 def _killed(pid: int) -> str:
     """Kill a process and return its name; "" if it has ended by itself."""
     try:
-        name = _name_of(pid)
+        name = procfs.name_of(pid)
         os.kill(pid, signal.SIGKILL)
     except OSError:
         return ""
     return name
-
-
-def _name_of(pid: int) -> str:
-    """Return the name of a process, which may be no UTF-8: it is what the process says, cut after 15 bytes."""
-    return Path(f"/proc/{pid}/comm").read_bytes().decode(errors="replace").strip()
 
 
 def _listed(path: str) -> list[str]:

@@ -4,12 +4,13 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from fgpu.mounts import HOOK_PATH
+from resources import procfs
 
-PROC: Final = Path("/proc")
 PAUSE_SECONDS: Final = 0.001
 START_TIMEOUT_SECONDS: Final = 20.0  # for the main process to come up on a host under full load
 
@@ -21,13 +22,13 @@ _DRIVER_MAPPING = re.compile(_EXECUTABLE + r"\S*/libcuda\.so[^/\n]*$", re.MULTIL
 
 def container_of(pid: int) -> str:
     """Return the id of the container that the process is in; "" for none, or when it has ended."""
-    match = _CONTAINER.search(_read(f"{pid}/cgroup"))
+    match = _CONTAINER.search(procfs.text(f"{pid}/cgroup"))
     return match[1] if match else ""
 
 
 def cgroup_of(pid: int) -> Path | None:
     """Return the folder of the process' cgroup, where the host has cgroup v2."""
-    line = next((line for line in _read(f"{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
+    line = next((line for line in procfs.text(f"{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
     return Path("/sys/fs/cgroup") / line.removeprefix("0::/") if line else None
 
 
@@ -36,7 +37,7 @@ def started_in(main_pid: int, pid: int) -> int | None:
 
     As the container itself reads it: field 22 of its own /proc/<pid>/stat.
     """
-    fields = _read(f"{main_pid}/root/proc/{pid}/stat").rpartition(")")[2].split()
+    fields = procfs.stat_fields(f"{main_pid}/root/proc/{pid}/stat")
     return int(fields[19]) if len(fields) > 19 and fields[0] not in "ZX" else None
 
 
@@ -46,9 +47,10 @@ def hook_inodes(pid: int) -> frozenset[int] | None:
     None of them counts where the process has more copies of a CUDA driver: then one is in a namespace of the loader's
     (dlmopen(3), LD_AUDIT) that has no hook.
     """
-    maps = _read(f"{pid}/maps")
-    if not maps:
+    lines = procfs.lines(f"{pid}/maps", procfs.MAPS_BYTES)
+    if not (first := next(lines, "")):
         return None
+    maps = "\n".join(line for line in chain((first,), lines) if HOOK_PATH in line or "/libcuda.so" in line)
     hooks = _HOOK_MAPPING.findall(maps)
     has_all = _most_copies(_DRIVER_MAPPING.findall(maps)) <= _most_copies(hooks)
     return frozenset(int(inode) for _, _, inode in hooks) if has_all else frozenset()
@@ -69,24 +71,13 @@ def starts_hooked(main_pid: int, hooks: Collection[int]) -> bool | None:
     """
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
-        entry = next(iter(_children(main_pid)), None)
-        if entry is None and not (PROC / str(main_pid)).exists():
+        entry = next(iter(procfs.children(main_pid)), None)
+        if entry is None and not (procfs.PROC / str(main_pid)).exists():
             return None
-        is_settled = entry is not None and bool(_children(entry))
+        is_settled = entry is not None and bool(procfs.children(entry))
         if entry is not None and (hook_inodes(entry) or frozenset()) & set(hooks):
             return True
         if is_settled:
             return False
         time.sleep(PAUSE_SECONDS)
     return False
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in _read(f"{pid}/task/{pid}/children").split()]
-
-
-def _read(path: str) -> str:
-    try:
-        return (PROC / path).read_text(errors="replace")
-    except OSError:  # the process has ended
-        return ""

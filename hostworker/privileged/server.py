@@ -23,6 +23,7 @@ from fgpu.limits import parse_limits
 from folders.files.roots import MARKER
 from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
+from resources import procfs
 
 AT_ONCE: Final = 8
 LIMITS_MODE: Final = stat.S_IFREG | 0o444
@@ -182,7 +183,7 @@ def _container(value: list[Any]) -> ContainerFiles:
 
 def misplaced(expected_namespace: str) -> str:
     """Return why this process is not root where its worker is, as the rest of a sentence; "" where it is."""
-    if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text().split() != WHOLE_MACHINE:
+    if os.geteuid() != 0 or procfs.text("self/uid_map").split() != WHOLE_MACHINE:
         return "the container engine's root is not root of this machine (it runs rootless)."
     if os.readlink("/proc/self/ns/mnt") != expected_namespace:
         return "the worker's files are not in sight; is it in a container itself?"

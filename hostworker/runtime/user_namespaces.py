@@ -6,16 +6,15 @@ outside, so they can be mounted where the engine maps this one user to itself; s
 
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from folders.files.descriptors import CONTAINER_GID, CONTAINER_UID
 from hostworker.runtime.engine_requests import translated
 from hostworker.runtime.sandboxes.containers import RETIRED, SandboxContainers
 from hostworker.runtime_protocol import EngineUnreachableError
+from resources import procfs
 
 USER_NAMESPACES: Final = "name=userns"  # how an engine reports that it maps users
-PROC: Final = Path("/proc")
 
 
 class IdRange(NamedTuple):
@@ -70,8 +69,8 @@ def _maps(containers: SandboxContainers) -> tuple[list[IdRange], list[IdRange]]:
     with translated(EngineUnreachableError):
         made = containers.create(f"{RETIRED}{secrets.token_hex(8)}", "")
         try:
-            folder = PROC / str(containers.start(made)["State"]["Pid"])
-            users, groups = ((folder / name).read_text() for name in ("uid_map", "gid_map"))
+            pid = containers.start(made)["State"]["Pid"]
+            users, groups = (procfs.read(f"{pid}/{name}").decode() for name in ("uid_map", "gid_map"))
         except FileNotFoundError:  # the engine is on another machine
             return [], []
         finally:

@@ -9,10 +9,10 @@ from hostworker.enforcement.arbiter_folder import Charge
 from hostworker.enforcement.telemetry import GpuProcess
 from hostworker.gpus import watchdog as watchdog_module
 from hostworker.gpus.watchdog import SessionGpuUse, Watchdog
-from hostworker.privileged import processes
 from hostworker.privileged.direct import DirectPrivileges
 from notifications.delivery.texts import text_of
 from notifications.models import Notification
+from resources import procfs
 from resources.amounts.units import GIB
 from resources.gpus.shares import Sharing
 from resources.models import Host
@@ -67,7 +67,7 @@ def dog(host: Host, driver: Driver) -> Watchdog:
 @pytest.fixture
 def run(host: Host, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Put a process of a session, or of nobody, on the GPU."""
-    monkeypatch.setattr(processes, "PROC", tmp_path)
+    monkeypatch.setattr(procfs, "PROC", tmp_path)
     uuid = host.gpus.get().uuid
 
     def add(

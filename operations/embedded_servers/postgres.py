@@ -26,6 +26,7 @@ from psycopg import sql
 
 from operations import embedded
 from operations.machine.progress import SetupError
+from resources import procfs
 
 DATABASE: Final = "gpuplatform"
 SOCKET_NAME: Final = ".s.PGSQL.5432"
@@ -306,10 +307,9 @@ def _end_leftovers(data: Path) -> None:
 
 
 def _working_folders() -> Iterator[tuple[int, str]]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                yield int(entry.name), os.readlink(entry / "cwd")
+    for pid in procfs.pids():
+        with contextlib.suppress(OSError):
+            yield pid, os.readlink(procfs.PROC / f"{pid}/cwd")
 
 
 def _ending(done: subprocess.CompletedProcess[str]) -> str:

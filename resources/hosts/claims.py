@@ -8,13 +8,13 @@ from typing import Final
 
 from django.db.models.functions import Now
 
+from resources import procfs
 from resources.hosts.services import SILENCE
 from resources.models import Host, HostStatus
 
 logger = logging.getLogger(__name__)
 
 MACHINE_ID: Final = Path("/etc/machine-id")
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 POLL_SECONDS: Final = 0.5
 
 
@@ -38,7 +38,7 @@ class HostNameTakenError(Exception):
 
 def this_identity(engine_id: str) -> HostIdentity:
     """Return the identity of this machine, whose container engine has this id."""
-    return HostIdentity(machine_id=_text_of(MACHINE_ID), engine_id=engine_id, boot_id=_text_of(BOOT_ID))
+    return HostIdentity(machine_id=_text_of(MACHINE_ID), engine_id=engine_id, boot_id=procfs.boot_id())
 
 
 def claim(name: str, identity: HostIdentity, *, replaces: bool = False) -> None:

@@ -15,6 +15,7 @@ from hostworker.enforcement import arbiter_folder
 from hostworker.enforcement.arbiter import STALE_NS, Arbiter, RunningArbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder, Charge, folder_for, own_folder
 from hostworker.enforcement.programs import ARBITER, Programs
+from resources import procfs
 from tests.wait import SECONDS, until
 
 KEY = ("session", 1)
@@ -230,13 +231,14 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_in_memory_where_that_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mounts"
-    monkeypatch.setattr(arbiter_folder, "MOUNTS", mounts)
+    mounts = tmp_path / "self/mountinfo"
+    mounts.parent.mkdir()
+    monkeypatch.setattr(procfs, "PROC", tmp_path)
     monkeypatch.setattr(arbiter_folder, "MEMORY_FOLDERS", (tmp_path / "none", tmp_path))
-    mounts.write_text(f"tmpfs {tmp_path} tmpfs rw 0 0\nbroken\n")
+    mounts.write_text(f"9 8 0:51 / {tmp_path} rw - tmpfs tmpfs rw\nbroken\n")
     found = folder_for("", tmp_path / "host")
     assert found.parent == tmp_path
     assert found != folder_for("", tmp_path / "other")
-    mounts.write_text(f"/dev/sda {tmp_path} ext4 rw 0 0\n")
+    mounts.write_text(f"9 8 8:0 / {tmp_path} rw - ext4 /dev/sda rw\n")
     assert folder_for("", tmp_path / "host") == tmp_path / "host" / "arbiter"
     assert folder_for("/here", tmp_path / "host") == Path("/here")

@@ -7,8 +7,9 @@ import pytest
 
 from folders.files import kernel_quota, walk
 from folders.files.kernel_quota import KernelQuota
-from hostworker.privileged import layers
 from hostworker.privileged.layers import bound_files, upper_folder
+from resources import procfs
+from resources.procfs import mount_entry
 
 PID = 7
 OVERLAY = "/ / rw,relatime master:1 - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir={upper},workdir=/w"
@@ -27,7 +28,7 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (process / "mountinfo").write_text(
         f"9 8 0:51 {OVERLAY.format(upper=folder)}\n10 9 0:52 / /proc rw - proc proc rw\n"
     )
-    monkeypatch.setattr(layers, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(procfs, "PROC", tmp_path / "proc")
     return folder
 
 
@@ -42,7 +43,7 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_folder_is_the_upper_one_of_the_root(mountinfo: str, upper: str | None) -> None:
-    assert upper_folder(mountinfo) == (Path(upper) if upper else None)
+    assert upper_folder(filter(None, [mount_entry(mountinfo)])) == (Path(upper) if upper else None)
 
 
 @pytest.mark.usefixtures("layer")

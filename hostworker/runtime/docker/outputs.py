@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from docker.api import APIClient
@@ -22,10 +21,10 @@ from engine.containers import container_name
 from hostworker.runtime.docker.states import key_of
 from hostworker.runtime.engine_requests import has_labels, ignore_missing, inspect, label_filter, translated
 from hostworker.runtime_protocol import EngineUnreachableError, Key
+from resources import procfs
 
 logger = logging.getLogger(__name__)
 
-PROC: Final = Path("/proc")
 MAX_LINES_PER_SECOND: Final = (
     5_000  # short lines of one container, one or two percent of a core; or 200 times as many bytes
 )
@@ -108,7 +107,7 @@ class _SlowReader:
         self.is_flooded = False
         self._stream = stream
         self._connection: socket.socket = stream._sock
-        self._process = PROC / str(pid)
+        self._process = procfs.PROC / str(pid)
         self._closed = threading.Event()
 
     def run(self) -> None:

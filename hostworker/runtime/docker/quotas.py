@@ -1,11 +1,11 @@
 """Whether the Docker Engine can bound what a container writes: overlay2 on XFS with project quotas."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-MOUNTS: Final = Path("/proc/self/mountinfo")
+from resources import procfs
+
 QUOTA_OPTIONS: Final = frozenset({"prjquota", "pquota"})
 REFUSED: Final = "--storage-opt"  # how the engine begins where it cannot
 
@@ -32,10 +32,6 @@ def is_refusal(message: str) -> bool:
 
 def _mount_options(folder: Path) -> frozenset[str]:
     """Return the options of the file system that the folder is on; empty where that is not known."""
-    found: dict[Path, frozenset[str]] = {}
-    with suppress(OSError):
-        for line in MOUNTS.read_text().splitlines():
-            before, _, after = line.partition(" - ")  # proc_pid_mountinfo(5)
-            found[Path(before.split()[4])] = frozenset(after.split()[2].split(","))
+    found = {Path(mount.point): frozenset(mount.super_options.split(",")) for mount in procfs.mounts()}
     holding = [place for place in found if folder.is_relative_to(place)]
     return found[max(holding, key=lambda place: len(place.parts))] if holding else frozenset()

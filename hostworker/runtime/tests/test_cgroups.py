@@ -6,6 +6,7 @@ import pytest
 
 from hostworker.runtime.cgroups import use_of
 from hostworker.runtime_protocol import ContainerUse
+from resources import procfs
 
 NETWORK = """Inter-|   Receive       |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
@@ -33,7 +34,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("paths", "files"), [(V1_PATHS, V1), (V2_PATHS, V2)], ids=["v1", "v2"])
-def test_the_use_is_read_from_either_version(tmp_path: Path, paths: str, files: dict[str, str]) -> None:
+def test_the_use_is_read_from_either_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: str, files: dict[str, str]
+) -> None:
+    monkeypatch.setattr(procfs, "PROC", tmp_path / "proc")
     write(tmp_path / "proc/7", {"cgroup": paths, "net/dev": NETWORK})
     write(tmp_path / "cgroups", files)
     expected = ContainerUse(
@@ -44,6 +48,6 @@ def test_the_use_is_read_from_either_version(tmp_path: Path, paths: str, files: 
         received_bytes=7000,
         sent_bytes=300,
     )
-    assert use_of("c1", 7, tmp_path / "proc", tmp_path / "cgroups") == expected
-    assert use_of("c2", 7, tmp_path / "proc", tmp_path / "cgroups") is None  # the pid is another's by now
-    assert use_of("c1", 8, tmp_path / "proc", tmp_path / "cgroups") is None
+    assert use_of("c1", 7, tmp_path / "cgroups") == expected
+    assert use_of("c2", 7, tmp_path / "cgroups") is None  # the pid is another's by now
+    assert use_of("c1", 8, tmp_path / "cgroups") is None

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from engine.containers import SESSION_LABEL
-from hostworker.runtime.docker import quotas as docker_quotas
 from hostworker.runtime.docker.disks import DockerDisks
 from hostworker.runtime.docker.quotas import quota_problem
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, make_spec, new_session
+from resources import procfs
 from resources.amounts.units import GIB
 from tests.containers import remove_containers
 from tests.tiny_image import ensure_tiny_image
@@ -38,8 +38,9 @@ INFO = {"Driver": "overlay2", "DriverStatus": XFS, "DockerRootDir": "/var/lib/do
 def test_what_the_engine_reports_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], quota: str, is_here: bool, problem: str
 ) -> None:
-    monkeypatch.setattr(docker_quotas, "MOUNTS", tmp_path / "mountinfo")
-    (tmp_path / "mountinfo").write_text(MOUNTS.format(quota=quota))
+    monkeypatch.setattr(procfs, "PROC", tmp_path)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(MOUNTS.format(quota=quota))
     found = quota_problem(INFO | changes, is_here=is_here)
     assert problem in found
     assert bool(found) == bool(problem)

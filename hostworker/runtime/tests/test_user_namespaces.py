@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 from docker.errors import DockerException
 
-from hostworker.runtime import user_namespaces
 from hostworker.runtime.sandboxes.containers import SandboxContainers
 from hostworker.runtime.user_namespaces import folders_problem
 from hostworker.runtime_protocol import EngineUnreachableError
+from resources import procfs
 
 REMAPPED = {"SecurityOptions": ["name=seccomp,profile=default", "name=userns"]}
 KEEPS = "         0     200000       1000\n      1000       1000          1\n      1001     201001      64535\n"
@@ -50,7 +50,7 @@ class Containers:
 def test_folders_need_a_user_that_is_the_same_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: str | None, groups: str | None, words: str
 ) -> None:
-    monkeypatch.setattr(user_namespaces, "PROC", tmp_path)
+    monkeypatch.setattr(procfs, "PROC", tmp_path)
     if users and groups:
         (tmp_path / "7").mkdir()
         (tmp_path / "7/uid_map").write_text(users)
