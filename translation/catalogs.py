@@ -19,6 +19,8 @@ from babel.messages.pofile import read_po, write_po
 from django.utils.translation.template import templatize
 
 from translation import model_texts
+from translation.composed_sentences import composed_sentences
+from translation.text_pattern import PLACEHOLDER
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LANGUAGES: Final = ("ko",)  # beside English, which is the text in the sources
@@ -75,8 +77,24 @@ def extract(domain: str) -> Catalog:
         _add(catalog, path, _template_texts((ROOT / path).read_text(), str(path)))
     for path in python_files():
         _add(catalog, path, _python_texts((ROOT / path).read_text()))
+    for text, path in sentences().items():
+        _add(catalog, path, ((None, text),))
     _add(catalog, Path("models and their administration"), ((None, text) for text in sorted(model_texts.texts())))
     return catalog
+
+
+def sentences() -> dict[str, Path]:
+    """Return the sentences that modules compose in English; the same words once, however the values are named."""
+    by_words: dict[str, tuple[str, Path]] = {}
+    for path in python_files():
+        for text in composed_sentences(path, (ROOT / path).read_text()):
+            by_words.setdefault(PLACEHOLDER.sub("%", text), (text, path))
+    return dict(by_words.values())
+
+
+def sentences_json() -> str:
+    """Return what the platform reads of them."""
+    return json.dumps(sorted(sentences()), indent=0) + "\n"
 
 
 def update(language: str, domain: str) -> Catalog:

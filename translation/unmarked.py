@@ -4,7 +4,6 @@ Heuristic: what is no text for people, such as an example that is the same in ev
 `SAME_IN_EVERY_LANGUAGE`.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -13,8 +12,6 @@ from typing import Final
 from babel.messages.jslexer import Token as ScriptToken
 from babel.messages.jslexer import tokenize
 from django.template.base import Lexer, TokenType
-
-from translation.english import is_recognized
 
 SAME_IN_EVERY_LANGUAGE: Final = re.compile(
     r"\b(GPU Platform|fGPU|GPUs?|CPU|RAM|UTC|SSH|SFTP|API|GiB|MiB|MB|ID|URL|Jupyter|TensorBoard|VS Code|Dockerfile|apt"
@@ -74,13 +71,6 @@ def in_script(source: str) -> Iterator[str]:
         previous = token
 
 
-def in_python(source: str) -> Iterator[str]:
-    """Yield the unmarked sentences of a module, but for its docstrings, that `translation.english` does not know."""
-    for text in _strings(ast.parse(source)):
-        if _is_sentence(text) and not is_recognized(text):
-            yield text
-
-
 def _is_text(text: str) -> bool:
     return _WORD.search(SAME_IN_EVERY_LANGUAGE.sub("", text)) is not None
 
@@ -123,7 +113,6 @@ _SELECTOR: Final = re.compile(
     r"[#\[\].>{]|^[a-z]+( [a-z]+)*$|^[A-Z][A-Za-z0-9]*-|^#"
     r"|^(Enter|Escape|Tab|Delete|Home|End|Files|Insert|Notification)$"
 )
-_PROGRAM: Final = re.compile(r"^(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|LOCK|SET) |[{}<>]|^/|==|::|=%s|: \w+=")
 
 
 def _is_script_text(literal: str) -> bool:
@@ -132,54 +121,3 @@ def _is_script_text(literal: str) -> bool:
     if _SELECTOR.search(plain.replace(". ", " ").rstrip(".…")) and not re.match(r"[A-Z][a-z']+ [a-z]", plain):
         return False
     return _is_text(plain) and _SCRIPT_SENTENCE.search(text) is not None
-
-
-def _is_sentence(text: str) -> bool:
-    """Return whether a string is prose: at least three words, one of them a longer one in lower case."""
-    words = text.split()
-    if len(words) < 3 or _PROGRAM.search(text) or not re.match(r"[A-Z0-9\u201c\"']", text.lstrip()):
-        return False
-    return sum(re.fullmatch(r"[a-z\u2019'-]{2,}[.,:;!?]?", word) is not None for word in words) >= 2
-
-
-_MARKING: Final = {
-    "gettext",
-    "gettext_lazy",
-    "gettext_noop",
-    "_",
-    "ngettext",
-    "ngettext_lazy",
-    "pgettext",
-    "pgettext_lazy",
-}
-_FOR_PROGRAMS: Final = {"debug", "info", "warning", "error", "exception", "critical", "log"}  # methods of loggers
-_BY_MODEL_TEXTS: Final = {"action", "display"}  # of Django's `admin`: translation.model_texts translates what they say
-_FOR_OPERATORS: Final = {
-    *("RuntimeError", "TypeError", "AssertionError", "NotImplementedError", "CommandError", "SetupError"),
-    *("OpenApiParameter", "OpenApiResponse", "OpenApiExample", "extend_schema", "extend_schema_field"),
-    *("inline_serializer", "add_argument"),
-}
-
-
-def _strings(node: ast.AST) -> Iterator[str]:
-    """Yield the string literals below a node in which nobody marked them; values in f-strings become "7"."""
-    if isinstance(node, ast.JoinedStr):
-        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in node.values)
-        return
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-        return
-    for child in ast.iter_child_nodes(node):
-        is_docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
-        if not is_docstring and not (isinstance(child, ast.Call) and _is_exempt(child)):
-            yield from _strings(child)
-
-
-def _is_exempt(call: ast.Call) -> bool:
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        owner = function.value.id if isinstance(function.value, ast.Name) else ""
-        if owner == "admin" and function.attr in _BY_MODEL_TEXTS:
-            return True
-        return (owner in {"logger", "log"} and function.attr in _FOR_PROGRAMS) or function.attr in _FOR_OPERATORS
-    return isinstance(function, ast.Name) and function.id in _MARKING | _FOR_OPERATORS

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from translation import catalogs
+from translation.english_texts import SENTENCES
 
 
 class Command(BaseCommand):
@@ -16,6 +17,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Update each language's catalogues, then write what the platform reads."""
         missing = []
+        SENTENCES.write_text(catalogs.sentences_json())
         for language in catalogs.LANGUAGES:
             for domain in ("django", "djangojs"):
                 missing += catalogs.untranslated(catalogs.update(language, domain))
