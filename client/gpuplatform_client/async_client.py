@@ -1,46 +1,33 @@
-"""The client for programs with an event loop: method by method as `client.Client`."""
+"""The client for programs with an event loop: with the methods of `client.Client`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
 import httpx
-from httpx_sse import EventSource, ServerSentEvent
+from httpx_sse import EventSource
 from tenacity import AsyncRetrying
 
 from gpuplatform_client import operations, transfers
 from gpuplatform_client.errors import UnreachableServerError, error_from
-from gpuplatform_client.models import (
-    AccountInfo,
-    AppState,
-    ComputeSession,
-    DataFolder,
-    EntryInfo,
-    ImageVersion,
-    IssuedToken,
-    LaunchEstimate,
-    LaunchSpec,
-    ProjectInfo,
-    ProjectMember,
-    ResizeSpec,
-    TimelineEvent,
-    UsageWindow,
-)
-from gpuplatform_client.operations import FIRST, ApiOperation, ResultPage
+from gpuplatform_client.methods import ApiMethods
+from gpuplatform_client.models import IssuedToken
+from gpuplatform_client.operations import ApiOperation, ApiStream, ResultPage
 from gpuplatform_client.retries import RECONNECT_SECONDS, RETRY_SECONDS, retry_options, unreachable
-from gpuplatform_client.streams import StreamPosition, check_stream, read_output, read_session
+from gpuplatform_client.streams import StreamPosition, check_stream
 from gpuplatform_client.transfers import PartialDownload, UploadState
 from gpuplatform_client.transport import REQUEST_SECONDS, api_url, request_headers
 
 Result = TypeVar("Result")
 
 
-class AsyncClient:
-    """The API of a platform. Requests that do no harm twice are repeated for `retry_seconds`; see `errors`."""
+class AsyncClient(ApiMethods):
+    """The API of a platform, for programs with an event loop."""
 
     def __init__(self, url: str, token: str = "", *, retry_seconds: float = RETRY_SECONDS) -> None:
         self._http = httpx.AsyncClient(base_url=api_url(url), headers=request_headers(token), timeout=REQUEST_SECONDS)
@@ -67,111 +54,37 @@ class AsyncClient:
         except httpx.TransportError as error:
             raise UnreachableServerError(unreachable(self._http.base_url, error)) from error
 
+    async def items(self, operation: ApiOperation[ResultPage[Result]]) -> AsyncIterator[Result]:
+        """Yield the items of a list, page by page."""
+        query: Mapping[str, str | int] | None = operation.query
+        while query is not None:
+            page = await self.run(replace(operation, query=query))
+            for item in page.items:
+                yield item
+            query = page.next_query
+
+    async def follow(self, stream: ApiStream[Result]) -> AsyncIterator[Result]:
+        """Yield what the events of a stream carry; a stream that breaks is opened again where it ended."""
+        position = StreamPosition()
+        while True:
+            async with aclosing(await self._repeat(partial(self._open, stream.opened_from(position)))) as response:
+                check_stream(response)
+                try:
+                    async for event in EventSource(response).aiter_sse():
+                        is_last = position.advance(event)
+                        for item in stream.read(event):
+                            yield item
+                        if is_last:
+                            return
+                except httpx.TransportError:
+                    pass
+            await asyncio.sleep(RECONNECT_SECONDS)
+
     async def login(self, email: str, password: str, code: str = "") -> IssuedToken:
         """Return a new token, which this client uses from now on; `code` is that of the second factor."""
         issued = await self.run(operations.issue_token(email, password, code))
         self._http.headers.update(request_headers(issued.token))
         return issued
-
-    async def logout(self) -> None:
-        """Revoke the token."""
-        await self.run(operations.revoke_token())
-
-    async def account(self) -> AccountInfo:
-        """Return the user whose token is used."""
-        return await self.run(operations.account())
-
-    def images(self) -> AsyncIterator[ImageVersion]:
-        """Yield the images that may be launched."""
-        return self._items(operations.images)
-
-    def sessions(self, **query: str) -> AsyncIterator[ComputeSession]:
-        """Yield sessions, newest first; `tab`, `status`, `name` and `owner` select."""
-        return self._items(operations.sessions, query)
-
-    async def session(self, session_id: str) -> ComputeSession:
-        """Return a session."""
-        return await self.run(operations.session(session_id))
-
-    async def launch(self, spec: LaunchSpec) -> list[ComputeSession]:
-        """Launch sessions and return them; repeated after a broken connection, the request launches nothing twice."""
-        return await self.run(operations.launch(spec))
-
-    async def estimate(self, spec: LaunchSpec) -> LaunchEstimate:
-        """Return when a launch would start."""
-        return await self.run(operations.estimate(spec))
-
-    async def terminate(self, session_id: str) -> ComputeSession:
-        """End a session."""
-        return await self.run(operations.terminate(session_id))
-
-    async def resize(self, session_id: str, spec: ResizeSpec) -> ComputeSession:
-        """Have a running session hold other amounts; `resizing` of the session says until when that is under way."""
-        return await self.run(operations.resize(session_id, spec))
-
-    def session_events(self, session_id: str) -> AsyncIterator[TimelineEvent]:
-        """Yield the events of a session, oldest first."""
-        return self._items(lambda query: operations.session_events(session_id, query))
-
-    async def logs(self, session_id: str, tail: int = 500) -> str:
-        """Return the last `tail` lines of output."""
-        return await self.run(operations.logs(session_id, tail))
-
-    def follow_logs(self, session_id: str) -> AsyncIterator[str]:
-        """Yield output in pieces, from its beginning, until the session has ended."""
-        return self._follow(operations.log_path(session_id), read_output)
-
-    def watch(self, session_id: str) -> AsyncIterator[ComputeSession]:
-        """Yield the session now and after every change, until it has ended."""
-        return self._follow(operations.watch_path(session_id), read_session)
-
-    async def usage(self, session_id: str) -> UsageWindow:
-        """Return the use of the last hour."""
-        return await self.run(operations.usage(session_id))
-
-    async def open_app(self, session_id: str, app: str) -> AppState:
-        """Open an app, or `p8080` for a port."""
-        return await self.run(operations.open_app(session_id, app))
-
-    def folders(self) -> AsyncIterator[DataFolder]:
-        """Yield the data folders that may be read."""
-        return self._items(operations.folders)
-
-    async def create_folder(self, name: str) -> DataFolder:
-        """Create a data folder."""
-        return await self.run(operations.create_folder(name))
-
-    async def delete_folder(self, folder_id: str) -> None:
-        """Move a data folder to the trash."""
-        await self.run(operations.delete_folder(folder_id))
-
-    def entries(self, folder_id: str, path: str = "") -> AsyncIterator[EntryInfo]:
-        """Yield what is in a directory of a folder."""
-        return self._items(lambda query: operations.entries(folder_id, query), {"path": path})
-
-    def projects(self) -> AsyncIterator[ProjectInfo]:
-        """Yield the user's projects."""
-        return self._items(operations.projects)
-
-    def project_members(self, project_id: int) -> AsyncIterator[ProjectMember]:
-        """Yield the members of a project."""
-        return self._items(lambda query: operations.project_members(project_id, query))
-
-    async def add_project_member(self, project_id: int, email: str, *, role: str = "member") -> ProjectMember:
-        """Make an account a member, or with the role "manager" a manager."""
-        return await self.run(operations.add_project_member(project_id, email, role))
-
-    async def change_project_member(self, project_id: int, member_id: int, *, role: str) -> ProjectMember:
-        """Make a member a manager, or a manager a member."""
-        return await self.run(operations.change_project_member(project_id, member_id, role))
-
-    async def remove_project_member(self, project_id: int, member_id: int) -> None:
-        """End a membership."""
-        await self.run(operations.remove_project_member(project_id, member_id))
-
-    async def invite_to_project(self, project_id: int, email: str) -> None:
-        """Have somebody without an account mailed a link, which makes one that is a member."""
-        await self.run(operations.invite_to_project(project_id, email))
 
     async def upload(self, folder_id: str, source: Path, path: str, *, overwrites: bool = False) -> None:
         """Upload a file to `path` of a folder; after a broken connection it goes on where it ended (tus 1.0.0)."""
@@ -195,33 +108,6 @@ class AsyncClient:
             with file.receiving(response):
                 async for piece in response.aiter_bytes():
                     file.write(piece)
-
-    async def _follow(self, path: str, read: Callable[[ServerSentEvent], list[Result]]) -> AsyncIterator[Result]:
-        position = StreamPosition()
-        while True:
-            operation = operations.stream(path, position.headers)
-            async with aclosing(await self._repeat(partial(self._open, operation))) as response:
-                check_stream(response)
-                try:
-                    async for event in EventSource(response).aiter_sse():
-                        is_last = position.advance(event)
-                        for item in read(event):
-                            yield item
-                        if is_last:
-                            return
-                except httpx.TransportError:
-                    pass
-            await asyncio.sleep(RECONNECT_SECONDS)
-
-    async def _items(
-        self, page: Callable[[Mapping[str, str]], ApiOperation[ResultPage[Result]]], query: Mapping[str, str] = FIRST
-    ) -> AsyncIterator[Result]:
-        following: Mapping[str, str] | None = {**FIRST, **query}
-        while following is not None:
-            found = await self.run(page(following))
-            for item in found.items:
-                yield item
-            following = found.next_query
 
     async def _send(self, operation: ApiOperation[Result]) -> Result:
         response = await self._http.send(self._request(operation))

@@ -1,6 +1,6 @@
 """The operations of the API as values, without I/O: what is sent, and what the response becomes.
 
-`Client` and `AsyncClient` both carry them out, so that they cannot differ in what they send or return.
+`methods.ApiMethods` makes methods of `Client` and `AsyncClient` of them, with the docstrings that stand here.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
+from httpx_sse import ServerSentEvent
 
 from gpuplatform_client.errors import UnreachableServerError, no_api
 from gpuplatform_client.models import (
@@ -29,11 +30,12 @@ from gpuplatform_client.models import (
     TimelineEvent,
     UsageWindow,
 )
+from gpuplatform_client.streams import StreamPosition, read_output, read_session
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=ApiModel)
 
-FIRST: Mapping[str, str] = {"page_size": "200"}  # of the first page of a list
+FIRST_PAGE = {"page_size": "200"}  # the query of a list
 STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the platform sends something at least every 15 seconds
 
 
@@ -83,6 +85,18 @@ class ResultPage(Generic[Result]):
     next_query: Mapping[str, str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class ApiStream(Generic[Result]):
+    """A stream of server-sent events, and what each of them carries. `path` is relative to the API."""
+
+    path: str
+    read: Callable[[ServerSentEvent], list[Result]]
+
+    def opened_from(self, position: StreamPosition) -> ApiOperation[None]:
+        """Return the request for what follows the position."""
+        return ApiOperation("GET", self.path, _nothing, headers=position.headers, timeout=STREAM_TIMEOUT)
+
+
 def issue_token(email: str, password: str, code: str = "") -> ApiOperation[IssuedToken]:
     """Return the request for a token; `code` is that of the second factor, where the account has one."""
     body = {"email": email, "password": password} | ({"code": code} if code else {})
@@ -90,150 +104,147 @@ def issue_token(email: str, password: str, code: str = "") -> ApiOperation[Issue
 
 
 def revoke_token() -> ApiOperation[None]:
-    """Return the revocation of the token that is used."""
+    """Revoke the token."""
     return ApiOperation("DELETE", "auth/token/", _nothing)
 
 
 def account() -> ApiOperation[AccountInfo]:
-    """Return the question whose token this is."""
+    """Return the user whose token is used."""
     return ApiOperation("GET", "me/", _one(AccountInfo))
 
 
-def images(query: Mapping[str, str]) -> ApiOperation[ResultPage[ImageVersion]]:
-    """Return the request for a page of the images that may be launched."""
-    return ApiOperation("GET", "images/", _page(ImageVersion), query)
+def images() -> ApiOperation[ResultPage[ImageVersion]]:
+    """Yield the images that may be launched."""
+    return ApiOperation("GET", "images/", _page(ImageVersion), FIRST_PAGE)
 
 
-def sessions(query: Mapping[str, str]) -> ApiOperation[ResultPage[ComputeSession]]:
-    """Return the request for a page of sessions, newest first."""
-    return ApiOperation("GET", "sessions/", _page(ComputeSession), query)
+def sessions(**query: str) -> ApiOperation[ResultPage[ComputeSession]]:
+    """Yield sessions, newest first; `tab`, `status`, `name` and `owner` select."""
+    return ApiOperation("GET", "sessions/", _page(ComputeSession), FIRST_PAGE | query)
 
 
 def session(session_id: str) -> ApiOperation[ComputeSession]:
-    """Return the request for one session."""
+    """Return a session."""
     return ApiOperation("GET", f"sessions/{_part(session_id)}/", _one(ComputeSession))
 
 
 def launch(spec: LaunchSpec) -> ApiOperation[list[ComputeSession]]:
-    """Return the launch, with a key of its own by which the platform knows a repetition."""
-    headers = {"Idempotency-Key": str(uuid4())}
-    return ApiOperation("POST", "sessions/", _many(ComputeSession), body=_json(spec), headers=headers)
+    """Launch sessions and return them; repeated after a broken connection, the request launches nothing twice."""
+    return ApiOperation("POST", "sessions/", _many(ComputeSession), body=_json(spec), headers=_idempotency_key())
 
 
 def estimate(spec: LaunchSpec) -> ApiOperation[LaunchEstimate]:
-    """Return the question when a launch would start."""
+    """Return when a launch would start."""
     return ApiOperation("POST", "sessions/estimate/", _one(LaunchEstimate), body=_json(spec))
 
 
 def terminate(session_id: str) -> ApiOperation[ComputeSession]:
-    """Return the end of a session; ending an ended one does nothing."""
-    headers = {"Idempotency-Key": str(uuid4())}
-    return ApiOperation("POST", f"sessions/{_part(session_id)}/terminate/", _one(ComputeSession), headers=headers)
+    """End a session."""
+    return ApiOperation(
+        "POST", f"sessions/{_part(session_id)}/terminate/", _one(ComputeSession), headers=_idempotency_key()
+    )
 
 
 def resize(session_id: str, spec: ResizeSpec) -> ApiOperation[ComputeSession]:
-    """Return the change of what a running session holds; asking again for the same does nothing."""
-    headers = {"Idempotency-Key": str(uuid4())}
+    """Have a running session hold other amounts; `resizing` of the session says until when that is under way."""
     path = f"sessions/{_part(session_id)}/resize/"
-    return ApiOperation("POST", path, _one(ComputeSession), body=_json(spec), headers=headers)
+    return ApiOperation("POST", path, _one(ComputeSession), body=_json(spec), headers=_idempotency_key())
 
 
-def session_events(session_id: str, query: Mapping[str, str]) -> ApiOperation[ResultPage[TimelineEvent]]:
-    """Return the request for a page of a session's events, oldest first."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/events/", _page(TimelineEvent), query)
+def session_events(session_id: str) -> ApiOperation[ResultPage[TimelineEvent]]:
+    """Yield the events of a session, oldest first."""
+    return ApiOperation("GET", f"sessions/{_part(session_id)}/events/", _page(TimelineEvent), FIRST_PAGE)
 
 
-def logs(session_id: str, tail: int) -> ApiOperation[str]:
-    """Return the request for the last `tail` lines of output."""
+def logs(session_id: str, tail: int = 500) -> ApiOperation[str]:
+    """Return the last `tail` lines of output."""
     return ApiOperation("GET", f"sessions/{_part(session_id)}/logs/", _text, {"tail": tail})
 
 
 def usage(session_id: str) -> ApiOperation[UsageWindow]:
-    """Return the request for the use of the last hour."""
+    """Return the use of the last hour."""
     return ApiOperation("GET", f"sessions/{_part(session_id)}/stats/", _one(UsageWindow), {"window": "hour"})
 
 
 def open_app(session_id: str, app: str) -> ApiOperation[AppState]:
-    """Return the request that opens an app, or `p8080` for a port; opening an open app does nothing."""
-    headers = {"Idempotency-Key": str(uuid4())}
+    """Open an app, or `p8080` for a port."""
     path = f"sessions/{_part(session_id)}/apps/{_part(app)}/"
-    return ApiOperation("POST", path, _one(AppState), body={}, headers=headers)
+    return ApiOperation("POST", path, _one(AppState), body={}, headers=_idempotency_key())
 
 
-def folders(query: Mapping[str, str]) -> ApiOperation[ResultPage[DataFolder]]:
-    """Return the request for a page of the folders that the user may read."""
-    return ApiOperation("GET", "folders/", _page(DataFolder), query)
+def folders() -> ApiOperation[ResultPage[DataFolder]]:
+    """Yield the data folders that may be read."""
+    return ApiOperation("GET", "folders/", _page(DataFolder), FIRST_PAGE)
 
 
 def create_folder(name: str) -> ApiOperation[DataFolder]:
-    """Return the creation of a folder."""
-    headers = {"Idempotency-Key": str(uuid4())}
-    return ApiOperation("POST", "folders/", _one(DataFolder), body={"name": name}, headers=headers)
+    """Create a data folder."""
+    return ApiOperation("POST", "folders/", _one(DataFolder), body={"name": name}, headers=_idempotency_key())
 
 
 def delete_folder(folder_id: str) -> ApiOperation[None]:
-    """Return the move of a folder to the trash."""
+    """Move a data folder to the trash."""
     return ApiOperation("DELETE", f"folders/{_part(folder_id)}/", _nothing)
 
 
-def entries(folder_id: str, query: Mapping[str, str]) -> ApiOperation[ResultPage[EntryInfo]]:
-    """Return the request for a page of a directory of a folder."""
-    return ApiOperation("GET", f"folders/{_part(folder_id)}/entries/", _page(EntryInfo), query)
+def entries(folder_id: str, path: str = "") -> ApiOperation[ResultPage[EntryInfo]]:
+    """Yield what is in a directory of a folder."""
+    return ApiOperation("GET", f"folders/{_part(folder_id)}/entries/", _page(EntryInfo), FIRST_PAGE | {"path": path})
 
 
 def download(folder_id: str, path: str, headers: Mapping[str, str]) -> ApiOperation[None]:
-    """Return the request for a file of a folder, or for the rest of it."""
+    """Download a file of a folder; after a broken connection it goes on. `target` appears once it is whole."""
     return ApiOperation("GET", f"folders/{_part(folder_id)}/download/", _nothing, {"path": path}, headers=headers)
 
 
-def projects(query: Mapping[str, str]) -> ApiOperation[ResultPage[ProjectInfo]]:
-    """Return the request for a page of the user's projects."""
-    return ApiOperation("GET", "projects/", _page(ProjectInfo), query)
+def projects() -> ApiOperation[ResultPage[ProjectInfo]]:
+    """Yield the user's projects."""
+    return ApiOperation("GET", "projects/", _page(ProjectInfo), FIRST_PAGE)
 
 
-def project_members(project_id: int, query: Mapping[str, str]) -> ApiOperation[ResultPage[ProjectMember]]:
-    """Return the request for a page of a project's members."""
-    return ApiOperation("GET", f"projects/{project_id}/members/", _page(ProjectMember), query)
+def project_members(project_id: int) -> ApiOperation[ResultPage[ProjectMember]]:
+    """Yield the members of a project."""
+    return ApiOperation("GET", f"projects/{project_id}/members/", _page(ProjectMember), FIRST_PAGE)
 
 
-def add_project_member(project_id: int, email: str, role: str) -> ApiOperation[ProjectMember]:
-    """Return the addition of an account to a project."""
-    headers = {"Idempotency-Key": str(uuid4())}
+def add_project_member(project_id: int, email: str, *, role: str = "member") -> ApiOperation[ProjectMember]:
+    """Make an account a member, or with the role "manager" a manager."""
     body = {"email": email, "role": role}
-    return ApiOperation("POST", f"projects/{project_id}/members/", _one(ProjectMember), body=body, headers=headers)
+    return ApiOperation(
+        "POST", f"projects/{project_id}/members/", _one(ProjectMember), body=body, headers=_idempotency_key()
+    )
 
 
-def change_project_member(project_id: int, member_id: int, role: str) -> ApiOperation[ProjectMember]:
-    """Return the change of a member's role."""
+def change_project_member(project_id: int, member_id: int, *, role: str) -> ApiOperation[ProjectMember]:
+    """Make a member a manager, or a manager a member."""
     path = f"projects/{project_id}/members/{member_id}/"
     return ApiOperation("PATCH", path, _one(ProjectMember), body={"role": role})
 
 
 def remove_project_member(project_id: int, member_id: int) -> ApiOperation[None]:
-    """Return the end of a membership."""
+    """End a membership."""
     return ApiOperation("DELETE", f"projects/{project_id}/members/{member_id}/", _nothing)
 
 
 def invite_to_project(project_id: int, email: str) -> ApiOperation[None]:
-    """Return the invitation of somebody without an account."""
-    headers = {"Idempotency-Key": str(uuid4())}
+    """Have somebody without an account mailed a link, which makes one that is a member."""
     path = f"projects/{project_id}/invitations/"
-    return ApiOperation("POST", path, _nothing, body={"email": email}, headers=headers)
+    return ApiOperation("POST", path, _nothing, body={"email": email}, headers=_idempotency_key())
 
 
-def log_path(session_id: str) -> str:
-    """Return the path at which a session's output is streamed."""
-    return f"sessions/{_part(session_id)}/logs/follow/"
+def follow_logs(session_id: str) -> ApiStream[str]:
+    """Yield output in pieces, from its beginning, until the session has ended."""
+    return ApiStream(f"sessions/{_part(session_id)}/logs/follow/", read_output)
 
 
-def watch_path(session_id: str) -> str:
-    """Return the path at which a session's changes are streamed."""
-    return f"sessions/{_part(session_id)}/events/follow/"
+def watch(session_id: str) -> ApiStream[ComputeSession]:
+    """Yield the session now and after every change, until it has ended."""
+    return ApiStream(f"sessions/{_part(session_id)}/events/follow/", read_session)
 
 
-def stream(path: str, headers: Mapping[str, str]) -> ApiOperation[None]:
-    """Return the request for server-sent events."""
-    return ApiOperation("GET", path, _nothing, headers=headers, timeout=STREAM_TIMEOUT)
+def _idempotency_key() -> dict[str, str]:
+    """Return the headers by which the platform knows a repetition."""
+    return {"Idempotency-Key": str(uuid4())}
 
 
 def _part(text: str) -> str:

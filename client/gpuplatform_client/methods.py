@@ -1,0 +1,90 @@
+"""The methods that `Client` and `AsyncClient` share, one for each operation of the API."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from gpuplatform_client import operations
+from gpuplatform_client.operations import ApiOperation, ApiStream, ResultPage
+
+if TYPE_CHECKING:
+    from gpuplatform_client.async_client import AsyncClient
+    from gpuplatform_client.client import Client
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+class OperationMethod(Generic[Arguments, Result]):
+    """A method that carries an operation out and returns its result; that of an `AsyncClient` is awaited."""
+
+    def __init__(self, operation: Callable[Arguments, ApiOperation[Result]]) -> None:
+        self._operation = operation
+
+    @overload
+    def __get__(self, client: "Client", owner: Any) -> Callable[Arguments, Result]: ...
+    @overload
+    def __get__(self, client: "AsyncClient", owner: Any) -> Callable[Arguments, Awaitable[Result]]: ...
+    def __get__(self, client: Any, owner: Any) -> Any:
+        """Return the method of a client."""
+        return _method(self._operation, client, "run")
+
+
+class ItemsMethod(Generic[Arguments, Result]):
+    """A method that yields the items of a list, page by page, or what the events of a stream carry."""
+
+    def __init__(
+        self,
+        operation: Callable[Arguments, ApiOperation[ResultPage[Result]]] | Callable[Arguments, ApiStream[Result]],
+        carry_out: str = "items",
+    ) -> None:
+        self._operation = operation
+        self._carry_out = carry_out
+
+    @overload
+    def __get__(self, client: "Client", owner: Any) -> Callable[Arguments, Iterator[Result]]: ...
+    @overload
+    def __get__(self, client: "AsyncClient", owner: Any) -> Callable[Arguments, AsyncIterator[Result]]: ...
+    def __get__(self, client: Any, owner: Any) -> Any:
+        """Return the method of a client."""
+        return _method(self._operation, client, self._carry_out)
+
+
+class ApiMethods:
+    """The API of a platform. Requests that do no harm twice are repeated for `retry_seconds`; see `errors`."""
+
+    logout = OperationMethod(operations.revoke_token)
+    account = OperationMethod(operations.account)
+    images = ItemsMethod(operations.images)
+    sessions = ItemsMethod(operations.sessions)
+    session = OperationMethod(operations.session)
+    launch = OperationMethod(operations.launch)
+    estimate = OperationMethod(operations.estimate)
+    terminate = OperationMethod(operations.terminate)
+    resize = OperationMethod(operations.resize)
+    session_events = ItemsMethod(operations.session_events)
+    logs = OperationMethod(operations.logs)
+    usage = OperationMethod(operations.usage)
+    open_app = OperationMethod(operations.open_app)
+    folders = ItemsMethod(operations.folders)
+    create_folder = OperationMethod(operations.create_folder)
+    delete_folder = OperationMethod(operations.delete_folder)
+    entries = ItemsMethod(operations.entries)
+    projects = ItemsMethod(operations.projects)
+    project_members = ItemsMethod(operations.project_members)
+    add_project_member = OperationMethod(operations.add_project_member)
+    change_project_member = OperationMethod(operations.change_project_member)
+    remove_project_member = OperationMethod(operations.remove_project_member)
+    invite_to_project = OperationMethod(operations.invite_to_project)
+    follow_logs = ItemsMethod(operations.follow_logs, "follow")
+    watch = ItemsMethod(operations.watch, "follow")
+
+
+def _method(operation: Callable[..., Any], client: Any, carry_out: str) -> Callable[..., Any]:
+    """Return a function with the operation's arguments and docstring; without a client, that of the class."""
+
+    @wraps(operation)
+    def call(*args: Any, **options: Any) -> Any:
+        return getattr(client, carry_out)(operation(*args, **options))
+
+    return call
