@@ -27,11 +27,9 @@ class Survey:
     suspicions: dict[str, str] = field(default_factory=dict)
 
     def wants(self, path: str, size_bytes: int) -> bool:
-        """Return whether the whole file is needed; see Observer."""
         return self.records.wants(path)
 
     def saw(self, path: str, size_bytes: int, content: bytes) -> None:
-        """Take note of an entry; see Observer."""
         if not content and not size_bytes:
             return
         self.files[path] = size_bytes

@@ -54,25 +54,26 @@ class Telemetry(Protocol):
 
 
 class NvmlTelemetry:
-    """NVML, opened once: opening it anew can take seconds where no process keeps the driver awake."""
+    """NVML, opened once: opening it anew can take seconds where no process keeps the driver awake.
+
+    Implements Telemetry.
+    """
 
     def __init__(self) -> None:
         self._is_open = False
         self._seen: dict[str, int] = {}  # time stamp of the last sample by UUID, in microseconds
 
     def processes(self, uuid: str) -> list[GpuProcess] | None:
-        """Return the processes on the device, those under MPS included; see Telemetry."""
+        """Return the processes on the device, those under MPS included."""
         sizes = self._ask(uuid, _processes, None)
         if sizes is None:
             return None
         return [GpuProcess(uuid=uuid, pid=pid, memory_bytes=memory) for pid, memory in sizes.items()]
 
     def busy(self, uuid: str) -> int | None:
-        """Return how busy the device was; see Telemetry."""
         return self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu), None)
 
     def busy_by_process(self, uuid: str) -> Mapping[int, int]:
-        """Return how busy each process kept the device; see Telemetry."""
         samples: Sequence[Any] = self._ask(
             uuid, lambda handle: list(pynvml.nvmlDeviceGetProcessUtilization(handle, self._seen.get(uuid, 0))), ()
         )
@@ -80,7 +81,6 @@ class NvmlTelemetry:
         return {int(sample.pid): int(sample.smUtil) for sample in samples}
 
     def sample(self, uuid: str) -> GpuSample:
-        """Return what the device does now; see Sampler."""
         sensor = pynvml.NVML_TEMPERATURE_GPU
         return GpuSample(
             utilisation=self.busy(uuid),

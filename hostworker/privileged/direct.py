@@ -25,84 +25,64 @@ class DirectPrivileges:
     """Does everything in this process; see HostPrivileges."""
 
     def problem(self) -> str:
-        """Return that this process is not root, where it is not; see HostPrivileges."""
         return "" if os.geteuid() == 0 else "its worker does not run as root."
 
     def give_to_root(self, path: Path) -> None:
-        """Make root the owner; see HostPrivileges."""
         os.chown(path, 0, 0)
 
     def rewrite_limits(self, path: Path, text: str) -> None:
-        """Write into the file; see HostPrivileges."""
         limits.rewrite(path, text)
 
     def process_started(self, main_pid: int, pid: int) -> int | None:
-        """Read the container's own /proc; see HostPrivileges."""
         return processes.started_in(main_pid, pid)
 
     def container_of(self, pid: int) -> str:
-        """Read the process' cgroup; see HostPrivileges."""
         return processes.container_of(pid)
 
     def hook_inodes(self, pid: int) -> frozenset[int] | None:
-        """Read the process' mappings; see HostPrivileges."""
         return processes.hook_inodes(pid)
 
     def starts_hooked(self, main_pid: int, hooks: Collection[int]) -> bool | None:
-        """Watch the container's first processes; see HostPrivileges."""
         return processes.starts_hooked(main_pid, hooks)
 
     def limit_gpu_memory(self, main_pid: int, bytes_by_uuid: Mapping[str, int]) -> None:
-        """Limit the cgroup of the main process; see HostPrivileges."""
         cgroup = processes.cgroup_of(main_pid)
         if cgroup is None:
             raise EnforcementError("Its memory limit needs a host with cgroup v2.")
         memory_limits.apply(bytes_by_uuid, cgroup)
 
     def can_name(self, container: ContainerFiles) -> bool:
-        """Return whether the engine's processes and files are in sight; see HostPrivileges."""
         return hostnames.can_name(container)
 
     def give_name(self, container: ContainerFiles, hostname: str) -> None:
-        """Enter the container's UTS namespace; see HostPrivileges."""
         hostnames.give_name(container, hostname)
 
     def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
-        """Remount in the container's mount namespace; see HostPrivileges."""
         return mounts.set_read_only(main_pid, source, read_only=read_only)
 
     def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
-        """Find them in /proc; see HostPrivileges."""
         return mounts.end_writers(main_pid, source)
 
     def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
-        """Detach it in the container's mount namespace; see HostPrivileges."""
         return mounts.take_away(main_pid, source)
 
     def raise_kernel_limits(self) -> None:
-        """Write the sysctls; see HostPrivileges."""
         kernel_limits.raise_limits()
 
     def kernel_use(self, containers: Collection[str]) -> KernelUse:
-        """Look at the containers' processes; see HostPrivileges."""
         return kernel_objects.kernel_use(containers)
 
     def bound_terminals(self, main_pid: int) -> None:
-        """Remount the container's /dev/pts; see HostPrivileges."""
         kernel_limits.bound_terminals(main_pid)
 
     def firewall_problem(self) -> str:
-        """Return what keeps this process from loading rules; see HostPrivileges."""
         return firewall.problem()
 
     def hold_firewall(self, device: str, worker: str, deny_private: bool) -> None:
-        """Compare the rules and load what differs; see HostPrivileges."""
         firewall.Firewall(device, worker=worker, deny_private=deny_private).hold()
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
-        """Tag the directory and set the quota; see HostPrivileges."""
         return kernel_quota.limit(root, owner, project, max_bytes, max_files) != KernelQuota.NONE
 
     def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
-        """Set its quota of files, and walk the layer; see HostPrivileges."""
         return layers.bound_files(main_pid, max_files)

@@ -63,89 +63,70 @@ class HelperPrivileges:
         return ""
 
     def give_to_root(self, path: Path) -> None:
-        """See HostPrivileges."""
         self._ask("give_to_root", str(path))
 
     def rewrite_limits(self, path: Path, text: str) -> None:
-        """See HostPrivileges."""
         self._ask("rewrite_limits", str(path), text)
 
     def process_started(self, main_pid: int, pid: int) -> int | None:
-        """See HostPrivileges."""
         found = self._ask("process_started", main_pid, pid)
         return None if found is None else int(found)
 
     def container_of(self, pid: int) -> str:
-        """See HostPrivileges."""
         return str(self._ask("container_of", pid))
 
     def hook_inodes(self, pid: int) -> frozenset[int] | None:
-        """See HostPrivileges."""
         found = self._ask("hook_inodes", pid)
         return None if found is None else frozenset(found)
 
     def starts_hooked(self, main_pid: int, hooks: Collection[int]) -> bool | None:
-        """See HostPrivileges."""
         found: bool | None = self._ask("starts_hooked", main_pid, sorted(hooks))
         return found
 
     def limit_gpu_memory(self, main_pid: int, bytes_by_uuid: Mapping[str, int]) -> None:
-        """See HostPrivileges."""
         self._ask("limit_gpu_memory", main_pid, dict(bytes_by_uuid))
 
     def can_name(self, container: ContainerFiles) -> bool:
-        """See HostPrivileges."""
         return bool(self._ask("can_name", _encoded(container)))
 
     def give_name(self, container: ContainerFiles, hostname: str) -> None:
-        """See HostPrivileges."""
         self._ask("give_name", _encoded(container), hostname)
 
     def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
-        """See HostPrivileges."""
         return bool(self._ask("set_mount_read_only", main_pid, str(source), read_only))
 
     def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
-        """See HostPrivileges."""
         return list(self._ask("end_mount_writers", main_pid, str(source)))
 
     def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
-        """See HostPrivileges."""
         return list(self._ask("take_mount_away", main_pid, str(source)))
 
     def raise_kernel_limits(self) -> None:
-        """See HostPrivileges."""
         self._ask("raise_kernel_limits")
 
     def kernel_use(self, containers: Collection[str]) -> KernelUse:
-        """See HostPrivileges."""
         held, limits = self._ask("kernel_use", list(containers))
         return KernelUse(held=held, limits=limits)
 
     def bound_terminals(self, main_pid: int) -> None:
-        """See HostPrivileges."""
         self._ask("bound_terminals", main_pid)
 
     def firewall_problem(self) -> str:
-        """See HostPrivileges."""
         try:
             return str(self._ask("firewall_problem"))
         except PrivilegesError as error:
             return f"the worker does not run as root, and has no helper that does: {error}"
 
     def hold_firewall(self, device: str, worker: str, deny_private: bool) -> None:
-        """See HostPrivileges."""
         try:
             self._ask("hold_firewall", device, worker, deny_private)
         except PrivilegesError as error:
             raise FirewallError(str(error)) from error
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
-        """See HostPrivileges."""
         return bool(self._ask("limit_storage", str(root), owner, project, max_bytes, max_files))
 
     def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
-        """See HostPrivileges."""
         found = self._ask("bound_files", main_pid, max_files)
         return None if found is None else int(found)
 

@@ -57,15 +57,14 @@ TASKS: Final[Mapping[str, Callable[..., None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWatch:
-    """What a watchdog sees of the GPUs of a host where nobody can take more than their share."""
+    """What a watchdog sees of the GPUs of a host where nobody can take more than their share. Implements GpuWatch."""
 
     runtime: SimulatedRuntime
 
     def poll(self) -> None:
-        """Do nothing; see GpuWatch."""
+        """Do nothing."""
 
     def readings(self) -> Mapping[str, SessionGpuUse]:
-        """Return what the programs use; see GpuWatch."""
         return self.runtime.gpu_uses()
 
 

@@ -47,7 +47,10 @@ class SimulatedContainers:
 
 
 class SimulatedRuntime(MemoryRuntime):
-    """The containers of one host; ids are unique among all hosts of the process, which share `registry`."""
+    """The containers of one host; ids are unique among all hosts of the process, which share `registry`.
+
+    Implements Runtime.
+    """
 
     def __init__(self, installation: str, host: str, registry: SimulatedContainers) -> None:
         super().__init__(installation, host, f"memory://{host}")
@@ -56,7 +59,6 @@ class SimulatedRuntime(MemoryRuntime):
         self._mine: dict[Key, SimulatedContainer] = {}
 
     def create(self, spec: ContainerSpec) -> str:
-        """Create the container; see Runtime."""
         container_id = super().create(spec)
         key = spec.session, spec.attempt
         with self._registry.lock:
@@ -65,7 +67,6 @@ class SimulatedRuntime(MemoryRuntime):
         return container_id
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
-        """Start the created container and its program; see Runtime."""
         super().start(session, attempt, announce)
         key = session, attempt
         with self._registry.lock:
@@ -74,7 +75,6 @@ class SimulatedRuntime(MemoryRuntime):
                 self._note(key, mine.spec, mine.container_id, time.monotonic())
 
     def remove(self, session: str, attempt: int) -> None:
-        """Remove the container; see Runtime."""
         super().remove(session, attempt)
         with self._registry.lock:
             mine = self._mine.pop((session, attempt), None)
@@ -92,12 +92,10 @@ class SimulatedRuntime(MemoryRuntime):
             self._note(key, spec, container_id, time.monotonic() - age_seconds)
 
     def uses(self) -> dict[Key, ContainerUse]:
-        """Return what the programs of the running containers use; see Runtime."""
         now = time.monotonic()
         return {key: _use_of(self._mine[key], now) for key in super().uses() if key in self._mine}
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
-        """Return the last lines of its program; see Runtime."""
         mine = self._mine.get((session, attempt))
         lines = mine.program.output(mine.age(time.monotonic()))[-tail:] if mine and tail > 0 else []
         return "".join(f"{line}\n" for line in lines)
@@ -109,7 +107,6 @@ class SimulatedRuntime(MemoryRuntime):
         return {each.spec.session: _gpu_use_of(each, now) for each in running if each.spec.gpus}
 
     def sample(self, uuid: str) -> GpuSample:
-        """Return what one GPU of the host does now; see Sampler."""
         now, busy, memory_bytes = time.monotonic(), 0.0, 0
         for key in super().uses():
             for grant in self._mine[key].spec.gpus if key in self._mine else ():

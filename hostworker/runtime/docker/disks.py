@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class DockerDisks:
-    """Asks the engine, and the file system where the engine is on this machine."""
+    """Asks the engine, and the file system where the engine is on this machine. Implements HostDisks."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class DockerDisks:
         return True
 
     def space(self) -> DiskSpace | None:
-        """Return the space of the engine's disk, None where that is on another machine; see HostDisks."""
+        """Return the space of the engine's disk, None where that is on another machine."""
         if not self._is_here:
             return None
         with translated(EngineUnreachableError):

@@ -25,7 +25,6 @@ class DockerFolders:
     def set_read_only(
         self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
     ) -> bool:
-        """Remount it in the container; see MountControl."""
         with self._main_process(session, attempt) as pid:
             if pid is None or self._privileges.set_mount_read_only(pid, source, read_only):
                 return True
@@ -34,7 +33,6 @@ class DockerFolders:
         return False
 
     def take_away(self, session: str, attempt: int, source: Path) -> None:
-        """Detach it in the container; see MountControl."""
         with self._main_process(session, attempt) as pid:
             if pid is not None and (ended := self._privileges.take_mount_away(pid, source)):
                 logger.info("session %s: ended what held its folder: %s", session, ", ".join(ended))

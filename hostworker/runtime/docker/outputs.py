@@ -37,7 +37,10 @@ STAMP_CHARACTERS: Final = 26  # of a time with microseconds
 
 
 class DockerOutputs:
-    """The outputs of one owner's containers on an engine of this machine; of others nothing is known."""
+    """The outputs of one owner's containers on an engine of this machine; of others nothing is known.
+
+    Implements HostOutputs.
+    """
 
     def __init__(self, client: Callable[[], APIClient], owner: Mapping[str, str], *, is_here: bool) -> None:
         self._client = client
@@ -47,7 +50,7 @@ class DockerOutputs:
         self._slowed: dict[Key, _SlowReader] = {}
 
     def flooding(self) -> set[Key]:
-        """Return the running containers whose last lines came too fast, those slowed down left out; see HostOutputs."""
+        """Return the running containers whose last lines came too fast, those slowed down left out."""
         if not self._is_here:
             return set()
         found = set()
@@ -63,7 +66,7 @@ class DockerOutputs:
         return found
 
     def slow_down(self, session: str, attempt: int) -> None:
-        """Read the output no faster than may be, until it comes slower by itself; see HostOutputs."""
+        """Read the output no faster than may be, until it comes slower by itself."""
         key = (session, attempt)
         with translated(EngineUnreachableError):
             container = inspect(self._client(), container_name(*key))
@@ -76,12 +79,11 @@ class DockerOutputs:
         threading.Thread(target=self._read, args=(key, reader), name=f"output {session}", daemon=True).start()
 
     def slowed(self) -> set[Key]:
-        """Return the containers that would write more than they may; see HostOutputs."""
         with self._lock:
             return {key for key, reader in self._slowed.items() if reader.is_flooded}
 
     def release(self, session: str, attempt: int) -> None:
-        """Let go of the output, as the container is to end; see HostOutputs."""
+        """Let go of the output, as the container is to end."""
         with self._lock:
             reader = self._slowed.get((session, attempt))
         if reader:

@@ -21,7 +21,7 @@ MEMORY_MARGIN_BYTES: Final = 16 * MIB  # beside what is in use: at the very limi
 
 
 class DockerResizer:
-    """Resizes the containers of one installation and host."""
+    """Resizes the containers of one installation and host. Implements Resizer."""
 
     def __init__(
         self, client: ProcessClient, owner: Mapping[str, str], enforcer: Enforcer | None, uses: ContainerUses
@@ -32,7 +32,6 @@ class DockerResizer:
         self._uses = uses
 
     def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
-        """Update the container, then its files, and the container back where these are refused; see Resizer."""
         with translated(ResizeError, "The container engine refused it: {}".format):
             client = self._client()
             container = inspect(client, container_name(spec.session, spec.attempt))

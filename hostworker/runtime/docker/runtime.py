@@ -89,7 +89,7 @@ class DockerRuntime:
     """The containers of one installation and host name on the Docker Engine at `engine_url`.
 
     The engine is first spoken to when the first method is called. Without an `enforcer` no GPU can be divided.
-    `keep_warm` keeps `sandboxes` networks ready for the next starts.
+    `keep_warm` keeps `sandboxes` networks ready for the next starts. Implements Runtime.
     """
 
     def __init__(
@@ -134,7 +134,6 @@ class DockerRuntime:
         *,
         always_pull: bool = False,
     ) -> None:
-        """Have the image on this host, pulling it where it is missing; see Runtime."""
         with translated(ImageUnavailableError, lambda message: explain_failure(reference, message)):
             client = self._client()
             if not always_pull and is_here(client, reference):
@@ -156,7 +155,6 @@ class DockerRuntime:
             return self._held_images.find(self._client(), references)
 
     def create(self, spec: ContainerSpec) -> str:
-        """Create the container, or adopt the one with its key; see Runtime."""
         name, key = container_name(spec.session, spec.attempt), (spec.session, spec.attempt)
         setup = self._prepare_enforcement(spec)
         with (
@@ -200,7 +198,7 @@ class DockerRuntime:
         raise StartError(f"The name {name} stays reserved although no container has it.")
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
-        """Start the created container; see Runtime. One that has ended is not started again.
+        """Start the created container. One that has ended is not started again.
 
         In an image without /bin/sh the container starts and ends at once with code 127; its log says why. Without a
         sandbox the address is known, and announced, a moment after the start.
@@ -240,7 +238,6 @@ class DockerRuntime:
             return self._pool.address(key) if _has_sandbox(container) else address_in(container)
 
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
-        """End the container's processes; see Runtime."""
         self._addresses.pop((session, attempt), None)
         self._outputs.release(session, attempt)
         with translated(EngineUnreachableError), ignore_missing():
@@ -249,7 +246,7 @@ class DockerRuntime:
                 client.stop(container["Id"], timeout=grace_seconds)
 
     def remove(self, session: str, attempt: int) -> None:
-        """Remove the container with its writable layer and anonymous volumes, later if it has ended; see Runtime."""
+        """Remove the container with its writable layer and anonymous volumes, later if it has ended."""
         self._created.pop((session, attempt), None)
         self._addresses.pop((session, attempt), None)
         self._outputs.release(session, attempt)
@@ -277,17 +274,15 @@ class DockerRuntime:
             return [state for state in states if state is not None]
 
     def leftover_attempts(self) -> set[Key]:
-        """Return the attempts that have files of the enforcer or a sandbox; see Runtime."""
         with translated(EngineUnreachableError):
             sandboxes = self._pool.keys()
         return sandboxes | (self._enforcer.keys() if self._enforcer else set())
 
     def keep_warm(self, stopped: threading.Event) -> None:
-        """Keep sandboxes ready; see Runtime."""
         self._pool.keep(stopped)
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
-        """Return the last lines of the log, undecodable bytes replaced; see Runtime."""
+        """Return the last lines of the log, undecodable bytes replaced."""
         with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             if container := self._find(client, session, attempt):
@@ -295,7 +290,6 @@ class DockerRuntime:
         return ""
 
     def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
-        """Run a program in the container; see Runtime."""
         with translated(ExecutionError, "The container engine refused: {}".format):
             client = self._client()
             container = self._find(client, session, attempt)
@@ -305,36 +299,29 @@ class DockerRuntime:
         return execute(self._engine_url, container_id, command, environment)
 
     def image_engine(self) -> ImageEngine:
-        """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
 
     def folders_problem(self) -> str:
-        """Return what the engine's map of users says; see Runtime."""
         with translated(EngineUnreachableError):
             return self._folders_problem()
 
     def saved_containers(self) -> DockerSavedContainers:
-        """Return what saves containers of the same engine; see Runtime."""
         return self._saved
 
     def resizer(self) -> DockerResizer:
-        """Return what resizes the same containers; see Runtime."""
         return self._resizer
 
     def disks(self) -> DockerDisks:
-        """Return what knows the disk of the same engine; see Runtime."""
         return self._disks
 
     def outputs(self) -> DockerOutputs:
-        """Return what reads the same containers' outputs; see Runtime."""
         return self._outputs
 
     def mount_control(self) -> MountControl:
-        """Return what changes mounts of the same containers; see Runtime."""
         return self._folders
 
     def uses(self) -> dict[Key, ContainerUse]:
-        """Return what /proc and /sys say; one request, and one for each container that is new; see Runtime."""
+        """Return what /proc and /sys say; one request, and one for each container that is new."""
         with translated(EngineUnreachableError):
             found = self._uses.read(self._client(), label_filter(self._owner))
         if self._enforcer:
@@ -345,7 +332,7 @@ class DockerRuntime:
     def exits(
         self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
     ) -> Iterator[ContainerState]:
-        """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
+        """Yield exits from the moment of this call, even before the first is asked for."""
         return exits_since(time.time_ns(), self._client, label_filter(self._owner), stopped, on_memory_kill)
 
     def _prepare_enforcement(self, spec: ContainerSpec) -> EnforcementSetup:

@@ -53,7 +53,10 @@ def _address(container: MemoryContainer) -> str:
 
 
 class MemoryRuntime(MemoryEngineControl):
-    """The containers of one installation and host name on the in-memory engine called `engine_url`."""
+    """The containers of one installation and host name on the in-memory engine called `engine_url`.
+
+    Implements Runtime.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class MemoryRuntime(MemoryEngineControl):
         *,
         always_pull: bool = False,
     ) -> None:
-        """Have the image: every reference is on the host, save those of `remove_image`; see Runtime."""
+        """Have the image: every reference is on the host, save those of `remove_image`."""
         with self.operation("ensure_image"):
             if reference not in self._engine.missing_images:
                 return
@@ -85,18 +88,15 @@ class MemoryRuntime(MemoryEngineControl):
             del self._engine.missing_images[reference]
 
     def has_image(self, reference: str) -> bool:
-        """Return whether `remove_image` has not removed it; see Runtime."""
         with self.operation("has_image"):
             return reference not in self._engine.missing_images
 
     def images(self, references: Collection[str]) -> dict[str, HeldImage]:
-        """Return all of them, save those of `remove_image`; see Runtime."""
         with self.operation("images"):
             held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
             return {reference: held for reference in references if reference not in self._engine.missing_images}
 
     def create(self, spec: ContainerSpec) -> str:
-        """Create the container, or adopt the one with its key; see Runtime."""
         name = container_name(spec.session, spec.attempt)
         with self.operation("create"):
             if existing := self._engine.containers.get(name):
@@ -117,7 +117,7 @@ class MemoryRuntime(MemoryEngineControl):
             return state.container_id
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
-        """Start the created container; see Runtime. One that has ended is not started again."""
+        """Start the created container. One that has ended is not started again."""
         with self.operation("start"):
             container = self.find(session, attempt)
             if container is None:
@@ -130,7 +130,6 @@ class MemoryRuntime(MemoryEngineControl):
                 container.log.append(f"{session} ready")
 
     def address(self, session: str, attempt: int) -> str | None:
-        """Return an address that nothing has; see Runtime."""
         with self.operation("address"):
             container = self.find(session, attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
@@ -138,35 +137,31 @@ class MemoryRuntime(MemoryEngineControl):
             return _address(container)
 
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
-        """End the container at once, for its processes know no delay; see Runtime."""
+        """End the container at once, for its processes know no delay."""
         with self.operation("stop"):
             self.end_container(self.find(session, attempt), exit_code=0)
 
     def remove(self, session: str, attempt: int) -> None:
-        """Remove the container; see Runtime."""
         with self.operation("remove"):
             if container := self.find(session, attempt):
                 del self._engine.containers[container_name(session, attempt)]
                 self.end_container(container, exit_code=KILLED)
 
     def containers(self) -> list[ContainerState]:
-        """Return the state of every container of this installation and host; see Runtime."""
         with self.operation("containers"):
             return [each.state for each in self._engine.containers.values() if each.owner == self._owner]
 
     def leftover_attempts(self) -> set[Key]:
-        """Return nothing: there is no GPU here whose share would need files; see Runtime."""
+        """Return nothing: there is no GPU here whose share would need files."""
         return set()
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
-        """Return the last lines that `write_log` put there; see Runtime."""
         with self.operation("logs"):
             container = self.find(session, attempt)
             lines = container.log[-tail:] if container and tail > 0 else []
             return "".join(f"{line}\n" for line in lines)
 
     def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
-        """Return what `set_exec_handler` was given; see Runtime."""
         with self.operation("execute"):
             container = self.find(session, attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
@@ -175,37 +170,30 @@ class MemoryRuntime(MemoryEngineControl):
         return program(command, environment)
 
     def saved_containers(self) -> SavedContainers:
-        """Return what this engine keeps of stopped containers; see Runtime."""
         return MemorySavedContainers(self)
 
     def folders_problem(self) -> str:
-        """Return that folders can be mounted; see Runtime."""
         return ""
 
     def resizer(self) -> Resizer:
-        """Return what resizes containers in memory; see Runtime."""
         return MemoryResizer(self)
 
     def outputs(self) -> HostOutputs:
-        """Return the outputs of this engine, which tests flood; see Runtime."""
         return MemoryOutputs(self)
 
     def disks(self) -> HostDisks:
-        """Return the disk of this engine, which tests fill; see Runtime."""
         return MemoryDisks(self)
 
     def mount_control(self) -> MountControl:
-        """Return what changes mounts in memory; see Runtime."""
         return MemoryFolders(self)
 
     def keep_warm(self, stopped: threading.Event) -> None:
-        """Return at once: every start is quick here; see Runtime."""
+        """Return at once: every start is quick here."""
 
     def image_engine(self) -> None:
-        """Return None: there are no files here to make an image of; see Runtime."""
+        """Return None: there are no files here to make an image of."""
 
     def uses(self) -> dict[Key, ContainerUse]:
-        """Return what `set_use` was given, else nothing used; see Runtime."""
         with self.operation("uses"):
             return {
                 (each.spec.session, each.spec.attempt): each.use
@@ -216,7 +204,7 @@ class MemoryRuntime(MemoryEngineControl):
     def exits(
         self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
     ) -> Iterator[ContainerState]:
-        """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
+        """Yield exits from the moment of this call, even before the first is asked for."""
         inbox: queue.SimpleQueue[ContainerState] = queue.SimpleQueue()
         with self._engine.lock:
             self._engine.listeners.append((self._owner, inbox))
@@ -246,41 +234,40 @@ class MemoryRuntime(MemoryEngineControl):
 
 
 class MemorySavedContainers:
-    """What one owner's containers have left in memory; `fail_next` has `save_container`, `discard_saved` and so on."""
+    """What one owner's containers have left in memory; `fail_next` has `save_container`, `discard_saved` and so on.
+
+    Implements SavedContainers.
+    """
 
     def __init__(self, engine: MemoryEngineControl) -> None:
         self._engine = engine
 
     def save(self, session: str, attempt: int) -> int:
-        """Note what the container has written; see SavedContainers."""
         with self._engine.operation("save_container"):
             return self._engine.save(session, attempt)
 
     def reference(self, session: str, attempt: int) -> str | None:
-        """Return a name that `create` takes like any other; see SavedContainers."""
         with self._engine.operation("saved_reference"):
             is_saved = (session, attempt) in self._engine.saved()
             return saved_reference(session, attempt) if is_saved else None
 
     def keys(self) -> set[Key]:
-        """Return what `save` has noted; see SavedContainers."""
         with self._engine.operation("saved_keys"):
             return set(self._engine.saved())
 
     def discard(self, session: str, attempt: int) -> None:
-        """Forget it; see SavedContainers."""
         with self._engine.operation("discard_saved"):
             self._engine.saved().pop((session, attempt), None)
 
 
 class MemoryResizer:
-    """Resizes one owner's containers in memory; `fail_next` has `resize`."""
+    """Resizes one owner's containers in memory; `fail_next` has `resize`. Implements Resizer."""
 
     def __init__(self, engine: MemoryEngineControl) -> None:
         self._engine = engine
 
     def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
-        """Change the spec, unless more memory is used by `set_use`; see Resizer."""
+        """Change the spec, unless more memory is used by `set_use`."""
         with self._engine.operation("resize"):
             container = self._engine.find(spec.session, spec.attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
@@ -297,48 +284,45 @@ class MemoryResizer:
 
 
 class MemoryOutputs:
-    """The outputs of one owner's containers in memory: tests say which flood."""
+    """The outputs of one owner's containers in memory: tests say which flood. Implements HostOutputs."""
 
     def __init__(self, engine: MemoryEngineControl) -> None:
         self._engine = engine
 
     def flooding(self) -> set[Key]:
-        """Return those that `set_flooding` named and nobody has slowed down; see HostOutputs."""
         return {key for key, is_slowed in self._engine.floods().items() if not is_slowed}
 
     def slow_down(self, session: str, attempt: int) -> None:
-        """Note it; see HostOutputs."""
         self._engine.set_slowed(session, attempt)
 
     def slowed(self) -> set[Key]:
-        """Return those that were; see HostOutputs."""
         return {key for key, is_slowed in self._engine.floods().items() if is_slowed}
 
     def release(self, session: str, attempt: int) -> None:
-        """Do nothing, as nothing waits here; see HostOutputs."""
+        """Do nothing, as nothing waits here."""
 
 
 class MemoryDisks:
-    """The disk of the in-memory engine, and what one owner's containers have written."""
+    """The disk of the in-memory engine, and what one owner's containers have written. Implements HostDisks."""
 
     def __init__(self, engine: MemoryEngineControl) -> None:
         self._engine = engine
 
     def space(self) -> DiskSpace | None:
-        """Return what `set_disk_space` was given; see HostDisks."""
         return self._engine.disk_space()
 
     def written_bytes(self) -> dict[Key, int]:
-        """Return what `set_written` was given; see HostDisks."""
         return self._engine.written_bytes()
 
     def made_files(self, limits: Mapping[Key, int | None]) -> dict[Key, int]:
-        """Return what `set_made` was given; see HostDisks."""
         return {key: count for key, count in self._engine.made_files().items() if key in limits}
 
 
 class MemoryFolders:
-    """The mounts of one owner's containers in memory; `fail_next` knows both methods by the names below."""
+    """The mounts of one owner's containers in memory; `fail_next` knows both methods by the names below.
+
+    Implements MountControl.
+    """
 
     def __init__(self, engine: MemoryEngineControl) -> None:
         self._engine = engine
@@ -346,7 +330,6 @@ class MemoryFolders:
     def set_read_only(
         self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
     ) -> bool:
-        """Change the mount; nothing writes to it here; see MountControl."""
         with self._engine.operation("set_folder_read_only"):
             if container := self._engine.find(session, attempt):
                 folders = [
@@ -357,7 +340,6 @@ class MemoryFolders:
             return True
 
     def take_away(self, session: str, attempt: int, source: Path) -> None:
-        """Remove the mount; see MountControl."""
         with self._engine.operation("take_folder_away"):
             if container := self._engine.find(session, attempt):
                 left = tuple(each for each in container.spec.folders if each.source != source)

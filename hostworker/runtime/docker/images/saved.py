@@ -25,14 +25,16 @@ TIMEOUT_SECONDS: Final = 900  # of silence: the engine says nothing while it wri
 
 
 class DockerSavedContainers:
-    """The saved containers of one installation and host; an image has the labels of its container, and SAVED_LABEL."""
+    """The saved containers of one installation and host; an image has the labels of its container, and SAVED_LABEL.
+
+    Implements SavedContainers.
+    """
 
     def __init__(self, engine_url: str, owner: Mapping[str, str]) -> None:
         self._client = ProcessClient(engine_url, TIMEOUT_SECONDS)
         self._owner = owner
 
     def save(self, session: str, attempt: int) -> int:
-        """Commit the container; see SavedContainers."""
         with translated(SaveError, "The container engine could not save the container: {}".format):
             client = self._client()
             if (image := _image(client, saved_reference(session, attempt))) is not None:
@@ -47,13 +49,11 @@ class DockerSavedContainers:
             return self._commit(client, saved_reference(session, attempt), container, base)
 
     def reference(self, session: str, attempt: int) -> str | None:
-        """Return the image's name if the engine has it; see SavedContainers."""
         name = saved_reference(session, attempt)
         with translated(EngineUnreachableError):
             return name if _image(self._client(), name) is not None else None
 
     def keys(self) -> set[Key]:
-        """Return what the engine's images say of themselves; see SavedContainers."""
         labels = [*label_filter(self._owner), SAVED_LABEL]
         with translated(EngineUnreachableError):
             images = self._client().images(SAVED_REPOSITORY, filters={"label": labels})
@@ -61,7 +61,6 @@ class DockerSavedContainers:
         return {key for key, image in found.items() if saved_reference(*key) in (image["RepoTags"] or ())}
 
     def discard(self, session: str, attempt: int) -> None:
-        """Remove the image, with the layers that nothing else uses; see SavedContainers."""
         with translated(EngineUnreachableError), suppress(ImageNotFound):
             try:
                 self._client().remove_image(saved_reference(session, attempt))

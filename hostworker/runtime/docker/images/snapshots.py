@@ -29,14 +29,13 @@ _PLAIN: Final = {"Accept-Encoding": "identity"}  # else the engine compresses wh
 
 
 class DockerSnapshots:
-    """Images made of the containers of one installation and host."""
+    """Images made of the containers of one installation and host. Implements ImageEngine."""
 
     def __init__(self, engine_url: str, owner: Mapping[str, str]) -> None:
         self._client = ProcessClient(engine_url, TIMEOUT_SECONDS)
         self._owner = owner
 
     def running(self, session: str, attempt: int) -> RunningContainer:
-        """Return the session's container; see ImageEngine."""
         with _translated():
             try:
                 container = self._client().inspect_container(container_name(session, attempt))
@@ -48,13 +47,11 @@ class DockerSnapshots:
         return RunningContainer(id=str(container["Id"]), image_id=str(container["Image"]), mounts=mounts)
 
     def changes(self, container_id: str) -> list[Change]:
-        """Return what differs from the image; see ImageEngine."""
         with _translated(), _missing("The session's container is gone."):
             listed = self._client().diff(container_id) or []
         return [Change(str(each["Path"]), ChangeKind(each["Kind"])) for each in listed]
 
     def exists(self, container_id: str, path: str) -> bool:
-        """Return whether something is at the path; see ImageEngine."""
         with _translated():
             client = self._client()
             response = client.head(_archive(client, container_id), params={"path": path}, timeout=client.timeout)
@@ -62,7 +59,6 @@ class DockerSnapshots:
 
     @contextmanager
     def read(self, container_id: str, path: str) -> Iterator[IO[bytes]]:
-        """Give the archive of the path; see ImageEngine."""
         with _translated():
             client = self._client()
             address = _archive(client, container_id)
@@ -75,7 +71,6 @@ class DockerSnapshots:
             yield cast(IO[bytes], _Body(response.raw))
 
     def base(self, image_id: str) -> BaseImage:
-        """Return what is repeated of an image; see ImageEngine."""
         with _translated(), _missing("The session's image is no longer on its host."):
             image = self._client().inspect_image(image_id)
         return BaseImage(
@@ -87,18 +82,15 @@ class DockerSnapshots:
         )
 
     def load(self, archive: Iterable[bytes]) -> None:
-        """Take in an archive; see ImageEngine."""
         with _translated():
             for event in self._client().load_image(archive):
                 _raise_for(event)
 
     def size(self, reference: str) -> int:
-        """Return the image's bytes; see ImageEngine."""
         with _translated(), _missing("The image is not on its host."):
             return int(self._client().inspect_image(reference)["Size"])
 
     def push(self, reference: str, login: Mapping[str, str], on_progress: Callable[[str], None]) -> str:
-        """Push the image; see ImageEngine."""
         repository, _, tag = reference.rpartition(":")
         progress, digest = _PushProgress(), ""
         with _translated():
@@ -113,12 +105,11 @@ class DockerSnapshots:
         return digest
 
     def untag(self, reference: str) -> None:
-        """Remove the tag; see ImageEngine."""
         with _translated(), suppress(ImageNotFound):
             self._client().remove_image(reference)
 
     def made_here(self) -> dict[str, str]:
-        """Return conversions by reference; see ImageEngine. Tags that others gave to the same image are not told."""
+        """Return conversions by reference. Tags that others gave to the same image are not told."""
         labels = [f"{INSTALLATION_LABEL}={self._owner[INSTALLATION_LABEL]}", CONVERSION_LABEL]
         with _translated():
             images = self._client().images(filters={"label": labels})
