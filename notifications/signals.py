@@ -23,7 +23,7 @@ NOTED: Final = {  # reasons of events that change no status
     "IDLE_WARNED": NoticeKind.IDLE,
     "RESIZE_REFUSED": NoticeKind.RESIZE_REFUSED,
 }
-TOLD_TO_SUPERADMINS: Final[dict[str, NoticeKind]] = {  # the same
+NOTICES_TO_SUPERADMINS: Final[dict[str, NoticeKind]] = {  # the same
     Reason.GPU_TIME_EXCEEDED: NoticeKind.GPU_OVERUSE,
     Reason.HOOK_BYPASSED: NoticeKind.GPU_OVERUSE,
     Reason.OUTPUT_SLOWED: NoticeKind.OUTPUT_FLOOD,
@@ -34,7 +34,7 @@ TOLD_TO_SUPERADMINS: Final[dict[str, NoticeKind]] = {  # the same
 @receiver(post_save, sender=SessionEvent)
 def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -> None:
     kind = _kind_of(instance) if created else None
-    if created and instance.old_status == instance.new_status and instance.reason in TOLD_TO_SUPERADMINS:
+    if created and instance.old_status == instance.new_status and instance.reason in NOTICES_TO_SUPERADMINS:
         _tell_superadmins(instance)
     if kind is None:
         return
@@ -50,7 +50,7 @@ def _tell_superadmins(event: SessionEvent) -> None:
     facts = {"name": session.name, "host": session.host.name if session.host else "", "detail": event.detail}
     for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
         key = f"{event.reason}:{session.pk}:{int(event.at.timestamp())}"
-        tell(admin, TOLD_TO_SUPERADMINS[event.reason], key, facts=facts)
+        tell(admin, NOTICES_TO_SUPERADMINS[event.reason], key, facts=facts)
 
 
 @receiver(conversion_ended)

@@ -11,7 +11,7 @@ from messaging.background import BackgroundThread
 from notifications.delivery import ends, mail
 from notifications.models import Notification
 
-KEPT: Final = timedelta(days=90)
+RETENTION: Final = timedelta(days=90)
 
 _mailer = BackgroundThread("mail")  # a mail server may take its time, which must not delay scheduling
 
@@ -32,8 +32,8 @@ def deliver_mail() -> None:
 
 @shared_task
 def forget_old() -> None:
-    """Delete notifications that are older than KEPT."""
-    Notification.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
+    """Delete notifications that are older than RETENTION."""
+    Notification.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()
 
 
 def _deliver() -> None:

@@ -1,7 +1,7 @@
 """Idempotency keys: a POST that is repeated with the same key takes effect once (draft-ietf-httpapi-idempotency-key).
 
 The request runs in one transaction with the row of its key, so that there is either both or neither, whenever the
-process dies. Only successful responses are kept.
+process dies. Only successful responses are stored.
 
 Keys and requests are stored as HMACs with a key that is derived from SECRET_KEY: neither can be guessed and tried
 against a copy of the database. Rows of the version before hold them in plain and are found until they are forgotten.
@@ -30,7 +30,7 @@ from restapi.models import HASHED, MAX_KEY_LENGTH, IdempotencyKey
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"  # header of a response that is sent again
-KEPT: Final = timedelta(hours=24)
+RETENTION: Final = timedelta(hours=24)
 _KEY: Final = re.compile(rf"[!-~]{{1,{MAX_KEY_LENGTH}}}")
 
 
@@ -66,7 +66,7 @@ def fingerprint_of(request: HttpRequest) -> str:
     return hashlib.sha256(head.encode() + request.body).hexdigest()
 
 
-def kept_response(user_id: int, key: str, fingerprint: str) -> Response | None:
+def stored_response(user_id: int, key: str, fingerprint: str) -> Response | None:
     """Return the response to the first request with the key, None for the first itself. To be called in a transaction.
 
     Raises KeyReusedError, and KeyInUseError while another transaction runs the first request.
@@ -78,16 +78,16 @@ def kept_response(user_id: int, key: str, fingerprint: str) -> Response | None:
         raise KeyInUseError
     marks = {_hashed_key(user_id, key, secret): _hashed_request(key, fingerprint, secret) for secret in _secrets()}
     marks[key] = fingerprint  # as the version before has stored it
-    kept = IdempotencyKey.objects.filter(user_id=user_id, key__in=marks).order_by("-created_at").first()
-    if kept is not None and kept.created_at < timezone.now() - KEPT:
-        kept.delete()
-        kept = None
-    if kept is None:
+    stored = IdempotencyKey.objects.filter(user_id=user_id, key__in=marks).order_by("-created_at").first()
+    if stored is not None and stored.created_at < timezone.now() - RETENTION:
+        stored.delete()
+        stored = None
+    if stored is None:
         return None
-    if not constant_time_compare(kept.fingerprint, marks[kept.key]):
+    if not constant_time_compare(stored.fingerprint, marks[stored.key]):
         raise KeyReusedError
-    body = json.loads(kept.body) if kept.body else None
-    return Response(body, status=kept.status_code, headers={REPLAYED: "true"})
+    body = json.loads(stored.body) if stored.body else None
+    return Response(body, status=stored.status_code, headers={REPLAYED: "true"})
 
 
 def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
@@ -103,8 +103,8 @@ def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
 
 
 def forget_old() -> None:
-    """Delete the keys that are older than KEPT."""
-    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
+    """Delete the keys that are older than RETENTION."""
+    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()
 
 
 def _secrets() -> list[str]:

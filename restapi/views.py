@@ -52,7 +52,7 @@ class QueryChecks(APIView):
         super().initial(request, *args, **kwargs)
         self.query = self._checked_query(request) if request.method != "OPTIONS" else {}
         if request.method == "POST" and idempotency.HEADER in request.headers:
-            self._look_for_kept_response(request)
+            self._look_for_stored_response(request)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Send errors as problem details, whatever the client accepts; add rate limit and entity tag."""
@@ -80,14 +80,14 @@ class QueryChecks(APIView):
         is_list = self.request.method in ("GET", "HEAD") and self.operation() not in ("retrieve", "get")
         return is_list and getattr(self, "paginator", None) is not None
 
-    def _look_for_kept_response(self, request: Request) -> None:
+    def _look_for_stored_response(self, request: Request) -> None:
         """Begin what `dispatch` ends; a repeated request gets the response of the first. Raises ValidationError."""
         if not self.takes_idempotency_key() or request.user.pk is None:
             raise ValidationError({idempotency.HEADER: [_("This address takes no idempotency keys.")]})
         plain = request._request
         found = (request.user.pk, idempotency.key_of(plain), idempotency.fingerprint_of(plain))
-        if kept := idempotency.kept_response(*found):
-            vars(self)["post"] = lambda *args, **kwargs: kept  # in place of the handler, which is looked up next
+        if stored := idempotency.stored_response(*found):
+            vars(self)["post"] = lambda *args, **kwargs: stored  # in place of the handler, which is looked up next
         else:
             self._idempotency = found
 

@@ -6,13 +6,13 @@ from celery import shared_task
 
 from resources.kick import clear_kick
 from scheduler.cycle import passes
-from scheduler.cycle.threads import GroupPasses
+from scheduler.cycle.threads import GroupCycles
 
 
 @lru_cache
-def group_passes() -> GroupPasses:
+def group_cycles() -> GroupCycles:
     """Return the threads in which this process makes passes where there are several groups."""
-    return GroupPasses(passes.run_group_pass)
+    return GroupCycles(passes.run_group_pass)
 
 
 @shared_task
@@ -24,6 +24,6 @@ def run_pass() -> None:
     group_ids = passes.group_ids()
     if len(group_ids) > 1:
         clear_kick()
-        group_passes().request(group_ids)
+        group_cycles().request(group_ids)
     else:
         passes.run_pass()

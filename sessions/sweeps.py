@@ -166,7 +166,7 @@ def _return_parked(session: Session) -> None:
 
 def end_long_parked() -> None:
     """End sessions that have been parked for longer than their owner's policy allows; their host removes the files."""
-    parked = Session.objects.filter(status=Status.PARKED).annotate(end=parking.kept_until_expression())
+    parked = Session.objects.filter(status=Status.PARKED).annotate(end=parking.retained_until_expression())
     for session in parked.filter(end__lt=Now()):
         services.end(session, Reason.PARK_TIMEOUT, "It was parked for as long as its owner's policy allows.")
 

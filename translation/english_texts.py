@@ -142,7 +142,6 @@ _TEXTS: Final = (
     _("No ready host of this session's resource group has the storage of its folders now."),
     _("Only hosts with %(phrases)s count."),
     _("a CPU of architecture %(name)s"),
-    _("%(amount)s or more"),
     _("the storage %(names)s"),
     _("the image %(name)s"),
     _("the files of this parked session, which are on host %(name)s"),

@@ -70,9 +70,9 @@ class DirectFiles:
                 pass
         parts = new_parts_of(path)
         with directory(self._files, parts[:-1]) as parent, translated(path):
-            kept = flags & (os.O_ACCMODE | os.O_APPEND)
+            access = flags & (os.O_ACCMODE | os.O_APPEND)
             made = os.open(
-                parts[-1], kept | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=parent
+                parts[-1], access | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=parent
             )
             try:
                 os.fchmod(made, mode & MODE_MASK)

@@ -137,10 +137,10 @@ class FolderTrash:
 
     def _remove_stray_information(self, before: datetime) -> None:
         with self._area("info") as info, self._area("files") as area, translated("the trash"):
-            kept = {_info_name(item_id) for item_id in names_in(area)}
+            existing = {_info_name(item_id) for item_id in names_in(area)}
             for name in names_in(info):
                 with suppress(FileNotFoundError):
-                    if name not in kept and status_of(info, name).st_mtime < before.timestamp():
+                    if name not in existing and status_of(info, name).st_mtime < before.timestamp():
                         os.unlink(name, dir_fd=info)
 
     @contextmanager

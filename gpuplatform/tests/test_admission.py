@@ -150,7 +150,7 @@ async def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
     assert not sent
 
 
-async def test_a_request_whose_client_left_has_its_slot_until_its_end() -> None:
+async def test_a_request_without_its_client_keeps_its_slot() -> None:
     release, begun = asyncio.Event(), asyncio.Event()
     ends: list[str] = []
 

@@ -48,7 +48,7 @@ def test_a_form_comes_back_with_what_was_typed() -> None:
         b"name=%ff",
     ],
 )
-def test_secrets_and_what_is_no_small_form_are_not_sent_back(form: dict[str, str] | bytes) -> None:
+def test_secrets_and_bodies_other_than_small_forms_are_not_returned(form: dict[str, str] | bytes) -> None:
     page = page_of(scope_of(), form)
     assert 'name="csrfmiddlewaretoken" value="xxx' not in page
     assert "secret" not in page
@@ -56,7 +56,7 @@ def test_secrets_and_what_is_no_small_form_are_not_sent_back(form: dict[str, str
     assert "http-equiv" not in page
 
 
-def test_a_form_of_another_site_is_not_sent_again_as_ours() -> None:
+def test_a_form_of_another_site_is_not_sent_again() -> None:
     for headers in ((b"origin", b"https://elsewhere.example"), (b"x", b"no origin")):
         assert "data-send-again" not in page_of(scope_of("POST", "/sessions/x/rename/", headers), FORM)
 

@@ -115,7 +115,7 @@ def test_query_to_a_silent_server_ends_and_frees_its_thread(relay: Relay, monkey
             with pytest.raises(OperationalError, match="does not answer"):
                 connection.cursor()
         relay.thaw()
-        until(lambda: server.answers(SECONDS))
+        until(lambda: server.is_responsive(SECONDS))
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
 
@@ -130,7 +130,7 @@ def test_locks_of_a_machine_that_vanished_end(tmp_path: Path) -> None:
         def connect(port: int) -> psycopg.Connection[tuple[object, ...]]:
             return psycopg.connect(host="127.0.0.1", port=port, user="postgres", autocommit=True, **options)
 
-        until(lambda: server_at("127.0.0.1", server).answers(SECONDS))
+        until(lambda: server_at("127.0.0.1", server).is_responsive(SECONDS))
         idle, busy, other = connect(relay.port), connect(relay.port), connect(server)
         idle.execute("SELECT pg_advisory_lock(1)")
         busy.execute("SELECT pg_advisory_lock(2)")

@@ -62,7 +62,7 @@ def excluding(path: str, excluded: frozenset[str]) -> str | None:
 def plan(changes: Iterable[Change], mounts: Iterable[str], exists: Callable[[str], bool]) -> LayerPlan:
     """Return what of the changes is saved; `exists` tells whether a path is in the container."""
     excluded = frozenset((*NOT_SAVED, *(mount.rstrip("/") for mount in mounts if mount != "/")))
-    kept: list[Change] = []
+    included: list[Change] = []
     left_out: dict[str, int] = {}
     for change in changes:
         if reason := excluding(change.path, excluded):
@@ -70,27 +70,27 @@ def plan(changes: Iterable[Change], mounts: Iterable[str], exists: Callable[[str
         elif change.path.rpartition("/")[2].startswith(_RESERVED) or change.path.count("/") > _NESTED_LIMIT:
             left_out[change.path] = 1
         else:
-            kept.append(change)
-    kept.sort(key=lambda change: change.path.split("/"))
+            included.append(change)
+    included.sort(key=lambda change: change.path.split("/"))
     with_exclusions = {above for path in excluded for above in _above(path)}
     return LayerPlan(
-        tuple(_pieces(_without_mount_points(kept, with_exclusions), with_exclusions, exists)), excluded, left_out
+        tuple(_pieces(_without_mount_points(included, with_exclusions), with_exclusions, exists)), excluded, left_out
     )
 
 
-def _without_mount_points(kept: list[Change], with_exclusions: set[str]) -> list[Change]:
+def _without_mount_points(included: list[Change], with_exclusions: set[str]) -> list[Change]:
     """Return the changes without directories that were added only for something to be mounted below them."""
-    needed = {above for change in kept if change.path not in with_exclusions for above in _above(change.path)}
+    needed = {above for change in included if change.path not in with_exclusions for above in _above(change.path)}
     return [
         change
-        for change in kept
+        for change in included
         if change.kind is not ChangeKind.ADDED or change.path not in with_exclusions or change.path in needed
     ]
 
 
-def _pieces(kept: list[Change], with_exclusions: set[str], exists: Callable[[str], bool]) -> Iterator[Piece]:
+def _pieces(included: list[Change], with_exclusions: set[str], exists: Callable[[str], bool]) -> Iterator[Piece]:
     whole, listed = "", {""}
-    for change in kept:
+    for change in included:
         if whole and change.path.startswith(whole):
             continue
         how = _how(change, with_exclusions, exists)

@@ -18,7 +18,7 @@ HEAD_BYTES: Final = 64 * 1024  # of each file, for the observer
 WANTED_BYTES: Final = 32 * 2**20  # the most of a file that the observer wants whole
 MAX_ENTRIES: Final = 2_000_000
 _KINDS: Final = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE}
-_KEPT_RECORDS: Final = ("SCHILY.xattr.security.capability", "SCHILY.xattr.user.")
+_RECORDS: Final = ("SCHILY.xattr.security.capability", "SCHILY.xattr.user.")
 _COPY_BYTES: Final = 1 << 20
 _BUFFER_BYTES: Final = {How.ENTRY: 20 * tarfile.BLOCKSIZE, How.TREE: 1 << 18, How.REPLACED: 1 << 18}
 
@@ -141,7 +141,7 @@ def _renamed(entry: tarfile.TarInfo, above: str) -> tarfile.TarInfo | None:
     if entry.islnk():
         entry.linkname = join(above, entry.linkname).lstrip("/")
     entry.pax_headers = {
-        key: value for key, value in entry.pax_headers.items() if any(key.startswith(kept) for kept in _KEPT_RECORDS)
+        key: value for key, value in entry.pax_headers.items() if any(key.startswith(record) for record in _RECORDS)
     }
     entry.uname = entry.gname = ""
     return entry

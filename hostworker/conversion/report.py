@@ -51,8 +51,8 @@ def render(
     survey: Survey, changes: Iterable[Change], plan: LayerPlan, *, base: str, base_user: str, is_partial: bool = False
 ) -> RenderedReport:
     """Return what the survey found. With `is_partial` the reading was cut short, and amounts are lower bounds."""
-    kept = [change for change in changes if not plan.is_excluded(change.path)]
-    packages = package_changes(kept, survey.records)
+    included = [change for change in changes if not plan.is_excluded(change.path)]
+    packages = package_changes(included, survey.records)
     own = _own_files(survey)
     deleted = [piece.path for piece in plan.pieces if piece.how is How.DELETED]
     report = {

@@ -19,7 +19,7 @@ from sessions.usage.points import FIELDS, FIRST_STEP_SECONDS, UsagePoints
 POLL_INTERVAL_SECONDS: Final = 2.0  # how old what programs read as their memory may be
 RECORD_SECONDS: Final = FIRST_STEP_SECONDS
 FOLD_SECONDS: Final = 60
-USAGE_KEPT: Final = timedelta(hours=2)
+USAGE_RETENTION: Final = timedelta(hours=2)
 FOLDED_AFTER_END: Final = timedelta(minutes=10)  # a session's last records are added within this
 
 Moment = tuple[float, ContainerUse]  # seconds of the monotonic clock
@@ -49,7 +49,7 @@ class UsageRecorder:
         if now - self._folded_at >= FOLD_SECONDS:
             self._folded_at = now
             fold_records(self._host, clock.now())
-            SessionUsage.objects.filter(at__lt=clock.now() - USAGE_KEPT).delete()
+            SessionUsage.objects.filter(at__lt=clock.now() - USAGE_RETENTION).delete()
 
     def _record(self, uses: Mapping[Key, ContainerUse], now: float) -> None:
         """Store what each session uses; two queries."""

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 2.0
 MEASURE_SECONDS: Final = 10
-KEPT_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about now
+MAX_AGE_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about now
 OVERUSE_REPEAT: Final = timedelta(hours=1)  # until too much GPU time of the same session is noted again
 NANOSECONDS: Final = 10**9
 NO_CHARGE: Final = Charge(total=0, unheld=0)
@@ -122,13 +122,13 @@ class Watchdog:
 
     def readings(self) -> Mapping[str, SessionGpuUse]:
         """Return what each session uses of its GPUs, by id; {} where that was not measured lately."""
-        return self._readings if time.monotonic() - self._measured_at < KEPT_SECONDS else {}
+        return self._readings if time.monotonic() - self._measured_at < MAX_AGE_SECONDS else {}
 
     def _look(self) -> list[GpuProcess]:
         """Return the processes on all devices that answer."""
-        answers = {uuid: self._telemetry.processes(uuid) for uuid in self._uuids}
-        self._silent = frozenset(uuid for uuid, found in answers.items() if found is None)
-        return [process for found in answers.values() for process in found or ()]
+        by_gpu = {uuid: self._telemetry.processes(uuid) for uuid in self._uuids}
+        self._silent = frozenset(uuid for uuid, found in by_gpu.items() if found is None)
+        return [process for found in by_gpu.values() for process in found or ()]
 
     def _sessions(self) -> dict[str, Session]:
         """Return the running sessions of this host that hold GPUs, by container."""

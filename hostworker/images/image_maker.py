@@ -112,10 +112,10 @@ def untag_deleted(runtime: Runtime, host: Host) -> None:
     """Remove from the engine the images that were deleted, or never finished, and forget that the host has them."""
     if engine := runtime.image_engine():
         made = set(engine.made_here())
-        kept = set(Image.objects.filter(reference__in=made, removed_at=None).values_list("reference", flat=True))
+        in_use = set(Image.objects.filter(reference__in=made, removed_at=None).values_list("reference", flat=True))
         active = Conversion.objects.filter(reference__in=made, state__in=ACTIVE_CONVERSIONS)
-        kept |= set(active.values_list("reference", flat=True))
-        left = {reference for reference in made - kept if not _is_untagged(engine, reference)}
+        in_use |= set(active.values_list("reference", flat=True))
+        left = {reference for reference in made - in_use if not _is_untagged(engine, reference)}
         held = HostImage.objects.filter(host=host, image__removed_at__isnull=False)
         held.exclude(image__reference__in=left).delete()
 

@@ -35,7 +35,7 @@ PRIVATE_IPV4: Final = (  # beside link-local addresses, which METADATA_IPV4 has
 PRIVATE_IPV6: Final = (IPv6Network("fc00::/7"),)  # RFC 4193: unique local; METADATA_IPV6 has link-local addresses
 DNS: Final = 53
 REPLIES: Final = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
-ANSWERS: Final = "-m conntrack --ctdir REPLY -j RETURN"  # unlike REPLIES, no connection that a container began
+REPLIES_TO_HOST: Final = "-m conntrack --ctdir REPLY -j RETURN"  # unlike REPLIES, no connection that a container began
 NEIGHBOURS: Final = range(133, 137)  # the ICMPv6 messages without which an address cannot even be found
 METADATA_IPV6: Final = ("fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128")  # Amazon's and Google's
 FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # where the tools are, also for those who have not these on PATH
@@ -144,7 +144,7 @@ class Firewall:
             return ()
         asked = [address for address in resolvers if any(address in network for network in networks)]
         names = [rule for address in asked for rule in _dns_rules(address)]
-        return (*names, ANSWERS, *(f"-d {network} -j DROP" for network in networks))
+        return (*names, REPLIES_TO_HOST, *(f"-d {network} -j DROP" for network in networks))
 
 
 def problem() -> str:

@@ -62,8 +62,8 @@ def bound_terminals(main_pid: int) -> None:
     options = mounts.super_options(main_pid, "/dev/pts", "devpts")
     if options is None:  # it has ended, or has none
         return
-    kept = [each for each in options.split(",") if each not in ("rw", "ro") and not each.startswith("max=")]
-    mounts.remount(main_pid, "/dev/pts", ",".join([*kept, f"max={TERMINALS}"]))
+    others = [each for each in options.split(",") if each not in ("rw", "ro") and not each.startswith("max=")]
+    mounts.remount(main_pid, "/dev/pts", ",".join([*others, f"max={TERMINALS}"]))
 
 
 def _path(name: str) -> Path:

@@ -28,7 +28,7 @@ UMOUNT_NOFOLLOW: Final = 8
 MS_RDONLY: Final = 1
 MS_REMOUNT: Final = 32
 MS_BIND: Final = 4096
-_KEPT_FLAGS: Final = {  # of statvfs(3): of mount(2)
+_PRESERVED_FLAGS: Final = {  # of statvfs(3): of mount(2)
     os.ST_NOSUID: 2,
     os.ST_NODEV: 4,
     os.ST_NOEXEC: 8,
@@ -132,7 +132,7 @@ def remount(main_pid: int, point: str, options: str) -> None:
         directory = _opened(point)
         try:
             os.fchdir(directory)
-            _check(_libc.mount(None, b".", None, ctypes.c_ulong(MS_REMOUNT | _kept_flags(directory)), options.encode()))
+            _check(_libc.mount(None, b".", None, ctypes.c_ulong(MS_REMOUNT | _old_flags(directory)), options.encode()))
         finally:
             os.close(directory)
 
@@ -202,7 +202,7 @@ def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
         found = os.fstat(directory)
         if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
             return
-        flags = _kept_flags(directory) | (MS_RDONLY if read_only else 0)
+        flags = _old_flags(directory) | (MS_RDONLY if read_only else 0)
         os.fchdir(directory)
         try:
             _check(_libc.mount(None, b".", None, ctypes.c_ulong(MS_REMOUNT | MS_BIND | flags), None))
@@ -214,9 +214,9 @@ def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
         os.close(directory)
 
 
-def _kept_flags(directory: int) -> int:
+def _old_flags(directory: int) -> int:
     has = os.fstatvfs(directory).f_flag
-    return sum(number for flag, number in _KEPT_FLAGS.items() if has & flag)
+    return sum(number for flag, number in _PRESERVED_FLAGS.items() if has & flag)
 
 
 def _processes_of(container: str) -> Iterator[int]:

@@ -158,7 +158,7 @@ def test_who_made_most_files_ends_when_inodes_run_out(runtime: MemoryRuntime, ho
     assert state(other)[0] == Status.RUNNING
 
 
-def test_a_disk_without_a_fixed_number_of_inodes_is_never_short(runtime: MemoryRuntime, host: Host) -> None:
+def test_a_disk_without_a_fixed_inode_count_is_never_short(runtime: MemoryRuntime, host: Host) -> None:
     maker = made(runtime, host, 400_000, None)
     runtime.set_disk_space(DiskSpace(free_bytes=99 * GIB, total_bytes=99 * GIB))
     watch = DiskWatch(runtime, host, RESERVE, 5)

@@ -203,7 +203,7 @@ def test_an_old_reading_is_not_reported(host: Host, dog: Watchdog, monkeypatch: 
     start(host)
     dog.poll()
     assert dog.readings()
-    monkeypatch.setattr(watchdog_module, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(watchdog_module, "MAX_AGE_SECONDS", 0)
     assert dog.readings() == {}
 
 
@@ -314,7 +314,7 @@ SECOND_HOOK = HOOKED.replace("7f00-7f01", "7f30-7f31")
         (HOOKED + SECOND_HOOK + DRIVER + SECOND_DRIVER, True),
     ],
 )
-def test_a_copy_of_the_driver_without_a_hook_ends_the_session(
+def test_a_driver_copy_without_a_hook_ends_the_session(
     host: Host, dog: Watchdog, run: Callable[..., None], maps: str, is_allowed: bool
 ) -> None:
     """In a namespace of the loader's that the hook is not in."""

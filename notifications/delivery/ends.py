@@ -62,7 +62,7 @@ def announce_idle_ends() -> int:
 def announce_parked_ends() -> int:
     """Tell the owners of parked sessions that end within a day, once; return how many were told. Idempotent."""
     now = clock.now()
-    soon = Session.objects.filter(status=Status.PARKED).annotate(end=parking.kept_until_expression())
+    soon = Session.objects.filter(status=Status.PARKED).annotate(end=parking.retained_until_expression())
     ending = list(soon.filter(end__gt=now, end__lte=now + PARK_WARNING).values_list("pk", "owner_id", "name", "end"))
     due = {f"park-ending:{pk}:{int(end.timestamp())}": (pk, owner, name, end) for pk, owner, name, end in ending}
     known = set(Notification.objects.filter(key__in=due).values_list("key", flat=True))

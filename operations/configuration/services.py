@@ -33,7 +33,7 @@ from sessions.admin_api import IdleRuleViewSet
 FORMAT: Final = 1
 MAX_BYTES: Final = 2**20
 LEFT_OUT: Final = frozenset({"owner", "username"})  # of images: null; of registries: it goes with a password
-MAX_PASSES: Final = 2  # a mark, such as default image, moves to an earlier row once a later one has given it up
+MAX_ROUNDS: Final = 2  # a mark, such as default image, moves to an earlier row once a later one has given it up
 HEADING: Final = "# GPU Platform, without passwords. `manage.py import_config FILE` shows what it would change.\n"
 
 
@@ -198,14 +198,14 @@ def _import(text: str, *, actor: User | None) -> list[RowChange]:
     for section in SECTIONS:
         records = _records_of(section, actor)
         left = _by_place(section, wanted[section.name], problems)
-        for number in range(1, MAX_PASSES + 1):
+        for number in range(1, MAX_ROUNDS + 1):
             failed = {}
             for place, row in left.items():
                 try:
                     _save(section, records, row, before[section.name])
                 except (APIException, Http404) as error:
                     failed[place] = row
-                    if number == MAX_PASSES:
+                    if number == MAX_ROUNDS:
                         problems |= {f"{place}{name}": problem for name, problem in _problems_of(error)}
             left = failed
     if problems:

@@ -24,13 +24,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Return a connection of the pool. Raises OperationalError."""
         server = server_of(conn_params)
-        if server and server.is_silent and not server.answers(ANSWER_SECONDS):
+        if server and server.is_silent and not server.is_responsive(ANSWER_SECONDS):
             raise psycopg.OperationalError("the server does not answer")
         try:
             return super().get_new_connection(conn_params)
         except psycopg.OperationalError:
             if server:
-                server.answers(ANSWER_SECONDS)  # the others need not wait as long
+                server.is_responsive(ANSWER_SECONDS)  # the others need not wait as long
             raise
 
     def _configure_connection(self, connection: psycopg.Connection[Any]) -> bool:

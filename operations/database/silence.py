@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 
 SILENCE_SECONDS: Final = 2.0  # of a query, after which its connection asks whether the server answers at all
 ANSWER_SECONDS: Final = 2.0  # for an answer until a query is given up: a lost packet is sent again after one
-KEPT_SECONDS: Final = 0.5  # for which an answer, or its lack, counts for all threads
+MAX_AGE_SECONDS: Final = 0.5  # for which an answer, or its lack, counts for all threads
 READ_INTERVAL_SECONDS: Final = 0.1
 DEFAULT_PORT: Final = 5432
 SSL_REQUEST: Final = bytes.fromhex("0000000804d2162f")  # of the protocol; answered before a client says who it is
@@ -39,12 +39,12 @@ class DatabaseServer:
         self._lock = threading.Lock()
         self._asked_at = float("-inf")
 
-    def answers(self, within_seconds: float) -> bool:
-        """Return whether it answers, or did within KEPT_SECONDS; False while another thread asks a silent one."""
+    def is_responsive(self, within_seconds: float) -> bool:
+        """Return whether it answers, or did within MAX_AGE_SECONDS; False while another thread asks a silent one."""
         if not self._lock.acquire(blocking=not self.is_silent):
             return False
         try:
-            if time.monotonic() - self._asked_at > KEPT_SECONDS:
+            if time.monotonic() - self._asked_at > MAX_AGE_SECONDS:
                 self.is_silent = not self._responds(within_seconds)
                 self._asked_at = time.monotonic()
             return not self.is_silent
@@ -154,6 +154,6 @@ class WatchedConnection(psycopg.Connection[TupleRow]):
 
     def _demand_answer(self) -> None:
         """Raise OperationalError where the server does not answer a new connection; this one is then closed."""
-        if not server_at(self.info.host, self.info.port).answers(ANSWER_SECONDS):
+        if not server_at(self.info.host, self.info.port).is_responsive(ANSWER_SECONDS):
             self.close()
             raise psycopg.OperationalError("the server does not answer; the connection is closed")

@@ -7,12 +7,12 @@ import pynvml
 
 @dataclass(frozen=True, slots=True)
 class FoundGpu:
-    """A GPU by NVML; `is_kept_ready` says whether its driver stays loaded without a user (persistence mode)."""
+    """A GPU by NVML; `is_persistent` says whether its driver stays loaded without a user (persistence mode)."""
 
     uuid: str
     name: str
     minor: int
-    is_kept_ready: bool
+    is_persistent: bool
 
 
 def find() -> list[FoundGpu]:
@@ -28,7 +28,7 @@ def find() -> list[FoundGpu]:
                 uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
                 name=str(pynvml.nvmlDeviceGetName(handle)),
                 minor=int(pynvml.nvmlDeviceGetMinorNumber(handle)),
-                is_kept_ready=pynvml.nvmlDeviceGetPersistenceMode(handle) == pynvml.NVML_FEATURE_ENABLED,
+                is_persistent=pynvml.nvmlDeviceGetPersistenceMode(handle) == pynvml.NVML_FEATURE_ENABLED,
             )
             for handle in handles
         ]

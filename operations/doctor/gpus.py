@@ -80,7 +80,7 @@ def nodes() -> Finding:
     wanted = ["nvidiactl", "nvidia-uvm", *(f"nvidia{gpu.minor}" for gpu in found)]
     if missing := [name for name in wanted if not (DEV / name).exists()]:
         return Finding(Verdict.WARN, f"/dev/{missing[0]} is missing", "nvidia-modprobe -c 0 -u, at each boot")
-    if not all(gpu.is_kept_ready for gpu in found):
+    if not all(gpu.is_persistent for gpu in found):
         text = "the driver is unloaded while nobody uses it, and the next start waits for seconds"
         return Finding(Verdict.WARN, text, "systemctl enable --now nvidia-persistenced")
     return Finding(Verdict.OK, "device nodes are there, and the driver stays loaded")

@@ -15,7 +15,7 @@ from operations.database.silence import WatchedConnection
 from operations.health import redis_probe
 
 TIMEOUT_SECONDS: Final = 1.5
-KEPT_SECONDS: Final = 1.0
+MAX_AGE_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 2  # libpq's least
 
 
@@ -29,7 +29,7 @@ class Probe:
         self._result = False
 
     async def succeeds(self) -> bool:
-        """Return the result of a check that is at most KEPT_SECONDS old; False after TIMEOUT_SECONDS."""
+        """Return the result of a check that is at most MAX_AGE_SECONDS old; False after TIMEOUT_SECONDS."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._executor, self._latest)
@@ -37,7 +37,7 @@ class Probe:
             return False
 
     def _latest(self) -> bool:
-        if time.monotonic() - self._checked_at > KEPT_SECONDS:
+        if time.monotonic() - self._checked_at > MAX_AGE_SECONDS:
             self._result = self._check()
             self._checked_at = time.monotonic()
         return self._result

@@ -35,9 +35,9 @@ def save(owner: User, posted: QueryDict) -> None:
     }
     if not key or len(source) > MAX_SOURCE_LENGTH or _length(values) > MAX_LENGTH:
         return
-    kept = {"values": values, "source": _storable(source), "updated_at": timezone.now()}
-    if not LaunchDraft.objects.filter(owner=owner).exclude(launched_form=key).update(**kept):
-        draft = LaunchDraft(owner=owner, **kept)
+    fields = {"values": values, "source": _storable(source), "updated_at": timezone.now()}
+    if not LaunchDraft.objects.filter(owner=owner).exclude(launched_form=key).update(**fields):
+        draft = LaunchDraft(owner=owner, **fields)
         LaunchDraft.objects.bulk_create([draft], ignore_conflicts=True)  # a conflict is a form that was launched
 
 

@@ -55,7 +55,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "ssh_command": ssh_command(session),
         "ssh_config": ssh_config(session),
         "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
-        "kept_until": parking.kept_until(session),
+        "retained_until": parking.retained_until(session),
         "resize": resizing.StoredResize.of(session),
         "may_park": parking.is_offered(session),
         "may_convert": session.status == Status.RUNNING and conversions.may_convert(request.user, session),

@@ -92,8 +92,8 @@ def shown(user: User, tab: Tab, chosen: frozenset[str]) -> tuple[str, ...]:
     return tuple(column.key for column in offered_to(user, tab) if column.key in chosen)
 
 
-def heads(keys: Iterable[str], query: ListQuery) -> list[Head]:
-    """Return the heads of the shown columns, those that cannot be hidden first."""
+def headers(keys: Iterable[str], query: ListQuery) -> list[Head]:
+    """Return the headers of the shown columns, those that cannot be hidden first."""
     labels = {column.key: column for column in (*ALWAYS, *COLUMNS)}
     shown_keys = (*(column.key for column in ALWAYS), *keys)
     return [_head(labels[key], query) for key in shown_keys if key != "owner"]  # it stands below the session's name

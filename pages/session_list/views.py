@@ -105,7 +105,7 @@ def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[
         "shown": shown,
         "columns": [(column, column.key in chosen) for column in columns.offered_to(user, query.tab)],
         "hidden_chosen": sorted(chosen - {column.key for column in columns.offered_to(user, query.tab)}),
-        "heads": columns.heads(shown, query),
+        "heads": columns.headers(shown, query),
         "orders": columns.ORDERS + columns.SUPERADMIN_ORDERS * user.is_superuser,
         "statuses": [status for status in Status if status in TABS[query.tab]] if len(TABS[query.tab]) > 1 else [],
         "environments": _environments(user, query.environment),

@@ -72,7 +72,7 @@ def test_the_page_offers_as_many_dependencies_as_are_allowed(host: Host) -> None
     assert len(LaunchForm(owner).offer.others) > validation.MAX_DEPENDENCIES
 
 
-def test_a_group_of_a_project_is_refused_in_the_same_words(image: Image) -> None:
+def test_the_group_of_a_project_is_refused_with_one_text(image: Image) -> None:
     owner = make_user()
     group, project = make_group(open_to_all=False, name="a100"), make_project(owner, name="vision")
     project.resource_groups.add(group)

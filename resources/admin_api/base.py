@@ -156,10 +156,10 @@ class SaveRecords(ReadRecords[Row]):
         if instance is None:
             new = self.get_queryset().model()
             many = [field.name for field in new._meta.many_to_many]
-            kept = {**model_to_dict(new, exclude=many), **self.defaults()}
+            stored = {**model_to_dict(new, exclude=many), **self.defaults()}
         else:
-            kept = model_to_dict(instance)
-        data = {**kept, **values}
+            stored = model_to_dict(instance)
+        data = {**stored, **values}
         form: Any = self.form_class
         return {name: _raw(data.get(name)) for name in form.base_fields}
 

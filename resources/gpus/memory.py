@@ -25,8 +25,8 @@ class DeviceMemory:
         driver's own processes; so one context of `context_bytes` is kept back.
         """
         usable = self.total_bytes - self.reserved_bytes
-        kept = min(context_bytes, usable // MAX_RESERVED_PART)
-        return (usable - kept) // MIB * MIB
+        reserved = min(context_bytes, usable // MAX_RESERVED_PART)
+        return (usable - reserved) // MIB * MIB
 
 
 def device_memory(handle: Any) -> DeviceMemory:

@@ -43,7 +43,7 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
         "enable_hint": entry.enable_hint,
         "source": (ImageSource.CATALOG if entry.recipe else ImageSource.REGISTRY).value,
     }
-    fields |= {name: told for name in ("accelerators", "architecture") if (told := getattr(entry, name))}
+    fields |= {name: value for name in ("accelerators", "architecture") if (value := getattr(entry, name))}
     row = _rows(entry).first()
     if row is None:
         has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()

@@ -110,8 +110,8 @@ def enter(new: EnteredImage) -> Image:
     image.environment = new.environment or (labels.environment if labels else "") or repository
     image.version = new.version or (labels.version if labels else "") or version
     if labels:
-        told = {name: getattr(labels, name) for name in LABELLED}
-        for name, value in told.items():
+        labelled = {name: getattr(labels, name) for name in LABELLED}
+        for name, value in labelled.items():
             if value not in (None, ""):
                 setattr(image, name, value)
     image.full_clean()

@@ -80,6 +80,6 @@ def test_an_unusable_answer_is_the_registrys_error(
         describe(registry.reference, "amd64")
 
 
-def test_an_image_is_deleted_by_its_digest_whatever_the_tag_names(registry: Registry) -> None:
+def test_an_image_is_deleted_by_its_digest_not_its_tag(registry: Registry) -> None:
     delete(registry.reference, DIGEST)
     assert registry.requests == [f"DELETE /v2/team/image/manifests/{DIGEST}"]

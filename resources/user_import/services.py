@@ -69,8 +69,8 @@ class UserImport:
     @property
     def digest(self) -> str:
         """A text that is the same as long as the import would do the same."""
-        told = [(row.email, row.is_new, sorted(row.changes.items()), sorted(row.errors)) for row in self.rows]
-        return sha256(repr(told).encode()).hexdigest()[:32]
+        changes = [(row.email, row.is_new, sorted(row.changes.items()), sorted(row.errors)) for row in self.rows]
+        return sha256(repr(changes).encode()).hexdigest()[:32]
 
 
 def plan(text: str) -> UserImport:

@@ -148,7 +148,7 @@ class Trial:
         """End those of the requests that the pass has started, and drop the reservation of one that it has not."""
         for request in started:
             self._cluster.end(self._group_of(request), request.id)
-        self._clear_heads()
+        self._clear_reservations()
 
     def starts_as(self, request: SessionRequest) -> bool:
         """Return whether all requests would start now, changed to this one, last in the queue."""
@@ -195,7 +195,7 @@ class Trial:
             started.append(entry)
         for entry in started:
             self._cluster.end(entry.group_id, entry.id)
-        self._clear_heads()
+        self._clear_reservations()
         return len(started) == len(self._requests)
 
     def _starts(self, entry: SessionRequest) -> bool:
@@ -207,7 +207,7 @@ class Trial:
         groups = [each.group_id for each in entries_of([request]) if each.group_id in self._cluster.groups]
         return next(group_id for group_id in groups if request.id in self._cluster.groups[group_id].running)
 
-    def _clear_heads(self) -> None:
+    def _clear_reservations(self) -> None:
         """Drop what is reserved for the requests."""
         for group in self._cluster.groups.values():
             if group.head is not None and group.head.id in self._ids:

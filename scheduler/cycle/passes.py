@@ -35,7 +35,7 @@ MAX_ROUNDS: Final = 3
 caches = GroupCaches()
 forecasters = Forecasters()
 _gc_lock = threading.Lock()
-_passes_under_way = 0
+_running_cycles = 0
 
 
 class RefusedPlacementsError(Exception):
@@ -45,16 +45,16 @@ class RefusedPlacementsError(Exception):
 @contextmanager
 def _gc_paused() -> Iterator[None]:
     """Pause the garbage collector, which would traverse the whole cached state; it may run between passes."""
-    global _passes_under_way  # the collector is one for all threads, and so is their count
+    global _running_cycles  # the collector is one for all threads, and so is their count
     with _gc_lock:
-        _passes_under_way += 1
+        _running_cycles += 1
         gc.disable()
     try:
         yield
     finally:
         with _gc_lock:
-            _passes_under_way -= 1
-            if not _passes_under_way:
+            _running_cycles -= 1
+            if not _running_cycles:
                 gc.enable()
 
 

@@ -9,13 +9,13 @@ from django.db import close_old_connections, connections
 
 logger = logging.getLogger(__name__)
 
-MAX_CONCURRENT_PASSES = 8
+MAX_CONCURRENT_CYCLES = 8
 
 
-class GroupPasses:
+class GroupCycles:
     """Runs passes as they are requested; requests during a group's pass make one more after it."""
 
-    def __init__(self, run: Callable[[int], object], threads: int = MAX_CONCURRENT_PASSES) -> None:
+    def __init__(self, run: Callable[[int], object], threads: int = MAX_CONCURRENT_CYCLES) -> None:
         """`run` makes a pass over the group with this id."""
         self._run = run
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="pass")

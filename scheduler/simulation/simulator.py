@@ -45,9 +45,9 @@ def simulate(world: Snapshot, jobs: Iterable[Job]) -> SimulationResult:
     A session ends when its job does, whatever its time limit; those that run in `world` end at their time limit. Where
     the rules name no mix of usual requests, that of all jobs is used, as a platform knows its history.
     """
-    arrivals = sorted(jobs, key=lambda job: job.request.queued_at)
-    replay = _Replay(replace(world, queue=tuple(job.request for job in arrivals)), arrivals)
-    for at, together in groupby((job.request for job in arrivals), key=attrgetter("queued_at")):
+    submitted = sorted(jobs, key=lambda job: job.request.queued_at)
+    replay = _Replay(replace(world, queue=tuple(job.request for job in submitted)), submitted)
+    for at, together in groupby((job.request for job in submitted), key=attrgetter("queued_at")):
         replay.advance(at, list(together))
     replay.advance(None, ())
     return replay.outcome()
@@ -56,10 +56,10 @@ def simulate(world: Snapshot, jobs: Iterable[Job]) -> SimulationResult:
 class _Replay:
     """Virtual clock, cluster state and measurements of a replay."""
 
-    def __init__(self, world: Snapshot, arrivals: Sequence[Job]) -> None:
+    def __init__(self, world: Snapshot, submitted: Sequence[Job]) -> None:
         self._cluster = ClusterState(world)
         self._rules = world.rules
-        self._jobs = {job.request.id: job for job in arrivals}
+        self._jobs = {job.request.id: job for job in submitted}
         self._waiting: list[SessionRequest] = []  # an entry for each group
         self._ends: list[tuple[datetime, int, str]] = []  # time, group id, session id
         self._starts: dict[str, datetime] = {}
@@ -68,8 +68,8 @@ class _Replay:
             for at, session_id, _ in group.ends:
                 heappush(self._ends, (at, group_id, session_id))
 
-    def advance(self, until: datetime | None, arrivals: Sequence[SessionRequest]) -> None:
-        """Replay all ends up to `until` (None: to the last), with a pass each, then a pass with `arrivals` queued."""
+    def advance(self, until: datetime | None, submitted: Sequence[SessionRequest]) -> None:
+        """Replay all ends up to `until` (None: to the last), with a pass each, then a pass with `submitted` queued."""
         while self._ends and (until is None or self._ends[0][0] <= until):
             at = self._ends[0][0]
             self._meter.pass_time(at, counts=until is not None)
@@ -80,11 +80,11 @@ class _Replay:
                 self._serve(at)
         if until is not None:
             self._meter.pass_time(until, counts=True)
-            self._waiting += entries_of(arrivals)
+            self._waiting += entries_of(submitted)
             self._serve(until)
 
     def _serve(self, now: datetime) -> None:
-        self._cluster.clear_heads()
+        self._cluster.clear_reservations()
         placements, self._waiting = serve(self._cluster, self._waiting, self._rules, now)
         for placement in placements:
             group_id = self._cluster.group_of[placement.host_id]

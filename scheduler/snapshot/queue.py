@@ -301,10 +301,10 @@ def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | 
     retry_at = host_faults.retry_at(row.id, row.start_failures, row.status_at)
     if not row.group_choices or group_id is None:
         return retry_at, WaitStatus(row.id, row.reason, row.detail, row.eta, row.eta_reason)
-    told = group_waits.read(row.group_waits)
+    stored = group_waits.read(row.group_waits)
     preferred = row.group_choices[: row.group_choices.index(group_id)]
-    is_turn = all(str(each) in told and told[str(each)].reason not in group_waits.NOT_TRIED for each in preferred)
-    status = told.get(str(group_id), group_waits.NOTHING_WRITTEN)
+    is_turn = all(str(each) in stored and stored[str(each)].reason not in group_waits.NOT_TRIED for each in preferred)
+    status = stored.get(str(group_id), group_waits.NOTHING_WRITTEN)
     turn_at = None if is_turn else row.since + TURN_PATIENCE
     return max(filter(None, (turn_at, retry_at)), default=None), WaitStatus(row.id, *status)
 

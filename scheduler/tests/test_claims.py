@@ -63,7 +63,7 @@ def estimate(state: SchedulerState, session_id: str, now: datetime) -> datetime 
     return next(status.eta for status in found if status.session_id == session_id)
 
 
-def test_a_start_that_rests_on_a_claim_is_as_late_as_told() -> None:
+def test_a_start_that_rests_on_a_claim_meets_its_estimate() -> None:
     waits = make_request("waits", 1000, memory=1)
     state = state_of([make_host(1, [1000])], [VICTIM], waits)
     assert state.serve(NOW) == []
@@ -97,7 +97,7 @@ def test_a_claim_lapses_where_its_host_could_not_hold_it(
     assert state.claims.spared([1]) == (["victim"] if has_victim else [])
 
 
-def test_a_claim_elsewhere_leaves_the_head_what_is_reserved_for_it() -> None:
+def test_a_claim_elsewhere_leaves_the_head_its_reservation() -> None:
     ending = RunningSession("ending", 2, 2, 1, 1, ((200, 1000),), NOW, NOW + 30 * MINUTE)
     head = make_request("head", 2000, memory=1)._replace(duration=60 * MINUTE)
     state = state_of([make_host(1, [1000]), make_host(2, [1000, 1000])], [VICTIM, ending], head)

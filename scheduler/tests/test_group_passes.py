@@ -11,7 +11,7 @@ from resources.models import Host
 from scheduler import tasks
 from scheduler.core.types import Placement
 from scheduler.cycle import passes, shared_limits
-from scheduler.cycle.threads import GroupPasses
+from scheduler.cycle.threads import GroupCycles
 from scheduler.state.scheduler_state import SchedulerState
 from sessions.lifecycle import Reason, Status
 from sessions.limits import locks as capacity_locks
@@ -55,8 +55,8 @@ def test_a_group_that_is_held_up_delays_no_other() -> None:
             may_end.set()
         holder.result(SECONDS)
         until(is_in(held, Status.SCHEDULED))
-    tasks.group_passes().end()
-    tasks.group_passes.cache_clear()
+    tasks.group_cycles().end()
+    tasks.group_cycles.cache_clear()
 
 
 def test_a_group_whose_pass_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +119,11 @@ def test_a_request_during_a_pass_makes_one_more() -> None:
         if len(runs) == 1:
             raise ArithmeticError("a fault of ours")
 
-    group_passes = GroupPasses(run)
-    group_passes.request([1])
+    group_cycles = GroupCycles(run)
+    group_cycles.request([1])
     assert begun.acquire(timeout=SECONDS)
     for _ in range(3):
-        group_passes.request([1])
+        group_cycles.request([1])
     may_end.release(2)
-    group_passes.end()
+    group_cycles.end()
     assert runs == [1, 1]

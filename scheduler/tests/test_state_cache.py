@@ -88,7 +88,7 @@ def check() -> None:
         cache = passes.caches.of(group_id)
         state, afresh = cache.take(now), SchedulerState(snapshot.load(now, group_id))
         for known_state in (state, afresh):
-            known_state.incremental.cluster.clear_heads()
+            known_state.incremental.cluster.clear_reservations()
             known_state.enqueue_due(now)
         assert known(state) == known(afresh)
         cache.put_back(state)

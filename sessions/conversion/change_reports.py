@@ -11,7 +11,7 @@ from sessions import notify
 from sessions.lifecycle import Status
 from sessions.models import ChangeReport, ReportState, Session
 
-KEPT: Final = timedelta(minutes=1)
+MAX_AGE: Final = timedelta(minutes=1)
 DEADLINE: Final = timedelta(minutes=2)  # until the host has looked, else it is asked again
 
 
@@ -21,7 +21,7 @@ def current(session: Session) -> ChangeReport | None:
     if report is None:
         return None
     since = report.made_at or report.requested_at
-    return report if clock.now() - since < (DEADLINE if report.state == ReportState.QUEUED else KEPT) else None
+    return report if clock.now() - since < (DEADLINE if report.state == ReportState.QUEUED else MAX_AGE) else None
 
 
 def request(session: Session) -> ChangeReport:

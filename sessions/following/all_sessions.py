@@ -79,19 +79,19 @@ async def events_of_all(
     async with Changes(None, owner_id) as changes:
         at, now_position = await database_sync_to_async(_begin)(owner_id)
         position = position or now_position
-        told: Waits = await database_sync_to_async(_waits)(owner_id)
+        sent: Waits = await database_sync_to_async(_waits)(owner_id)
         yield ServerSentEvent(name="ready", id=position.text, data={"at": at})
         while True:
-            found = await database_sync_to_async(_read)(owner_id, position, told, show, show_event)
+            found = await database_sync_to_async(_read)(owner_id, position, sent, show, show_event)
             for number, session_id, event in found.events:
                 position = position.with_sent(number)
                 data = {"event": event, "session": found.sessions.get(session_id)}
                 yield ServerSentEvent(name="status", id=position.text, data=data)
             with_status = {session_id for _, session_id, _ in found.events}
             for session_id, words in found.waits.items():
-                if told.get(session_id) != words and session_id not in with_status and session_id in found.sessions:
+                if sent.get(session_id) != words and session_id not in with_status and session_id in found.sessions:
                     yield ServerSentEvent(name="wait", data={"event": None, "session": found.sessions[session_id]})
-            told = found.waits
+            sent = found.waits
             if found.is_whole:
                 position = position.settled(found.low)
                 await changes.wait(POLL_SECONDS)
@@ -118,7 +118,7 @@ def _waits(owner_id: int) -> Waits:
 
 
 def _read(
-    owner_id: int, position: FeedPosition, told: Waits, show: Show, show_event: Callable[[SessionEvent], Any]
+    owner_id: int, position: FeedPosition, sent: Waits, show: Show, show_event: Callable[[SessionEvent], Any]
 ) -> _Found:
     low = _settled_id()  # before the events are read, so that none up to it is missed
     rows = SessionEvent.objects.filter(session__owner=owner_id, id__gt=position.low).exclude(id__in=position.sent)
@@ -126,6 +126,6 @@ def _read(
         (row.pk, row.session_id, show_event(row)) for row in rows.select_related("actor").order_by("id")[:MAX_EVENTS]
     ]
     waits = _waits(owner_id)
-    changed = {pk for pk, words in waits.items() if told.get(pk) != words} | {pk for _, pk, _ in events}
+    changed = {pk for pk, words in waits.items() if sent.get(pk) != words} | {pk for _, pk, _ in events}
     sessions = show(changed) if changed else {}
     return _Found(events, waits, sessions, low, is_whole=len(events) < MAX_EVENTS)

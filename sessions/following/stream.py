@@ -79,7 +79,7 @@ async def status_events(
 
     While it waits, its reason and estimate are told as they change, in events without an id.
     """
-    told: Any = None
+    sent: Any = None
     async with Changes(session.pk, session.owner_id) as changes:
         while True:
             found, shown, events = await database_sync_to_async(_read_events)(session.pk, last_id, show, show_event)
@@ -90,9 +90,9 @@ async def status_events(
             if found is None:
                 return
             waits = (found.reason, found.detail, found.eta, found.eta_reason, found.status)
-            if not events and waits != told and found.status not in FINAL:
+            if not events and waits != sent and found.status not in FINAL:
                 yield ServerSentEvent(name="wait", data={"event": None, "session": shown})
-            told = waits
+            sent = waits
             if found.status in FINAL:
                 yield ServerSentEvent(name="end", data=shown)
                 return

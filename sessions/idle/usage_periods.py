@@ -12,8 +12,8 @@ from sessions.idle_rules import MAX_SPAN, PERIOD, RECORD_SECONDS, PeriodUse, kno
 from sessions.models import GpuShare, PastSize, Session, SessionUsage, UsagePeriod
 
 SETTLE: Final = timedelta(seconds=45)  # in which the last records of a period arrive
-USAGE_KEPT: Final = timedelta(hours=2)  # as hosts keep their records
-PERIODS_KEPT: Final = 2 * MAX_SPAN + timedelta(days=1)  # the longest window, a week before
+USAGE_RETENTION: Final = timedelta(hours=2)  # as hosts keep their records
+PERIOD_RETENTION: Final = 2 * MAX_SPAN + timedelta(days=1)  # the longest window, a week before
 LOCK: Final = 7_214_305  # of PostgreSQL's advisory locks: one process writes periods
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ def record_periods(now: datetime) -> int:
     end = start_of_period(now - SETTLE)
     with transaction.atomic():
         last = UsagePeriod.objects.aggregate(last=Max("at"))["last"]
-        since = max(last + PERIOD if last else EPOCH, start_of_period(now - USAGE_KEPT) + PERIOD)
+        since = max(last + PERIOD if last else EPOCH, start_of_period(now - USAGE_RETENTION) + PERIOD)
         if since >= end or not _is_locked():
             return 0
         found = _means(since, end)
@@ -68,7 +68,7 @@ def record_periods(now: datetime) -> int:
         UsagePeriod.objects.bulk_create(rows, ignore_conflicts=True)
         if rows:
             _sum_days(list(shapes), since)
-        UsagePeriod.objects.filter(at__lt=now - PERIODS_KEPT).delete()
+        UsagePeriod.objects.filter(at__lt=now - PERIOD_RETENTION).delete()
     return len(rows)
 
 

@@ -97,14 +97,14 @@ def longest(session: Session) -> timedelta | None:
     return least(session.policies, lambda policy: policy.max_parked_time)
 
 
-def kept_until(session: Session) -> datetime | None:
+def retained_until(session: Session) -> datetime | None:
     """Return when a parked session ends, and its files are deleted; None where it is not parked, or for ever."""
     span = longest(session)
     return None if span is None or session.status != Status.PARKED else session.status_at + span
 
 
-def kept_until_expression() -> Combinable:
-    """Return `kept_until` of parked sessions for queries; NULL for ever."""
+def retained_until_expression() -> Combinable:
+    """Return `retained_until` of parked sessions for queries; NULL for ever."""
     return F("status_at") + Least("owner__policy__max_parked_time", "project__policy__max_parked_time")
 
 

@@ -40,7 +40,7 @@ LEASE: Final = timedelta(seconds=60)  # longer than an attempt takes
 MAX_AT_ONCE: Final = 32  # requests under way
 MAX_PER_WEBHOOK: Final = 4  # of these; a slow receiver delays no other
 LOOK_SECONDS: Final = 1.0  # while requests are under way, how often to look for more
-KEPT: Final = timedelta(days=30)
+RETENTION: Final = timedelta(days=30)
 USER_AGENT: Final = "GPU-Platform-Webhooks/1"
 
 
@@ -147,8 +147,8 @@ def give_up(webhook: Webhook) -> None:
 
 
 def forget_old() -> None:
-    """Delete messages that are older than KEPT."""
-    WebhookDelivery.objects.filter(created_at__lt=clock.now() - KEPT).delete()
+    """Delete messages that are older than RETENTION."""
+    WebhookDelivery.objects.filter(created_at__lt=clock.now() - RETENTION).delete()
 
 
 def _begin(sender: MessageSender, delivery: WebhookDelivery) -> Future[SendOutcome] | None:

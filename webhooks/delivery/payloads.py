@@ -28,9 +28,9 @@ def body_of(delivery: WebhookDelivery) -> str:
         session = notice.session
         with language_of(notice.user):
             text = text_of(notice)
-        told = {"id": notice.pk, "kind": notice.kind, "title": text.title, "body": text.body, "path": text.url}
+        notification = {"id": notice.pk, "kind": notice.kind, "title": text.title, "body": text.body, "path": text.url}
         shown = _session(session, session.status) if session else None
-        data = {"notification": told, "session": shown}
+        data = {"notification": notification, "session": shown}
         return _json(delivery.type, notice.created_at, data)
     if delivery.type != event_types.TEST:
         raise LookupError(delivery.message_id)

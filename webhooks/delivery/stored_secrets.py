@@ -14,7 +14,7 @@ from resources import clock
 from webhooks.models import Webhook
 from webhooks.signatures import new_secret
 
-OLD_SECRET_KEPT: Final = timedelta(hours=24)  # after a rotation, messages are signed with both secrets for so long
+OLD_SECRET_LIFETIME: Final = timedelta(hours=24)  # after a rotation, messages are signed with both secrets for so long
 _PURPOSE: Final = "gpuplatform webhook secret"
 
 
@@ -27,7 +27,7 @@ def set_new_secret(webhook: Webhook) -> str:
     secret = new_secret()
     if webhook.encrypted_secret:
         webhook.encrypted_old_secret = webhook.encrypted_secret
-        webhook.old_secret_until = clock.now() + OLD_SECRET_KEPT
+        webhook.old_secret_until = clock.now() + OLD_SECRET_LIFETIME
     webhook.encrypted_secret = cipher_for(_PURPOSE).encrypt(secret.encode())
     return secret
 

@@ -64,7 +64,7 @@ class Admission:
         self._principals = Principals()
         self._wait_seconds = wait_seconds
         self._probe_after_seconds = probe_after_seconds
-        self._database_answers = database_answers or _database_answers
+        self._is_database_responsive = database_answers or _is_database_responsive
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="admission")
         self._abandoned: set[asyncio.Future[None]] = set()
 
@@ -156,7 +156,7 @@ class Admission:
             if done:
                 return False
             loop = asyncio.get_running_loop()
-            if not response.has_begun and not await loop.run_in_executor(self._executor, self._database_answers):
+            if not response.has_begun and not await loop.run_in_executor(self._executor, self._is_database_responsive):
                 return not (work.done() or response.has_begun)
 
     def _abandon(self, work: asyncio.Future[None], response: BufferedResponse) -> None:
@@ -171,7 +171,7 @@ class Admission:
             logger.warning("a request that waited for the database ended with %r", error)
 
 
-def _database_answers() -> bool:
+def _is_database_responsive() -> bool:
     """Return whether the database answers a new connection within PROBE_TIMEOUT_SECONDS."""
     server = server_of(connection.get_connection_params())
-    return server is None or server.answers(PROBE_TIMEOUT_SECONDS)
+    return server is None or server.is_responsive(PROBE_TIMEOUT_SECONDS)

@@ -85,7 +85,7 @@ def hold(enforcer: Enforcer, gpu_bytes: int, pinned_bytes: int = 0, started: int
     return region
 
 
-def test_what_is_written_to_a_region_counts_and_is_not_read(enforcer: Enforcer, started: ContainerSpec) -> None:
+def test_bytes_written_to_a_region_count_without_being_read(enforcer: Enforcer, started: ContainerSpec) -> None:
     region, key = hold(enforcer, 0), ("resized", 1)
     assert enforcer.folders.written_bytes() == {key: 0}
     with region.open("ab") as file:

@@ -52,7 +52,7 @@ def test_a_walk_ends_just_beyond_the_limit(limit: int | None, count: int) -> Non
     assert bound_files(PID, limit) == count
 
 
-def test_many_names_of_one_file_do_not_hold_a_walk_up(layer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_names_of_one_file_do_not_delay_a_walk(layer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (layer / "file").touch()
     for number in range(1000):
         (layer / f"link-{number}").hardlink_to(layer / "file")

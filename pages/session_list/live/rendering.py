@@ -10,8 +10,8 @@ from django.utils.safestring import SafeString, mark_safe
 from pages.session_list.resource_bars import GpuMap
 from pages.session_list.rows import Row
 
-KEPT_ROWS: Final = 4096  # of a process; about 4 kB each
-KEPT_GPU_MAPS: Final = 512
+MAX_CACHED_ROWS: Final = 4096  # of a process; about 4 kB each
+MAX_CACHED_GPU_MAPS: Final = 512
 
 
 def render_row(row: Row, columns: tuple[str, ...]) -> SafeString:
@@ -29,12 +29,12 @@ def rendered_count() -> int:
     return _row.cache_info().misses
 
 
-@lru_cache(KEPT_ROWS)
+@lru_cache(MAX_CACHED_ROWS)
 def _row(row: Row, columns: tuple[str, ...], language: str) -> SafeString:
     return _html("session_list/_row.html", {"row": row, "columns": columns})
 
 
-@lru_cache(KEPT_GPU_MAPS)
+@lru_cache(MAX_CACHED_GPU_MAPS)
 def _gpus(gpus: GpuMap, fgpu_per_gpu: int, language: str) -> SafeString:
     return _html("session_list/_gpus.html", {"gpus": gpus, "fgpu_per_gpu": fgpu_per_gpu})
 

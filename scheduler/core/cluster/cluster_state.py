@@ -193,7 +193,7 @@ class ClusterState:
         are_present = {gpu_id for gpu_id, _ in session.shares}.issubset(host.gpu_ids)
         return are_present and could_hold(host, group.host_views[host.index], shape)
 
-    def clear_heads(self) -> None:
+    def clear_reservations(self) -> None:
         """Drop all reservations, as at the start of a pass."""
         for group in self.groups.values():
             group.start_over()

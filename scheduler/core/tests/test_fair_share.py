@@ -88,7 +88,7 @@ class Month:
         """Yield the shares at the end of each day."""
         now, midnight = NOW, NOW + DAY
         while midnight <= NOW + count * DAY:
-            self.cluster.clear_heads()
+            self.cluster.clear_reservations()
             member_of = {request.id: association_of(request) for request in self.waiting}
             placements, self.waiting = serve(self.cluster, self.waiting, self.rules, now)
             for placement in placements:

@@ -198,7 +198,7 @@ def is_room(
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_what_is_held_in_advance_is_covered_once_it_is_there(seed: int) -> None:
+def test_reserved_amounts_are_covered_once_they_are_free(seed: int) -> None:
     for number in range(PER_SEED):
         world = random_world(Random(1000 * seed + number))
         snapshot = world.snapshot()

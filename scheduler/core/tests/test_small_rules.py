@@ -58,7 +58,7 @@ def whole_host(world: Snapshot, head: SessionRequest) -> int | None:
     return None if reservation is None else reservation.host.host_id
 
 
-def test_a_whole_host_without_new_starts_is_that_which_lacks_least() -> None:
+def test_the_host_that_lacks_least_takes_no_new_starts() -> None:
     running = (session("old", 1, (100, 1000), (101, 1000), hours_ago=9), session("new", 2, (200, 1000), hours_ago=5))
     world = replace(make_snapshot([make_host(1, [0, 0]), make_host(2, [0, 1000])], []), running=running)
     assert whole_host(world, make_request("head", 2000)) == 2
@@ -156,7 +156,7 @@ def test_fair_order_serves_who_has_used_least() -> None:
     assert placed(world) == {"b": 1}
 
 
-def test_a_claim_is_covered_once_cores_memory_and_gpu_are_there() -> None:
+def test_a_claim_is_covered_once_all_its_amounts_are_free() -> None:
     claim = RunningSession("claim", 1, 1, 4, 4, ((100, 500),), NOW)
     for other, is_covered in (
         ((4, 4, 500), True),
@@ -295,7 +295,7 @@ def test_a_short_session_starts_though_a_longer_one_cannot() -> None:
     assert [it.session_id for it in state.serve(NOW)] == ["c-short"]
 
 
-def test_the_second_of_a_class_starts_once_the_first_is_cancelled() -> None:
+def test_the_second_of_a_class_follows_a_cancelled_first() -> None:
     running, queue = session("r", 1, (100, 1000)), [make_request(name, 1000) for name in ("a", "b")]
     state = IncrementalState(replace(make_snapshot([make_host(1, [0])], queue), running=(running,)))
     assert state.serve(NOW) == []

@@ -118,7 +118,8 @@ class Explainer:
             )
         }
         found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
-        found += [f"{amount_text('cpu', int(cores))} or more" for cores in names[CORES_TRAIT]]
+        amounts = [amount_text("cpu", int(cores)) for cores in names[CORES_TRAIT]]
+        found += [f"{amount} or more" for amount in amounts]
         if names[STORAGE_TRAIT]:
             found.append(f"the storage {listing(names[STORAGE_TRAIT])}")
         found += [f"GPUs of the model {name}" for name in names[GPU_MODEL_TRAIT]]
