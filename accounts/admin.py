@@ -28,6 +28,34 @@ for _model in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToke
     admin.site.unregister(_model)  # secrets, and addresses that follow the account's
 
 
+class NoAddMixin:
+    """Of an admin whose rows are not added in the administration."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False."""
+        return False
+
+
+class NoChangeMixin:
+    """Of an admin whose rows are not changed in the administration."""
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False."""
+        return False
+
+
+class NoDeleteMixin:
+    """Of an admin whose rows are not deleted in the administration."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False."""
+        return False
+
+
+class ReadOnlyMixin(NoAddMixin, NoChangeMixin, NoDeleteMixin):
+    """Of an admin whose rows are only shown in the administration."""
+
+
 class NewUserForm(UniqueEmailForm, AdminUserCreationForm[User]):
     """A new user, with or without a password."""
 
@@ -83,7 +111,7 @@ class UserAdmin(DjangoUserAdmin[User]):
 
 
 @admin.register(ApiToken)
-class TokenAdmin(admin.ModelAdmin[ApiToken]):
+class TokenAdmin(NoAddMixin, NoChangeMixin, admin.ModelAdmin[ApiToken]):
     """API tokens: read-only, and revoked by deleting them."""
 
     list_display = ("user", "name", "token_key", "scope", "created", "expiry", "last_used_at")
@@ -92,17 +120,9 @@ class TokenAdmin(admin.ModelAdmin[ApiToken]):
     search_fields = ("user__email", "name", "token_key")
     fields = ("user", "name", "token_key", "scope", "created", "expiry", "last_used_at")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: users create their own tokens."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a token never changes."""
-        return False
-
 
 @admin.register(SshKey)
-class SshKeyAdmin(admin.ModelAdmin[SshKey]):
+class SshKeyAdmin(NoAddMixin, NoChangeMixin, admin.ModelAdmin[SshKey]):
     """Public SSH keys: read-only, and revoked by deleting them."""
 
     list_display = ("owner", "title", "fingerprint", "created_at", "last_used_at")
@@ -111,17 +131,9 @@ class SshKeyAdmin(admin.ModelAdmin[SshKey]):
     search_fields = ("owner__email", "title", "fingerprint")
     fields = ("owner", "title", "text", "fingerprint", "created_at", "last_used_at")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: users add their own keys."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a key never changes."""
-        return False
-
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
+class AuditEntryAdmin(ReadOnlyMixin, admin.ModelAdmin[AuditEntry]):
     """The audit log, read-only."""
 
     list_display = ("at", "actor_name", "action", "object_link", "changes_text", "object_type", "source", "address")
@@ -148,18 +160,6 @@ class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
     def changes_text(self, entry: AuditEntry) -> str:
         """Return the changes as one line."""
         return "; ".join(f"{name}: {before or '-'} → {after or '-'}" for name, (before, after) in entry.changes.items())
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: entries are written with the acts."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the log is never changed."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the log is never shortened here."""
-        return False
 
 
 class InvitationForm(forms.ModelForm[AccountInvitation]):
@@ -193,7 +193,7 @@ class InvitationForm(forms.ModelForm[AccountInvitation]):
 
 
 @admin.register(AccountInvitation)
-class InvitationAdmin(admin.ModelAdmin[AccountInvitation]):
+class InvitationAdmin(NoChangeMixin, admin.ModelAdmin[AccountInvitation]):
     """Invitations: mailed when they are added, withdrawn by deleting them."""
 
     form = InvitationForm
@@ -202,10 +202,6 @@ class InvitationAdmin(admin.ModelAdmin[AccountInvitation]):
     list_select_related = ("policy", "project", "invited_by")
     search_fields = ("email",)
     actions = ("send_again",)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: an invitation never changes."""
-        return False
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return the default policy for new accounts."""

@@ -8,23 +8,20 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
 
+from accounts.admin import NoAddMixin
 from accounts.models import User
 from endpoints import services
 from sessions.admin import ReadOnlyAdmin
 from sessions.models import Endpoint, EndpointEvent, ShareLink
 
 
-class EndpointEventInline(admin.TabularInline[EndpointEvent, Endpoint]):
+class EndpointEventInline(NoAddMixin, admin.TabularInline[EndpointEvent, Endpoint]):
     """The app's audit record: opening, publishing, sharing, and use by superadmins."""
 
     model = EndpointEvent
     fields = readonly_fields = ("at", "what", "actor")
     can_delete = False
     extra = 0
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the record is written by services."""
-        return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EndpointEvent]:
         """Return the events with their actors."""

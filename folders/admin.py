@@ -9,6 +9,7 @@ from django.db.models import Count, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
+from accounts.admin import NoAddMixin, ReadOnlyMixin
 from accounts.models import User
 from folders.errors import FolderError
 from folders.files.roots import NotEmptyError
@@ -20,7 +21,7 @@ from resources.amounts.units import size_text
 from translation.english import from_english
 
 
-class OnHostsInline(admin.TabularInline[HostRoot, StorageRoot]):
+class OnHostsInline(NoAddMixin, admin.TabularInline[HostRoot, StorageRoot]):
     """What the hosts found at the path of a root."""
 
     model = HostRoot
@@ -35,10 +36,6 @@ class OnHostsInline(admin.TabularInline[HostRoot, StorageRoot]):
             return "-"
         sizes = {"free": size_text(row.free_bytes), "total": size_text(row.total_bytes or 0)}
         return gettext("%(free)s of %(total)s") % sizes
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: host workers write these rows."""
-        return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[HostRoot]:
         """Return the rows with their hosts."""
@@ -107,17 +104,13 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
                 self.message_user(request, text, messages.SUCCESS)
 
 
-class FolderShareInline(admin.TabularInline[FolderShare, Folder]):
+class FolderShareInline(NoAddMixin, admin.TabularInline[FolderShare, Folder]):
     """With whom a folder is shared."""
 
     model = FolderShare
     fields = readonly_fields = ("user", "is_read_only", "created_at")
     can_delete = False
     extra = 0
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: owners share their folders."""
-        return False
 
 
 class FolderStateFilter(admin.SimpleListFilter):
@@ -143,8 +136,8 @@ class FolderStateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Folder)
-class FolderAdmin(admin.ModelAdmin[Folder]):
-    """All data folders, with actions that trash, restore and delete them. Nobody sees files here."""
+class FolderAdmin(ReadOnlyMixin, admin.ModelAdmin[Folder]):
+    """All data folders; actions trash, restore and delete them, files before the row. Nobody sees files here."""
 
     list_display = (
         "name",
@@ -224,15 +217,3 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
                 count += 1
         if count:
             self.message_user(request, done(count) % {"count": count}, messages.SUCCESS)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: users create their folders."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: services change folders."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the action deletes files and row, in this order."""
-        return False

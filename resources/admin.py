@@ -9,7 +9,7 @@ from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, ngettext
 
-from accounts.admin import UserAdmin
+from accounts.admin import NoAddMixin, NoChangeMixin, NoDeleteMixin, UserAdmin
 from accounts.models import DEFAULT_LIMITS, Membership, Project, ResourcePolicy, User
 from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column
 from resources.forms import HostForm, PresetForm, ResourceGroupForm
@@ -186,15 +186,11 @@ class ResourceGroupAdmin(KickingAdmin):
                 self.message_user(request, text, messages.WARNING)
 
 
-class ReportedAdmin(admin.ModelAdmin[Any]):
+class ReportedAdmin(NoAddMixin, admin.ModelAdmin[Any]):
     """Rows that hosts write about themselves, which cannot be added here."""
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: hosts register themselves and their GPUs."""
-        return False
 
-
-class GpuInline(admin.TabularInline[Gpu, Host]):
+class GpuInline(NoAddMixin, admin.TabularInline[Gpu, Host]):
     """The GPUs of a host, as it reported them."""
 
     model = Gpu
@@ -209,10 +205,6 @@ class GpuInline(admin.TabularInline[Gpu, Host]):
         "tier",
         "is_present",
     )
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: hosts register their GPUs."""
-        return False
 
 
 @admin.register(Host)
@@ -265,7 +257,7 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
 
 
 @admin.register(Gpu)
-class GpuAdmin(ReportedAdmin):
+class GpuAdmin(NoChangeMixin, ReportedAdmin):
     """GPUs as their hosts reported them."""
 
     list_display = (
@@ -275,10 +267,6 @@ class GpuAdmin(ReportedAdmin):
     list_filter = ("tier", "is_simulated", "is_present", "name", "host__group")
     list_select_related = ("host",)
     search_fields = ("uuid", "name", "host__name")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: hosts report all data of their GPUs."""
-        return False
 
 
 @admin.register(Preset)
@@ -296,19 +284,11 @@ class PresetAdmin(AmountsAdmin):
 
 
 @admin.register(Installation)
-class InstallationAdmin(ReportedAdmin):
+class InstallationAdmin(NoChangeMixin, NoDeleteMixin, ReportedAdmin):
     """The key in the labels of this platform's containers; with another key, all would be orphaned."""
 
     list_display = ("key",)
     fields = ("key",)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the key must not change."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the key must not change."""
-        return False
 
 
 admin.site.register(Image, ImageAdmin)

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 
+from accounts.admin import NoAddMixin, ReadOnlyMixin
 from accounts.models import User
 from resources.admin import HostAdmin, UserWithGroupsAdmin
 from resources.amounts.units import fgpu_text, size_text
@@ -32,20 +33,8 @@ def _actor(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-class ReadOnlyAdmin(admin.ModelAdmin[Any]):
+class ReadOnlyAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
     """A read-only admin for rows that only services write."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: rows are created by services."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: rows are changed by services."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a lease is freed with its session's end, and records stay."""
-        return False
 
 
 admin.site.unregister(User)
@@ -107,7 +96,7 @@ class HostWithSessionsAdmin(HostAdmin):
         return None
 
 
-class EventInline(admin.TabularInline[SessionEvent, Session]):
+class EventInline(NoAddMixin, admin.TabularInline[SessionEvent, Session]):
     """The timeline of a session."""
 
     model = SessionEvent
@@ -115,26 +104,18 @@ class EventInline(admin.TabularInline[SessionEvent, Session]):
     can_delete = False
     extra = 0
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: events are written by changes of status."""
-        return False
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[SessionEvent]:
         """Return the events with their actors."""
         return super().get_queryset(request).select_related("actor")
 
 
-class MountInline(admin.TabularInline[Mount, Session]):
+class MountInline(NoAddMixin, admin.TabularInline[Mount, Session]):
     """The folders of a session."""
 
     model = Mount
     fields = readonly_fields = ("folder_name", "path", "is_read_only", "is_held_read_only", "is_automatic", "problem")
     can_delete = False
     extra = 0
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a session's folders are chosen at its launch."""
-        return False
 
 
 @admin.register(Session)

@@ -5,12 +5,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from accounts.admin import NoAddMixin
 from webhooks.delivery import deliveries
 from webhooks.models import Webhook
 
 
 @admin.register(Webhook)
-class WebhookAdmin(admin.ModelAdmin[Webhook]):
+class WebhookAdmin(NoAddMixin, admin.ModelAdmin[Webhook]):
     """Webhooks of all users, without their secrets."""
 
     list_display = ("__str__", "owner", "url", "covers_all", "is_enabled", "failing_since")
@@ -20,10 +21,6 @@ class WebhookAdmin(admin.ModelAdmin[Webhook]):
     fields = ("owner", "name", "url", "event_types", "covers_all", "is_enabled", "disabled_reason", "failing_since")
     readonly_fields = fields
     actions = ("disable",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: users make their own."""
-        return False
 
     @admin.action(description="Disable selected webhooks", permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
