@@ -22,7 +22,6 @@ from resources.admin_api.serializers import RecordSerializer
 from resources.models import ResourceGroup
 from restapi.fields import RowNameField
 from restapi.views import ApiView
-from sessions.errors import RejectedError
 from sessions.idle.preview import Preview, preview
 from sessions.launching import services
 from sessions.models import IdleRule, Session
@@ -132,8 +131,5 @@ class RequeueView(SuperadminSessionView):
     def post(self, request: Request, session_id: str) -> Response:
         """Have a session that has not started yet, or a batch session, wait again, for another host if one fits."""
         session = self.session(request, session_id)
-        try:
-            requeue.requeue(session, actor=user_of(request))
-        except RejectedError as error:
-            raise ValidationError(list(error.errors.values())) from error
+        requeue.requeue(session, actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -135,10 +135,7 @@ class SessionViewSet(
         session = self.get_object()
         body = RenameSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            services.rename(session, body.validated_data["name"], actor=user_of(request))
-        except RejectedError as error:
-            raise ValidationError(by_request_field(error.errors, body.initial_data)) from error
+        services.rename(session, body.validated_data["name"], actor=user_of(request))
         return self.retrieve(request, pk)
 
     @extend_schema(request=None, responses=SessionSerializer)
@@ -175,10 +172,7 @@ class SessionViewSet(
         """Let the running session go on for longer than its limits, as far as its owner's policy allows."""
         body = ExtensionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            extensions.extend(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
-        except RejectedError as error:
-            raise ValidationError(by_request_field(error.errors, {})) from error
+        extensions.extend(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
         return self.retrieve(request, pk)
 
     @extend_schema(
@@ -190,10 +184,7 @@ class SessionViewSet(
         """Put off the end of a session that is idle, as far as the rule allows."""
         body = SnoozeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            idle.snooze(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
-        except RejectedError as error:
-            raise ValidationError(by_request_field(error.errors, {})) from error
+        idle.snooze(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
         return self.retrieve(request, pk)
 
     @extend_schema(responses=SessionEventSerializer(many=True))

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.exceptions import RequestDataTooBig
 from django.utils.translation import gettext as _
 from rest_framework import status
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -13,6 +13,7 @@ from folders.errors import FolderError
 from folders.files.errors import FilesError
 from folders.responses import api_exception
 from restapi.problems import messages_by_field, problem
+from sessions.errors import GENERAL, RejectedError
 from translation.english import from_english
 
 
@@ -24,11 +25,13 @@ class BodyTooLargeError(APIException):
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return the problem details of an exception; also of RequestDataTooBig and of errors of folders."""
+    """Return the problem details of an exception; also of RequestDataTooBig and of errors of sessions and folders."""
     if isinstance(error, RequestDataTooBig):
         error = BodyTooLargeError()
     elif isinstance(error, FolderError | FilesError):
         error = api_exception(error)
+    elif isinstance(error, RejectedError):
+        error = ValidationError({"detail" if name == GENERAL else name: text for name, text in error.errors.items()})
     response = exception_handler(error, context)
     if response is not None:
         response.data = _problem(response.status_code, _in_language(response.data), _code(error))

@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import APIException, PermissionDenied, ValidationError
+from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,7 +17,7 @@ from resources.models import Image
 from restapi.views import ApiViewSet
 from sessions.conversion import change_reports, private_images
 from sessions.conversion import services as conversions
-from sessions.errors import GENERAL, RejectedError
+from sessions.errors import RejectedError
 from sessions.models import ChangeReport, Conversion, ConversionState, ReportState, Session
 
 
@@ -97,11 +97,7 @@ class ConversionActions(ApiViewSet[Session]):
         session = self._convertible(request)
         body = ConversionRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            conversion = conversions.request(session, actor=user_of(request), **body.validated_data)
-        except RejectedError as error:
-            names = {GENERAL: "non_field_errors"}
-            raise ValidationError({names.get(key, key): [text] for key, text in error.errors.items()}) from error
+        conversion = conversions.request(session, actor=user_of(request), **body.validated_data)
         return Response(ConversionSerializer(conversion).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses=ConversionSerializer(many=True))

@@ -1,14 +1,12 @@
 """API of parking: a session's resources are given back, and it goes on later with its files."""
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
 from restapi.views import ApiViewSet
-from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
 from sessions.parking import services as parking
 from sessions.serializers import SessionSerializer
@@ -21,18 +19,12 @@ class ParkingActions(ApiViewSet[Session]):
     @action(detail=True, methods=["post"])
     def park(self, request: Request, pk: str) -> Response:
         """Stop the running session and keep its files; what it holds is free for others. Idempotent."""
-        try:
-            parking.park(self.get_object(), actor=user_of(request))
-        except RejectedError as error:
-            raise serializers.ValidationError({"non_field_errors": [error.errors[GENERAL]]}) from error
+        parking.park(self.get_object(), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)
 
     @extend_schema(request=None, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Let the parked session wait for its host, to go on with its files. Idempotent while it waits."""
-        try:
-            parking.resume(self.get_object(), actor=user_of(request))
-        except RejectedError as error:
-            raise serializers.ValidationError({"non_field_errors": [error.errors[GENERAL]]}) from error
+        parking.resume(self.get_object(), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)

@@ -168,10 +168,7 @@ class ProjectViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
         """Create a project; for superadmins."""
         actor = _superadmin(request)
         values, groups = self._values(ProjectBody(data=request.data))
-        try:
-            made = projects.create(values, groups or (), actor=actor)
-        except RejectedError as error:
-            raise ValidationError(error.errors) from error
+        made = projects.create(values, groups or (), actor=actor)
         return Response(self._data(made.pk), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ProjectBody, responses=ProjectDetailSerializer)
@@ -180,10 +177,7 @@ class ProjectViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
         project = self.get_object()
         actor = _superadmin(request)
         values, groups = self._values(ProjectBody(data=request.data, partial=True))
-        try:
-            projects.change(project, values, groups, actor=actor)
-        except RejectedError as error:
-            raise ValidationError(error.errors) from error
+        projects.change(project, values, groups, actor=actor)
         return Response(self._data(project.pk))
 
     @extend_schema(responses={204: None, 409: OpenApiResponse(description="Sessions or data folders belong to it")})
@@ -230,10 +224,7 @@ class ProjectMemberViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[Members
         user = User.objects.filter(email__iexact=body.validated_data["email"]).first()
         if user is None:
             raise ValidationError({"email": [_("There is no account with this address.")]})
-        try:
-            made = projects.add_member(project, user, ProjectRole(body.validated_data["role"]), actor=user_of(request))
-        except RejectedError as error:
-            raise ValidationError(error.errors) from error
+        made = projects.add_member(project, user, ProjectRole(body.validated_data["role"]), actor=user_of(request))
         return Response(MemberSerializer(made).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=RoleBody, responses=MemberSerializer)
@@ -276,10 +267,7 @@ class ProjectInvitationViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[Acc
         project = _managed(request, project_pk)
         body = NewProjectInvitationBody(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            made = projects.invite(project, body.validated_data["email"], actor=user_of(request))
-        except RejectedError as error:
-            raise ValidationError(error.errors) from error
+        made = projects.invite(project, body.validated_data["email"], actor=user_of(request))
         return Response(ProjectInvitationSerializer(made).data, status=status.HTTP_201_CREATED)
 
     def perform_destroy(self, instance: AccountInvitation) -> None:

@@ -12,7 +12,6 @@ from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from resources.amounts.fields import MAX_INTEGER, FgpuField, SizeField
 from restapi.views import ApiViewSet
-from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import SessionSize
@@ -48,10 +47,5 @@ class ResizingActions(ApiViewSet[Session]):
         body = ResizeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         before = {"cpu": session.cpu, "memory": session.memory, "fgpu": session.fgpu}
-        try:
-            resizing.resize(session, SessionSize(**before | body.validated_data), actor=user_of(request))
-        except RejectedError as error:
-            names = {GENERAL: "non_field_errors"}
-            found = {names.get(name, name): [message] for name, message in error.errors.items()}
-            raise serializers.ValidationError(found) from error
+        resizing.resize(session, SessionSize(**before | body.validated_data), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)
