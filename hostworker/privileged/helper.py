@@ -10,12 +10,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from docker.api import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound
@@ -23,7 +23,7 @@ from requests.exceptions import RequestException
 
 from hostworker.privileged import helper_container
 from hostworker.privileged.attachment import Attachment
-from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
+from hostworker.privileged.base import ContainerFiles, HostPrivileges, KernelUse, PrivilegesError
 from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime_protocol import EnforcementError
 
@@ -39,6 +39,20 @@ READY: Final = 0  # the number of the line with which the helper begins
 EXCEPTIONS: Final[dict[str, type[Exception]]] = {each.__name__: each for each in (EnforcementError, FirewallError)}
 
 Labels = Mapping[str, str]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _asked(
+    operation: Callable[Concatenate[HostPrivileges, Arguments], Result],
+) -> Callable[Concatenate["HelperPrivileges", Arguments], Result]:
+    """Return the method that has the helper do the operation, whose result is the same in JSON."""
+
+    def ask(self: "HelperPrivileges", /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        result: Result = self._ask(operation.__name__, *arguments, *named.values())
+        return result
+
+    return ask
 
 
 class HelperPrivileges:
@@ -62,54 +76,29 @@ class HelperPrivileges:
             return f"its worker does not run as root, and has no helper that does: {error}"
         return ""
 
-    def give_to_root(self, path: Path) -> None:
-        self._ask("give_to_root", str(path))
-
-    def rewrite_limits(self, path: Path, text: str) -> None:
-        self._ask("rewrite_limits", str(path), text)
-
-    def process_started(self, main_pid: int, pid: int) -> int | None:
-        found = self._ask("process_started", main_pid, pid)
-        return None if found is None else int(found)
-
-    def container_of(self, pid: int) -> str:
-        return str(self._ask("container_of", pid))
+    give_to_root = _asked(HostPrivileges.give_to_root)
+    rewrite_limits = _asked(HostPrivileges.rewrite_limits)
+    process_started = _asked(HostPrivileges.process_started)
+    container_of = _asked(HostPrivileges.container_of)
+    starts_hooked = _asked(HostPrivileges.starts_hooked)
+    limit_gpu_memory = _asked(HostPrivileges.limit_gpu_memory)
+    can_name = _asked(HostPrivileges.can_name)
+    give_name = _asked(HostPrivileges.give_name)
+    set_mount_read_only = _asked(HostPrivileges.set_mount_read_only)
+    end_mount_writers = _asked(HostPrivileges.end_mount_writers)
+    take_mount_away = _asked(HostPrivileges.take_mount_away)
+    raise_kernel_limits = _asked(HostPrivileges.raise_kernel_limits)
+    bound_terminals = _asked(HostPrivileges.bound_terminals)
+    limit_storage = _asked(HostPrivileges.limit_storage)
+    bound_files = _asked(HostPrivileges.bound_files)
 
     def hook_inodes(self, pid: int) -> frozenset[int] | None:
         found = self._ask("hook_inodes", pid)
         return None if found is None else frozenset(found)
 
-    def starts_hooked(self, main_pid: int, hooks: Collection[int]) -> bool | None:
-        found: bool | None = self._ask("starts_hooked", main_pid, sorted(hooks))
-        return found
-
-    def limit_gpu_memory(self, main_pid: int, bytes_by_uuid: Mapping[str, int]) -> None:
-        self._ask("limit_gpu_memory", main_pid, dict(bytes_by_uuid))
-
-    def can_name(self, container: ContainerFiles) -> bool:
-        return bool(self._ask("can_name", _encoded(container)))
-
-    def give_name(self, container: ContainerFiles, hostname: str) -> None:
-        self._ask("give_name", _encoded(container), hostname)
-
-    def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
-        return bool(self._ask("set_mount_read_only", main_pid, str(source), read_only))
-
-    def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
-        return list(self._ask("end_mount_writers", main_pid, str(source)))
-
-    def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
-        return list(self._ask("take_mount_away", main_pid, str(source)))
-
-    def raise_kernel_limits(self) -> None:
-        self._ask("raise_kernel_limits")
-
     def kernel_use(self, containers: Collection[str]) -> KernelUse:
-        held, limits = self._ask("kernel_use", list(containers))
+        held, limits = self._ask("kernel_use", containers)
         return KernelUse(held=held, limits=limits)
-
-    def bound_terminals(self, main_pid: int) -> None:
-        self._ask("bound_terminals", main_pid)
 
     def firewall_problem(self) -> str:
         try:
@@ -122,13 +111,6 @@ class HelperPrivileges:
             self._ask("hold_firewall", device, worker, deny_private)
         except PrivilegesError as error:
             raise FirewallError(str(error)) from error
-
-    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
-        return bool(self._ask("limit_storage", str(root), owner, project, max_bytes, max_files))
-
-    def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
-        found = self._ask("bound_files", main_pid, max_files)
-        return None if found is None else int(found)
 
     def close(self) -> None:
         """Have the helper end; the next operation starts another."""
@@ -214,7 +196,7 @@ class _Link:
             number = self._number
             self._answers[number] = answer
             try:
-                self._attachment.write(f"{json.dumps([number, operation, arguments])}\n".encode())
+                self._attachment.write(f"{json.dumps([number, operation, arguments], default=_encoded)}\n".encode())
             except OSError as error:
                 raise PrivilegesError(f"the helper does not listen: {error}") from error
         return self._outcome(answer)
@@ -252,8 +234,18 @@ class _Link:
             answer.set_exception(PrivilegesError(f"the helper has ended{': ' if words else ''}{words}."))
 
 
-def _encoded(container: ContainerFiles) -> list[object]:
-    return [container.container_id, container.pid, str(container.hostname_path), str(container.hosts_path)]
+def _encoded(argument: object) -> object:
+    """Return the JSON of an argument of an operation."""
+    match argument:
+        case Path():
+            return str(argument)
+        case ContainerFiles():
+            return [argument.container_id, argument.pid, str(argument.hostname_path), str(argument.hosts_path)]
+        case Mapping():
+            return dict(argument)
+        case Collection():
+            return sorted(argument)
+    raise TypeError(f"{argument!r} is no argument of an operation")
 
 
 def _create(client: APIClient, config: Mapping[str, object]) -> str:
