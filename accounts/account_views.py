@@ -9,8 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from accounts.credentials import ssh_keys as services
 from accounts.credentials import tokens
@@ -18,14 +17,12 @@ from accounts.credentials.ssh_address import known_hosts_line
 from accounts.forms import ProfileForm, SshKeyForm, TokenForm
 from accounts.login_sessions import services as logins
 from accounts.models import SshHostKey
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form, signed_in_page
 
 PAGE_SIZE = 25
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 def profile(request: UserRequest) -> HttpResponse:
     """Show who the user is, or change the name."""
     form = ProfileForm(request.POST if request.method == "POST" else None, instance=request.user)
@@ -36,9 +33,7 @@ def profile(request: UserRequest) -> HttpResponse:
     return render(request, "accounts/profile.html", {"form": form}, status=_status(form))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 def token_list(request: UserRequest) -> HttpResponse:
     """List the user's API tokens, or make one; the response to that is the only page that shows it."""
     form = TokenForm(request.POST if request.method == "POST" else None)
@@ -58,9 +53,7 @@ def delete_token(request: UserRequest, uid: str) -> HttpResponse:
     return redirect("accounts:tokens")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 def ssh_keys(request: UserRequest) -> HttpResponse:
     """Show the user's SSH keys and the key of the platform's SSH server, or add one."""
     form = SshKeyForm(request.POST if request.method == "POST" else None)
@@ -88,9 +81,7 @@ def delete_ssh_key(request: UserRequest, key_id: int) -> HttpResponse:
     return redirect("accounts:ssh-keys")
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def login_list(request: UserRequest) -> HttpResponse:
     """List the browsers in which the user is signed in."""
     page = Paginator(logins.open_logins(request.user), PAGE_SIZE).get_page(request.GET.get("page"))

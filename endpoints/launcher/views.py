@@ -5,19 +5,15 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.db.models import Prefetch
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from endpoints import services
 from endpoints.launcher.forms import SHARE_LIFETIMES, OpenForm, ShareForm
 from endpoints.launcher.found_ports import found_ports
@@ -31,10 +27,7 @@ from sessions.models import Endpoint, EndpointState, Session, ShareLink
 _PORT_APP: Final = re.compile(r"p[0-9]{4,5}")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def launcher(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the launcher; POST opens the chosen app and redirects to its page. htmx gets the dialog alone."""
     session = _visible(request, session_id)
@@ -45,19 +38,14 @@ def launcher(request: UserRequest, session_id: str) -> HttpResponse:
     return render(request, template, _launcher_context(session, form), status=422 if form.is_bound else 200)
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def found(request: UserRequest, session_id: str) -> HttpResponse:
     """Show what listens in the session beside its image's apps: a part of the launcher's form."""
     session = _visible(request, session_id)
     return render(request, "endpoints/_found_ports.html", {"ports": found_ports(session)})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Show the progress of an app, and redirect to it once it is READY; POST starts it, or starts it again.
 
@@ -93,9 +81,7 @@ def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     return render(request, template, context, status=422 if form.errors else 200)
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 def unpublish(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Make an app private again."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
@@ -103,9 +89,7 @@ def unpublish(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     return _updated_launcher(request, endpoint.session)
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 def close(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Close an app to everybody."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
@@ -113,9 +97,7 @@ def close(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     return _updated_launcher(request, endpoint.session)
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 def share(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Create a share link, and show it once."""
     session = _visible(request, session_id)
@@ -135,9 +117,7 @@ def share(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     return render(request, "endpoints/_apps.html" if request.htmx else "endpoints/apps.html", context)
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 def revoke_link(request: UserRequest, session_id: str, link_id: int) -> HttpResponse:
     """Revoke a share link."""
     session = _visible(request, session_id)

@@ -4,14 +4,10 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
-from django.views.decorators.vary import vary_on_headers
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from folders.contents import services as contents
 from folders.errors import FolderError
 from folders.files.entries import EntryKind, FolderEntry, Order
@@ -60,10 +56,7 @@ class Page:
         return self.number + 1 if self.last < self.total else None
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def browse(request: UserRequest, folder_id: str) -> HttpResponse:
     """Show a directory of the folder; return only the changing part to htmx."""
     opened = open_folder(request, folder_id)
@@ -87,10 +80,7 @@ def browse(request: UserRequest, folder_id: str) -> HttpResponse:
     return show(request, opened, "folders/_browse.html", context | {"crumbs": crumbs(path)})
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def show_file(request: UserRequest, folder_id: str) -> HttpResponse:
     """Show a file: its facts, and what it holds if that can be shown safely."""
     opened = open_folder(request, folder_id)
@@ -105,10 +95,7 @@ def show_file(request: UserRequest, folder_id: str) -> HttpResponse:
     return show(request, opened, "folders/_file.html", context)
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def trash_items(request: UserRequest, folder_id: str) -> HttpResponse:
     """Show what was deleted from the folder."""
     opened = open_folder(request, folder_id)

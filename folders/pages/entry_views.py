@@ -3,16 +3,12 @@
 import posixpath
 from typing import Any, Final
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
-from django.views.decorators.vary import vary_on_headers
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_act, signed_in_form
 from folders.contents import services as contents
 from folders.errors import FolderError
 from folders.files.entries import EntryKind
@@ -25,10 +21,7 @@ from folders.pages.responses import done, open_folder, render_dialog
 MAX_SHOWN_DIRECTORIES: Final = 500
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def new_directory(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask for a name, or make a directory; with `parents`, those above it too, and one that exists is fine."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -48,10 +41,7 @@ def new_directory(request: UserRequest, folder_id: str) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def new_file(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask for a name, or make an empty text file and open it in the editor."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -71,10 +61,7 @@ def new_file(request: UserRequest, folder_id: str) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def rename(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask for another name of an entry (`path`, or the one chosen), or rename it."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -103,10 +90,7 @@ def rename(request: UserRequest, folder_id: str) -> HttpResponse:
     )
 
 
-@require_POST
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_act
 def move(request: UserRequest, folder_id: str) -> HttpResponse:
     """Show the directories to which the chosen entries can be moved, the one to `open` first; or move them `to` one."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -142,10 +126,7 @@ def move(request: UserRequest, folder_id: str) -> HttpResponse:
     return render_dialog(request, "folders/_move.html", context, title=_("Move"))
 
 
-@require_POST
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_act
 def trash(request: UserRequest, folder_id: str) -> HttpResponse:
     """Move the chosen entries to the folder's trash."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -156,10 +137,7 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
     return done(request, outcome.message("moved to the trash"), url, level=outcome.level, show=is_page)
 
 
-@require_POST
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_act
 def restore(request: UserRequest, folder_id: str) -> HttpResponse:
     """Restore the chosen entries of the trash to where they were deleted from."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -167,10 +145,7 @@ def restore(request: UserRequest, folder_id: str) -> HttpResponse:
     return done(request, outcome.message("restored"), address("trash", folder), level=outcome.level)
 
 
-@require_POST
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_act
 def delete(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask, or delete the chosen entries of the trash for ever."""
     folder = open_folder(request, folder_id, to_write=True).folder
@@ -183,10 +158,7 @@ def delete(request: UserRequest, folder_id: str) -> HttpResponse:
     return done(request, outcome.message("deleted for ever"), address("trash", folder), level=outcome.level)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def empty_trash(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask, or delete everything in the folder's trash for ever."""
     folder = open_folder(request, folder_id, to_write=True).folder

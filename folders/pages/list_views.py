@@ -3,17 +3,13 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from folders.errors import FolderError
 from folders.files.layout import platform_problem
 from folders.models import Folder
@@ -28,10 +24,7 @@ from folders.sharing import folders as services
 TAB_NAMES: dict[str, FolderTab] = {tab.value: tab for tab in FolderTab}
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def folder_list(request: UserRequest) -> HttpResponse:
     """Show the folders of a tab with the use of storage; return only the changing part to htmx."""
     tab = TAB_NAMES.get(request.GET.get("tab", ""), FolderTab.MINE)
@@ -52,10 +45,7 @@ def folder_list(request: UserRequest) -> HttpResponse:
     return render(request, "folders/_list.html" if request.htmx else "folders/list.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def create(request: UserRequest) -> HttpResponse:
     """Ask for name and storage of a new folder, or create it and open it."""
     form = CreateFolderForm(request.user, request.POST or None)
@@ -67,9 +57,7 @@ def create(request: UserRequest) -> HttpResponse:
     return render_dialog(request, "folders/_create.html", context, title=_("New folder"), status=status)
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def name_check(request: UserRequest) -> HttpResponse:
     """Say whether a folder may have this name, and what a name with a dot means, while it is being typed."""
     name = request.GET.get("name", "").strip()
@@ -78,10 +66,7 @@ def name_check(request: UserRequest) -> HttpResponse:
     return render(request, "folders/_name_note.html", {"name": name, "error": error, "home": HOME})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def rename(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask for another name, or rename the folder."""
     folder = open_own_folder(request, folder_id)
@@ -96,10 +81,7 @@ def rename(request: UserRequest, folder_id: str) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def share(request: UserRequest, folder_id: str) -> HttpResponse:
     """Show with whom the folder is shared, or share it with one more user or in another way."""
     folder = open_own_folder(request, folder_id)
@@ -109,9 +91,7 @@ def share(request: UserRequest, folder_id: str) -> HttpResponse:
     return _shares(request, folder, form, status=422 if form.is_bound else 200)
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 def withdraw(request: UserRequest, folder_id: str, share_id: int) -> HttpResponse:
     """Withdraw a share of the user's folder."""
     folder = open_own_folder(request, folder_id)
@@ -119,10 +99,7 @@ def withdraw(request: UserRequest, folder_id: str, share_id: int) -> HttpRespons
     return _shares(request, folder, ShareFolderForm(), has_changed=True)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def leave(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask, or give up a folder that another user has shared."""
     folder = open_folder(request, folder_id).folder
@@ -136,10 +113,7 @@ def leave(request: UserRequest, folder_id: str) -> HttpResponse:
     return _go(request, reverse("folders:list") + "?tab=shared")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def trash(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask, or move the folder to the trash."""
     folder = open_own_folder(request, folder_id)
@@ -162,10 +136,7 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def restore(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask under which name, or take the folder out of the trash."""
     folder = open_own_folder(request, folder_id)
@@ -180,10 +151,7 @@ def restore(request: UserRequest, folder_id: str) -> HttpResponse:
     return render_dialog(request, "folders/_restore.html", context, title=f"Restore {folder.name}", status=status)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def delete(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask, or delete a folder in the trash for ever."""
     folder = open_own_folder(request, folder_id)

@@ -9,10 +9,9 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form, signed_in_page
 from notifications import services
 from notifications.announcements import services as announcements
 from notifications.delivery.texts import text_of
@@ -24,9 +23,7 @@ PANEL_SIZE: Final = 8
 PENDING_SIZE: Final = 5  # at once; the list has all
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def notification_list(request: UserRequest) -> HttpResponse:
     """Show the user's notifications, the newest first."""
     listed = Notification.objects.filter(user=request.user, on_page=True)
@@ -34,18 +31,14 @@ def notification_list(request: UserRequest) -> HttpResponse:
     return render(request, "notifications/list.html", {"page": page, "notices": _with_texts(page)})
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def panel(request: UserRequest) -> HttpResponse:
     """Show the newest notifications in the bell's panel."""
     newest = Notification.objects.filter(user=request.user, on_page=True)[:PANEL_SIZE]
     return render(request, "notifications/_panel.html", {"notices": _with_texts(newest)})
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def pending(request: UserRequest) -> HttpResponse:
     """Return what no page has shown yet, for a toast or the browser's own notification."""
     unshown = Notification.objects.filter(user=request.user, shown_at=None).order_by("-id")[:PENDING_SIZE]
@@ -83,9 +76,7 @@ def read(request: UserRequest) -> HttpResponse:
     return HttpResponse(status=204) if request.htmx or "quiet" in request.POST else redirect("notifications:list")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 def preferences(request: UserRequest) -> HttpResponse:
     """Show or change how the user is told of what."""
     if request.method == "POST":
@@ -95,9 +86,7 @@ def preferences(request: UserRequest) -> HttpResponse:
     return render(request, "notifications/preferences.html", {"rows": forms.rows_for(request.user)})
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def announcement_list(request: UserRequest) -> HttpResponse:
     """Show the announcements that the user has not dismissed: the part of a page that changes."""
     return _announcements(request)

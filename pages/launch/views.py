@@ -10,11 +10,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from accounts.models import User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from pages.launch import beginnings, cards, drafts, queries, steps
 from pages.launch.advice import choices_of, parts_of
 from pages.launch.forms import LaunchForm
@@ -29,9 +28,7 @@ from sessions.models import Session
 from translation.english import from_english
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
     """Show a page of the wizard, or launch the sessions of its form."""
     if slug not in steps.BY_SLUG:
@@ -56,17 +53,13 @@ def start_over(request: UserRequest) -> HttpResponse:
     return redirect(f"{reverse('sessions:launch')}?fresh=1")
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def image_builds(request: UserRequest) -> HttpResponse:
     """Show how far the images are that cannot be used yet: the part of the launch page that changes."""
     return render(request, "launch/_image_builds.html", _build_context(request.user))
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 def advice(request: UserRequest) -> HttpResponse:
     """Keep the form as it is, and render when its sessions would start, what is wrong, and the review of it."""
     drafts.save(request.user, request.POST)

@@ -10,13 +10,11 @@ from django.db.models import Count, Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
-from django.views.decorators.vary import vary_on_headers
+from django.views.decorators.http import require_POST
 from packaging.version import InvalidVersion, Version
 
 from accounts.models import User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from resources.images import builds
 from resources.models import App, Host, HostStatus, Image, ImageSource, ResourceGroup
 
@@ -61,10 +59,7 @@ class EnvironmentCard:
         return any(row.image.is_enabled for row in self.versions)
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def environment_list(request: UserRequest) -> HttpResponse:
     """Show the environments that the user may launch, and to everybody which more there are."""
     search = request.GET.get("q", "").replace("\0", "").strip()

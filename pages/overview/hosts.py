@@ -9,12 +9,10 @@ from django.db.models import Count, Q, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from django.views.decorators.vary import vary_on_headers
+from django.views.decorators.http import require_POST
 
 from accounts.models import User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form, signed_in_page
 from pages.overview.gpu_map import rows_of, with_map
 from pages.overview.topology_table import topology_table
 from resources.models import Host, HostImage, HostStatus, Image, ResourceGroup
@@ -30,10 +28,7 @@ STATES: Final = {
 }
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def host_list(request: UserRequest) -> HttpResponse:
     """Show the hosts of the user's groups with their GPUs; return only the live part to htmx."""
     groups = list(ResourceGroup.objects.usable_by(request.user))
@@ -56,10 +51,7 @@ def host_list(request: UserRequest) -> HttpResponse:
     return render(request, "overview/_hosts.html" if request.htmx else "overview/hosts.html", context)
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def host_detail(request: UserRequest, name: str) -> HttpResponse:
     """Show one host; return only the live part to htmx."""
     host = get_object_or_404(with_map(_visible_to(request.user)), name=name)
@@ -76,10 +68,7 @@ def host_detail(request: UserRequest, name: str) -> HttpResponse:
     return render(request, "overview/_host.html" if request.htmx else "overview/host.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def drain(request: UserRequest, name: str) -> HttpResponse:
     """Ask what becomes of the sessions of a host, or take it out of service."""
     host = _managed(request.user, name)

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from accounts.models import User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from folders.models import Folder, StorageRoot
 from folders.quotas.rules import StorageUse, storage_uses
 from pages.overview.allowance import allowances_of
@@ -27,9 +24,7 @@ class GroupRow:
     fgpu: int  # milli-fGPU
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def my_limits(request: UserRequest) -> HttpResponse:
     """Show what the user may use, and uses."""
     user = request.user

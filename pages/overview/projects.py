@@ -12,12 +12,10 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
-from django.views.decorators.vary import vary_on_headers
+from django.views.decorators.http import require_POST
 
 from accounts.models import Membership, Project, ProjectQuerySet, ProjectRole, User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from pages.overview.allowance import allowances_of
 from pages.overview.project_forms import ROLE_LABELS, NewMemberForm
 from sessions.lifecycle import HOSTED, Status
@@ -30,10 +28,7 @@ SESSIONS_SHOWN: Final = 50
 USAGE_DAYS: Final = 30
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def project_list(request: UserRequest) -> HttpResponse:
     """Show the projects with what each holds; return only the live part to htmx. A constant number of queries."""
     search = request.GET.get("q", "").replace("\0", "").strip()
@@ -45,10 +40,7 @@ def project_list(request: UserRequest) -> HttpResponse:
     return render(request, "overview/_projects.html" if request.htmx else "overview/projects.html", context)
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def detail(request: UserRequest, project_id: int) -> HttpResponse:
     """Show one project; return only the live part to htmx."""
     return _detail(request, _visible(request.user, project_id), NewMemberForm())

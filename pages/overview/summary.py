@@ -3,17 +3,13 @@
 from datetime import timedelta
 from typing import Final
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import Case, Count, Q, When
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
-from django.views.decorators.vary import vary_on_headers
 
 from accounts.models import User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from pages.overview.allowance import allowances_of
 from pages.overview.capacity import stocks_of
 from pages.overview.platform_state import PlatformState, platform_state
@@ -27,10 +23,7 @@ ENDED_WITHIN: Final = timedelta(days=7)
 GROUPS_SHOWN: Final = 12
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def home(request: UserRequest) -> HttpResponse:
     """Show the summary; return only the live part to htmx."""
     user = request.user

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from accounts.models import Project
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from sessions.models import Session
 from sessions.usage.api import UsageQuery
 from sessions.usage.report import ReportBy, UsageReport, UsedAmounts, report_of
@@ -47,9 +44,7 @@ class PlotBar:
         return PLOT_HEIGHT - self.idle_height
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def usage(request: UserRequest) -> HttpResponse:
     """Show the report of a span; one that is not valid is answered with 400."""
     query, errors = _query(request.GET)
@@ -65,9 +60,7 @@ def usage(request: UserRequest) -> HttpResponse:
     return render(request, "overview/usage.html", context, status=400 if errors else 200)
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def usage_csv(request: UserRequest) -> HttpResponse:
     """Send the rows of the report as CSV."""
     query, errors = _query(request.GET)

@@ -3,16 +3,12 @@
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form, signed_in_page
 from pages.session.conversion_forms import ConvertForm
 from sessions.conversion import change_reports, private_images
 from sessions.conversion import services as conversions
@@ -22,10 +18,7 @@ from sessions.models import Conversion, Session
 PAGE_SIZE = 25
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def convert(request: UserRequest, session_id: str) -> HttpResponse:
     """Show what would be saved and ask for a name; POST begins. htmx gets the dialog alone."""
     session = _convertible(request, session_id)
@@ -47,18 +40,14 @@ def convert(request: UserRequest, session_id: str) -> HttpResponse:
     return render(request, "sessions/convert.html", context, status=422 if form.is_bound else 200)
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def changes(request: UserRequest, session_id: str) -> HttpResponse:
     """Show what has changed in the session's container; asked for again until its host has looked."""
     session = _convertible(request, session_id)
     return render(request, "sessions/_changes.html", {"session": session, "changes": change_reports.request(session)})
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def recipe(request: UserRequest, conversion_id: UUID) -> HttpResponse:
     """Send the Dockerfile that repeats what an image adds to the one that its session ran."""
     visible = Conversion.objects.filter(session__in=Session.objects.operable_by(request.user))
@@ -68,9 +57,7 @@ def recipe(request: UserRequest, conversion_id: UUID) -> HttpResponse:
     return response
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def image_list(request: UserRequest) -> HttpResponse:
     """Show the images that were made of the user's sessions; of everybody's to a superadmin."""
     page = Paginator(private_images.visible_to(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
@@ -78,10 +65,7 @@ def image_list(request: UserRequest) -> HttpResponse:
     return render(request, "sessions/private_images.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def delete_image(request: UserRequest, image_id: int) -> HttpResponse:
     """Ask for confirmation, or delete an image that was made of a session."""
     image = get_object_or_404(private_images.visible_to(request.user), pk=image_id)

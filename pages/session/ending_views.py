@@ -4,17 +4,13 @@ import re
 from typing import Final
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form, signed_in_page
 from pages.session.losses import losses_of
 from pages.session.queries import visible_session
 from sessions.launching import services
@@ -23,20 +19,14 @@ from sessions.models import SESSION_ID, Session, SessionQuerySet
 BULK_LIMIT: Final = 200
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def terminate(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for confirmation, or end one session."""
     visible_session(request, session_id)
     return _terminate(request, Session.objects.filter(pk=session_id))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def terminate_many(request: UserRequest) -> HttpResponse:
     """Ask for confirmation, or end the selected sessions; ids that the user may not see are ignored."""
     ids = (request.POST if request.method == "POST" else request.GET).getlist("ids")
@@ -44,9 +34,7 @@ def terminate_many(request: UserRequest) -> HttpResponse:
     return _terminate(request, Session.objects.filter(pk__in=known))
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def losses(request: UserRequest, session_id: str) -> HttpResponse:
     """Show what runs in the session, and how much its home folder holds: a part of the dialog."""
     session = visible_session(request, session_id)

@@ -4,17 +4,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form
 from sessions.errors import RejectedError
 from sessions.models import Session
 from sessions.parking import services as parking
@@ -34,19 +30,13 @@ _ACTS: Final = {
 }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def park(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for confirmation, or park the session."""
     return _show_or_do(request, session_id, "park")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def resume(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for confirmation, or let the session wait for its host."""
     return _show_or_do(request, session_id, "resume")

@@ -1,25 +1,18 @@
 """The dialog that gives a session another name."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form
 from pages.session.queries import operable_session
 from sessions.errors import RejectedError
 from sessions.launching import services, validation
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def rename(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for the name, or take it; a refused one is shown again with the reason, as 422."""
     session, error, name = operable_session(request, session_id), "", ""

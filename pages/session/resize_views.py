@@ -4,17 +4,13 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form
 from pages.session.queries import operable_session
 from resources.amounts.fields import FgpuFormField, SizeFormField
 from sessions.errors import GENERAL, RejectedError
@@ -49,10 +45,7 @@ class ResizeForm(forms.Form):
         return not self.errors
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def resize(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for the amounts, or have them changed; refused ones are shown again with the reasons, as 422."""
     session = operable_session(request, session_id)

@@ -3,26 +3,19 @@
 from datetime import timedelta
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_form
 from resources.amounts.units import span_text
 from sessions.errors import RejectedError
 from sessions.idle import enforcement as idle
 from sessions.models import Session
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_form
 def snooze(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask by how much, or put off the end of the idle session."""
     visible = Session.objects.operable_by(request.user).select_related("idle_notice__rule")

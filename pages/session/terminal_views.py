@@ -2,25 +2,18 @@
 
 from typing import Final
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
-from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRefresh
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from sessions.lifecycle import Status
 from sessions.models import Session
 
 BEFORE_RUNNING: Final = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def terminal(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the terminal, or why there is none; the waiting page requests this again when the session changes."""
     session = get_object_or_404(

@@ -2,15 +2,11 @@
 
 from typing import Any, Final
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
-from django.views.decorators.vary import vary_on_headers
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from pages.session import steps
 from pages.session.advice import advice_for
 from pages.session.logs.views import log_context
@@ -27,10 +23,7 @@ from sessions.resizing import services as resizing
 CONVERSIONS_SHOWN: Final = 10
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def detail(request: UserRequest, session_id: str) -> HttpResponse:
     """Show one session; return only the live part to htmx."""
     session = visible_session(request, session_id)

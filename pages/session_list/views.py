@@ -9,12 +9,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
-from django.views.decorators.vary import vary_on_headers
+from django.views.decorators.http import require_POST
 
 from accounts.models import User
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from pages.session_list import columns
 from pages.session_list.export import csv_of
 from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, tab_counts
@@ -38,10 +36,7 @@ class CountedPaginator(Paginator[Session]):
         self.count = count
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def session_list(request: UserRequest) -> HttpResponse:
     """Show the sessions of a tab below the resources; return only the live part to htmx."""
     query = ListQuery.from_parameters(request.GET.dict())
@@ -59,9 +54,7 @@ def session_list(request: UserRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def export(request: UserRequest) -> HttpResponse:
     """Send every session that matches as CSV."""
     query = ListQuery.from_parameters(request.GET.dict())

@@ -8,11 +8,10 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from webhooks import services
 from webhooks.models import Webhook, WebhookDelivery
 from webhooks.page.forms import WebhookForm
@@ -20,9 +19,7 @@ from webhooks.page.forms import WebhookForm
 PAGE_SIZE = 25
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 @sensitive_variables("made")
 def webhook_list(request: UserRequest) -> HttpResponse:
     """List the user's webhooks, or make one; the response to that is the only page that shows its secret."""
@@ -32,9 +29,7 @@ def webhook_list(request: UserRequest) -> HttpResponse:
     return render(request, "webhooks/list.html", context, status=200 if made else _status(form))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
+@signed_in_form
 def detail(request: UserRequest, webhook_id: int) -> HttpResponse:
     """Show a webhook and its messages, or change it."""
     webhook = _found(request, webhook_id)
@@ -45,9 +40,7 @@ def detail(request: UserRequest, webhook_id: int) -> HttpResponse:
     return _detail(request, webhook, form)
 
 
-@require_POST
-@login_required
-@never_cache
+@signed_in_act
 @sensitive_variables("secret")
 def rotate(request: UserRequest, webhook_id: int) -> HttpResponse:
     """Replace the secret; the response is the only page that shows the new one."""
@@ -82,9 +75,7 @@ def send_test(request: UserRequest, webhook_id: int) -> HttpResponse:
     return redirect("webhooks:delivery", webhook_id, delivery.pk)
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def delivery(request: UserRequest, webhook_id: int, delivery_id: int) -> HttpResponse:
     """Show a message and its attempts."""
     found = _delivery(request, webhook_id, delivery_id)

@@ -3,14 +3,10 @@
 import hashlib
 from typing import Any, Final, NamedTuple
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
-from django.views.decorators.vary import vary_on_headers
 
-from accounts.requests import UserRequest
+from accounts.requests import UserRequest, signed_in_page
 from pages.session.logs.ansi import coloured
 from pages.session.queries import operable_session
 from sessions.following import logs
@@ -21,10 +17,7 @@ PAGE_LINES: Final = 2000  # of the page of its own
 SHOWN_CHARACTERS: Final = 256 * 1024  # whose colours take a moment at most; a line may have any length
 
 
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
+@signed_in_page
 def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the last lines of output; return only the text to htmx, and 204 where that has it already."""
     session = operable_session(request, session_id)
@@ -36,9 +29,7 @@ def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
     return render(request, template, {"session": session, "is_log_page": wants_page} | _context(session, output))
 
 
-@require_safe
-@login_required
-@never_cache
+@signed_in_page
 def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Send the output as a text file, as it was written."""
     session = operable_session(request, session_id)
