@@ -6,10 +6,10 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_form, signed_in_page
 from pages.session.conversion_forms import ConvertForm
+from pages.session.dialogs import done, render_dialog
 from sessions.conversion import change_reports, private_images
 from sessions.conversion import services as conversions
 from sessions.errors import RejectedError
@@ -25,19 +25,15 @@ def convert(request: UserRequest, session_id: str) -> HttpResponse:
     form = ConvertForm(session, request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid() and (conversion := form.save(request.user)):
         text = f"{session.name} is being saved as {conversion.name}:{conversion.tag}."
-        if request.htmx:
-            return trigger_client_event(HttpResponse(status=204), "sessions:converting", {"message": text})
-        messages.success(request, text)
-        return redirect("sessions:detail", session.pk)
+        return done(request, text, "sessions:converting", session)
     context = {
         "session": session,
         "form": form,
         "changes": change_reports.request(session),
         "repository": conversions.reference_of(session.owner, "NAME", "TAG").partition("NAME")[0],
     }
-    if request.htmx:  # which shows only what succeeds
-        return render(request, "sessions/_convert.html", context)
-    return render(request, "sessions/convert.html", context, status=422 if form.is_bound else 200)
+    is_refused = form.is_bound and not request.htmx  # which shows only what succeeds
+    return render_dialog(request, "convert", context, is_refused=is_refused)
 
 
 @signed_in_page
@@ -76,8 +72,7 @@ def delete_image(request: UserRequest, image_id: int) -> HttpResponse:
         except RejectedError as error:
             messages.error(request, str(error))
         return redirect("sessions:private-images")
-    template = "sessions/_delete_image.html" if request.htmx else "sessions/delete_image.html"
-    return render(request, template, {"image": image})
+    return render_dialog(request, "delete_image", {"image": image})
 
 
 def _convertible(request: UserRequest, session_id: str) -> Session:

@@ -3,14 +3,13 @@
 import re
 from typing import Final
 
-from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_form, signed_in_page
+from pages.session.dialogs import done, render_dialog
 from pages.session.losses import losses_of
 from pages.session.queries import visible_session
 from sessions.launching import services
@@ -44,15 +43,10 @@ def losses(request: UserRequest, session_id: str) -> HttpResponse:
 def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
     sessions = list(chosen.visible_to(request.user).live().prefetch_related("mounts"))
     if request.method != "POST":
-        template = "sessions/_terminate.html" if request.htmx else "sessions/terminate.html"
-        return render(request, template, {"sessions": sessions, "action": request.path})
+        return render_dialog(request, "terminate", {"sessions": sessions, "action": request.path})
     for session in sessions:
         services.terminate(session, actor=request.user)
-    text = _ending(sessions)
-    if request.htmx:
-        return trigger_client_event(HttpResponse(status=204), "sessions:ended", {"message": text})
-    messages.success(request, text)
-    return redirect("sessions:list")
+    return done(request, _ending(sessions), "sessions:ended")
 
 
 def _ending(sessions: list[Session]) -> str:

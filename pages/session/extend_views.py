@@ -1,14 +1,11 @@
 """The dialog that lets a running session go on for longer."""
 
-from datetime import timedelta
-
-from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
-from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_form
+from pages.session.dialogs import chosen_span, done, render_dialog
 from resources.amounts.units import span_text
 from sessions.errors import RejectedError
 from sessions.extensions import services as extensions
@@ -24,23 +21,15 @@ def extend(request: UserRequest, session_id: str) -> HttpResponse:
     session = get_object_or_404(visible, pk=session_id)
     error = ""
     if request.method == "POST":
-        minutes = request.POST.get("minutes", "")
-        by = timedelta(minutes=int(minutes) if minutes.isdecimal() and len(minutes) < 7 else 0)
+        by = chosen_span(request)
         try:
             extensions.extend(session.pk, by, actor=request.user)
         except RejectedError as rejected:
             error = " ".join(rejected.errors.values())
         else:
             text = _("%(name)s runs %(span)s longer.") % {"name": session.name, "span": span_text(by)}
-            return _done(request, session, text)
+            return done(request, text, "sessions:extended", session)
     return _ask(request, session, error)
-
-
-def _done(request: UserRequest, session: Session, text: str) -> HttpResponse:
-    if request.htmx:
-        return trigger_client_event(HttpResponse(status=204), "sessions:extended", {"message": text})
-    messages.success(request, text)
-    return redirect("sessions:detail", session.pk)
 
 
 def _ask(request: UserRequest, session: Session, error: str) -> HttpResponse:
@@ -52,5 +41,4 @@ def _ask(request: UserRequest, session: Session, error: str) -> HttpResponse:
         "refusal": "" if offered else extensions.refusal(session, request.user),
         "error": error,
     }
-    template = "sessions/_extend.html" if request.htmx else "sessions/extend.html"
-    return render(request, template, context, status=422 if error else 200)
+    return render_dialog(request, "extend", context, is_refused=bool(error))

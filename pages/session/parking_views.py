@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
-from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_form
+from pages.session.dialogs import done, render_dialog
 from sessions.errors import RejectedError
 from sessions.models import Session
 from sessions.parking import services as parking
@@ -52,7 +51,7 @@ def _show_or_do(request: UserRequest, session_id: str, name: str) -> HttpRespons
         except RejectedError as rejected:
             error = " ".join(rejected.errors.values())
         else:
-            return _done(request, session, _(act.done) % {"name": session.name})
+            return done(request, _(act.done) % {"name": session.name}, "sessions:parked", session)
     context = {
         "session": session,
         "act": name,
@@ -61,12 +60,4 @@ def _show_or_do(request: UserRequest, session_id: str, name: str) -> HttpRespons
         "error": error,
         "longest": parking.longest(session),
     }
-    template = "sessions/_park.html" if request.htmx else "sessions/park.html"
-    return render(request, template, context, status=422 if error else 200)
-
-
-def _done(request: UserRequest, session: Session, text: str) -> HttpResponse:
-    if request.htmx:
-        return trigger_client_event(HttpResponse(status=204), "sessions:parked", {"message": text})
-    messages.success(request, text)
-    return redirect("sessions:detail", session.pk)
+    return render_dialog(request, "park", context, is_refused=bool(error))

@@ -1,12 +1,10 @@
 """The dialog that gives a session another name."""
 
-from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_form
+from pages.session.dialogs import done, render_dialog
 from pages.session.queries import operable_session
 from sessions.errors import RejectedError
 from sessions.launching import services, validation
@@ -24,10 +22,6 @@ def rename(request: UserRequest, session_id: str) -> HttpResponse:
             error = " ".join(rejected.errors.values())
         else:
             text = _("It is called %(name)s now.") % {"name": name}
-            if request.htmx:
-                return trigger_client_event(HttpResponse(status=204), "sessions:renamed", {"message": text})
-            messages.success(request, text)
-            return redirect("sessions:detail", session.pk)
-    template = "sessions/_rename.html" if request.htmx else "sessions/rename.html"
+            return done(request, text, "sessions:renamed", session)
     context = {"session": session, "error": error, "name": name or session.name, "longest": validation.MAX_NAME_LENGTH}
-    return render(request, template, context, status=422 if error else 200)
+    return render_dialog(request, "rename", context, is_refused=bool(error))

@@ -3,14 +3,12 @@
 from typing import Any
 
 from django import forms
-from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_form
+from pages.session.dialogs import done, render_dialog
 from pages.session.queries import operable_session
 from resources.amounts.fields import FgpuFormField, SizeFormField
 from sessions.errors import GENERAL, RejectedError
@@ -53,15 +51,11 @@ def resize(request: UserRequest, session_id: str) -> HttpResponse:
     form = ResizeForm(session, request.POST if request.method == "POST" else None)
     if request.method == "POST" and not refusal and form.is_valid() and form.save(request):
         text = _("Resizing %(name)s.") % {"name": session.name}
-        if request.htmx:
-            return trigger_client_event(HttpResponse(status=204), "sessions:resized", {"message": text})
-        messages.success(request, text)
-        return redirect("sessions:detail", session.pk)
-    template = "sessions/_resize.html" if request.htmx else "sessions/resize.html"
+        return done(request, text, "sessions:resized", session)
     context = {
         "session": session,
         "form": form,
         "refusal": refusal,
         "gpu_refusal": resizing.gpu_refusal(session) if session.fgpu else "",
     }
-    return render(request, template, context, status=422 if request.method == "POST" else 200)
+    return render_dialog(request, "resize", context, is_refused=request.method == "POST")

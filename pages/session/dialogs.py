@@ -1,0 +1,34 @@
+"""What the dialogs of a session share: htmx gets the dialog alone, others a page of its own."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django_htmx.http import trigger_client_event
+
+from accounts.requests import UserRequest
+from sessions.models import Session
+
+
+def render_dialog(
+    request: UserRequest, name: str, context: dict[str, Any], *, is_refused: bool = False
+) -> HttpResponse:
+    """Show a dialog; with the reasons of a refusal, as 422."""
+    template = f"sessions/_{name}.html" if request.htmx else f"sessions/{name}.html"
+    return render(request, template, context, status=422 if is_refused else 200)
+
+
+def done(request: UserRequest, text: str, event: str, session: Session | None = None) -> HttpResponse:
+    """Say what was done: htmx gets an event, others are sent to the session's page, or to the list."""
+    if request.htmx:
+        return trigger_client_event(HttpResponse(status=204), event, {"message": text})
+    messages.success(request, text)
+    return redirect("sessions:detail", session.pk) if session else redirect("sessions:list")
+
+
+def chosen_span(request: HttpRequest) -> timedelta:
+    """Return the length of time that was chosen, in whole minutes; zero for what is none."""
+    minutes = request.POST.get("minutes", "")
+    return timedelta(minutes=int(minutes) if minutes.isdecimal() and len(minutes) < 7 else 0)
