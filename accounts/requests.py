@@ -1,7 +1,7 @@
 """The type of the requests that pages of signed-in users take, and the decorators of their views."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest
@@ -38,5 +38,5 @@ def signed_in_act(view: View) -> View:
     return _signed_in(view, "POST")
 
 
-def _signed_in(view: Any, *methods: str) -> Any:
+def _signed_in(view: View, *methods: str) -> View:
     return require_http_methods(methods)(login_required(never_cache(vary_on_headers("HX-Request")(view))))

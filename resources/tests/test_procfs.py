@@ -76,9 +76,7 @@ def test_of_an_ended_process_nothing_is_read() -> None:
     pid = process.pid
     assert procfs.text(f"{pid}/status") == ""
     assert [*procfs.lines(f"{pid}/maps"), *procfs.listening_sockets(pid)] == []
-    assert (
-        procfs.arguments(pid) == procfs.stat_fields(f"{pid}/stat") == procfs.children(pid) == procfs.mounts(pid) == []
-    )
+    assert not any([procfs.arguments(pid), procfs.stat_fields(f"{pid}/stat"), procfs.children(pid), procfs.mounts(pid)])
     with pytest.raises(OSError, match=str(pid)):
         procfs.read(f"{pid}/uid_map")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fgpu.mounts import HOOK_PATH
 from hostworker.privileged import processes
 from resources import procfs
 
@@ -16,8 +17,8 @@ def test_no_file_name_is_taken_for_a_mapped_hook(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(procfs, "PROC", tmp_path)
     maps = tmp_path / "7/maps"
     maps.parent.mkdir()
-    forged = HOOK.format(inode=42, path=processes.HOOK_PATH)
+    forged = HOOK.format(inode=42, path=HOOK_PATH)
     maps.write_bytes(HOOK.format(inode=5, path=f"/home/x{end}{forged}").encode())
     assert processes.hook_inodes(7) == frozenset()
     maps.write_bytes(forged.encode())
-    assert processes.hook_inodes(7) == {42}
+    assert processes.hook_inodes(7) == frozenset({42})
