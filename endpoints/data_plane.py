@@ -7,6 +7,7 @@ from ipaddress import ip_network
 from channels.db import database_sync_to_async
 from django.conf import settings
 
+from endpoints import services
 from endpoints.handoff import tickets
 from endpoints.routing.feed import RouteSource, synchronized
 from proxy.authorization.authorizer import BrowserAuthorizer
@@ -30,6 +31,10 @@ class DatabaseControlPlane:
             ticket, label, state_digest
         )
         return found
+
+    async def look(self, label: str) -> None:
+        """Have the host look at the app; see `services.look_at`."""
+        await database_sync_to_async(services.look_at, thread_sensitive=False)(label)
 
     def used(self, session: str) -> None:
         """Record that the session is in use."""

@@ -32,7 +32,7 @@ MAX_NOTE_LENGTH: Final = 64
 MAX_OPEN_IN_SESSION: Final = 64  # apps and ports
 MAX_OPEN_OF_OWNER: Final = 256
 MAX_SHARE_LIFE: Final = timedelta(days=30)
-_PREPARED: Final = ("title", "port", "token", "state", "detail", "output", "opened_by", "opened_at")
+_PREPARED: Final = ("title", "port", "token", "state", "detail", "obstacle", "output", "opened_by", "opened_at")
 _OPEN_PORT: Final = re.compile("p([1-9][0-9]{3,4})")
 
 
@@ -82,6 +82,13 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
         notify.send_to_host(session.host.name, "open_app", endpoint.pk)
         app_states.announce(endpoint)
     return Opened(endpoint, note)
+
+
+def look_at(label: str) -> None:
+    """Have the host look why a READY app refuses connections, and record it; without effect for any other."""
+    endpoint = Endpoint.objects.labelled(label).filter(state=EndpointState.READY, session__status=Status.RUNNING)
+    for host_name, pk in endpoint.exclude(session__host=None).values_list("session__host__name", "pk"):
+        notify.send_to_host(host_name, "look_at_app", pk)
 
 
 @audit.recorded_for_others("publish app", "session.owner_id")
@@ -213,6 +220,7 @@ def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     endpoint.token = app_states.token_of(str(host), endpoint.session_id, offer.port) if takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
         endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
+        endpoint.obstacle = ""
         endpoint.opened_by, endpoint.opened_at = actor, clock.now()
     endpoint.save(update_fields=_PREPARED if endpoint.pk else None)  # who may use it is not this function's to write
 

@@ -55,6 +55,12 @@ def open_app(endpoint_id: int) -> None:
 
 
 @shared_task
+def look_at_app(endpoint_id: int) -> None:
+    """Record why the app of this endpoint refuses connections."""
+    app_starter.look(get_runtime(), endpoint_id)
+
+
+@shared_task
 def convert_session(conversion_id: str) -> None:
     """Save a session of this host as an image."""
     converter.begin(get_runtime(), conversion_id)

@@ -34,6 +34,10 @@ class Authorizer(Protocol):
         """Return the response at a reserved path."""
         ...
 
+    def unreachable(self, request: RequestHead, principal: Principal) -> LocalResponse:
+        """Return the response where the app's port refuses connections."""
+        ...
+
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
         """Return the headers that the client receives of an app's response."""
         ...

@@ -4,12 +4,22 @@ It is read for every request of the data plane, without any I/O; a route that is
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class AppCondition:
+    """What the host has last found of an app."""
+
+    state: str = "ready"  # starting, ready, loopback, exited or failed
+    title: str = ""  # of the app
+    detail: str = ""  # what is missing, as a sentence for its owner
+    output: str = ""  # its last lines, for its owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where one endpoint is reached. Connections of equal routes are interchangeable."""
+    """Where one endpoint is reached, or will be. Connections of equal routes are interchangeable."""
 
     label: str  # first part of its host name, as jupyter--<session>
     session: str
@@ -22,6 +32,8 @@ class Route:
     gateway: str = ""  # http://host:port of the gateway of its host; empty: the container is on this machine
     gateway_key: str = ""  # which that gateway knows
     listen_port: int | None = None  # of this endpoint alone, beside the host name or in its place
+    is_ready: bool = True  # requests are forwarded
+    condition: AppCondition = field(default=AppCondition(), compare=False)
 
 
 ConnectionFilter = Callable[[Route, str, int], bool]  # matches route, login digest and user id of a connection

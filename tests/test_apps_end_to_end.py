@@ -186,7 +186,7 @@ def test_the_platform_answers_at_the_same_address(web: LiveServer, endpoint: End
     assert (answer.status, b"<form" in answer.body) == (200, True)
 
 
-@pytest.mark.parametrize("spoiled", ["over", "used", "other state", "other endpoint", "user disabled", "not ready"])
+@pytest.mark.parametrize("spoiled", ["over", "used", "other state", "other endpoint", "user disabled", "closed"])
 def test_a_ticket_with_any_mismatch_is_refused(endpoint: Endpoint, spoiled: str) -> None:
     owner = endpoint.session.owner
     secret = tickets.issue(endpoint, user=owner, login=LOGIN, state="s" * 64, path="/")
@@ -201,8 +201,8 @@ def test_a_ticket_with_any_mismatch_is_refused(endpoint: Endpoint, spoiled: str)
         case "user disabled":
             owner.is_active = False
             owner.save()
-        case "not ready":
-            Endpoint.objects.update(state="FAILED")
+        case "closed":
+            Endpoint.objects.update(state="CLOSED")
     label = "other--s1" if spoiled == "other endpoint" else endpoint.label
     state = "t" * 64 if spoiled == "other state" else "s" * 64
     assert tickets.redeem(secret, label, state) is None

@@ -104,7 +104,7 @@ def test_a_dead_app_is_restarted_from_its_window(page: Page, terminal: Page) -> 
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
     typed(terminal, "clear; pkill -9 -f jupyter-la[b]; while pgrep -f jupyter-la[b]; do :; done; echo go''ne", "gone")
     tree.reload()
-    tree.get_by_role("link", name="Open it again").click()
+    tree.get_by_role("link", name="Show it in its session").click()
     tree.get_by_role("button", name="Start it again").click()
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
 

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import docker
 import pytest
@@ -14,18 +13,14 @@ from django.conf import settings
 from django.db import connections
 
 from endpoints.services import open_app
-from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from proxy.tests.wire import Client, connected, request
-from resources.models import Installation
 from sessions.launching import services
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from tests.containers import remove_containers
-from tests.fgpu_sessions import ensure_python_image, group_of, submit, wait_for
-from tests.live import LiveServer, app_cookie, app_host, app_websocket, serving
-from tests.two_hosts import QUIET, REAL
+from tests.fgpu_sessions import group_of, submit, wait_for
+from tests.live import LiveServer, app_cookie, app_host, app_websocket
+from tests.near_host import near_host
 from tests.wait import SECONDS, until
-from tests.workers import host_worker, wait_until_ready
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -78,15 +73,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def web(tmp_path: Path, transactional_db: None) -> Iterator[LiveServer]:
-    """A web process, and a host worker beside it."""
-    name = settings.COMPUTE_HOST_NAME
-    ensure_python_image()
-    with ExitStack() as stack:
-        own = f"{INSTALLATION_LABEL}={Installation.current_key()}", f"{HOST_LABEL}={name}"
-        stack.callback(remove_containers, *own)
-        stack.enter_context(host_worker(name, COMPUTE_HOST_GROUP=f"near-{uuid4().hex[:8]}", **QUIET))
-        running = stack.enter_context(serving(tmp_path / "web.log", COMPUTE_RUNTIME=REAL))
-        wait_until_ready(name)
+    with near_host(tmp_path / "web.log") as running:
         yield running
 
 

@@ -62,7 +62,7 @@ def redeem(secret: str, label: str, state: str) -> tuple[Grant, str] | None:
 def _until(ticket: Ticket, issued_at: datetime) -> datetime | None:
     """Return when the grant of the ticket expires; None if its holder may not use the endpoint now."""
     endpoint, user = ticket.endpoint, ticket.user
-    if endpoint.state != EndpointState.READY or endpoint.session.status != Status.RUNNING:
+    if endpoint.state == EndpointState.CLOSED or endpoint.session.status != Status.RUNNING:
         return None
     latest = issued_at + COOKIE_LIFE
     if user is not None:

@@ -43,8 +43,8 @@ class SeeOther(HttpResponseRedirectBase):
 def authorize(request: HttpRequest) -> HttpResponse:
     """Redirect an authorized browser back to the endpoint `h` with a ticket; `s` is the digest of the browser's nonce.
 
-    Anonymous users sign in first; an endpoint that the user may not use does not exist. While the app is not READY
-    the owner is redirected to its page.
+    Anonymous users sign in first; an endpoint that the user may not use does not exist. An app that is not READY yet
+    has its proxy say so; where it can have none, the owner is redirected to its page.
     """
     state, path = request.GET.get("s", ""), request.GET.get("next", "/")
     if not _STATE.fullmatch(state):
@@ -99,7 +99,7 @@ def share_cookie() -> str:
 def _hand_over(
     request: HttpRequest, endpoint: Endpoint, *, user: User | None, login: str, state: str, path: str
 ) -> HttpResponse:
-    if not _is_ready(endpoint):
+    if not _has_route(endpoint):
         return redirect(addresses.launch_path(endpoint)) if user else _unavailable(request, NOT_RUNNING)
     if user and user != endpoint.session.owner:
         services.note_access(endpoint, user)
@@ -111,8 +111,12 @@ def _hand_over(
 
 
 def _is_ready(endpoint: Endpoint) -> bool:
+    return endpoint.state == EndpointState.READY and _has_route(endpoint)
+
+
+def _has_route(endpoint: Endpoint) -> bool:
     has_origin = bool(app_addresses.origin(endpoint))
-    return endpoint.state == EndpointState.READY and has_origin and not routes.obstacle(endpoint.session)
+    return endpoint.state != EndpointState.CLOSED and has_origin and not routes.obstacle(endpoint.session)
 
 
 def _endpoints() -> EndpointQuerySet:

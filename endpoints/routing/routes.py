@@ -12,7 +12,7 @@ from django.db.models import OuterRef, Subquery
 
 from hostaccess import keys
 from hostaccess.models import HostAccess
-from proxy.routes import Route
+from proxy.routes import AppCondition, Route
 from resources import clock
 from resources.models import Host
 from sessions.access.engine_address import HostUnreachableError, gateway_of
@@ -25,14 +25,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def read(sessions: Collection[str] | None = None) -> list[Route]:
-    """Return the routes of these sessions, or of all: one for each READY endpoint of a RUNNING one. One query."""
-    ready = Endpoint.objects.filter(
-        state=EndpointState.READY, session__status=Status.RUNNING, session__address__isnull=False
-    )
+    """Return the routes of these sessions, or of all: one for each unclosed endpoint of a RUNNING one. One query."""
+    opened = Endpoint.objects.unclosed().filter(session__status=Status.RUNNING, session__address__isnull=False)
     if sessions is not None:
-        ready = ready.filter(session__in=sessions)
+        opened = opened.filter(session__in=sessions)
     now = clock.now()
-    found = (route_of(endpoint, now, bytes(endpoint.host_key or b"")) for endpoint in _with_keys(ready))
+    found = (route_of(endpoint, now, bytes(endpoint.host_key or b"")) for endpoint in _with_keys(opened))
     return [route for route in found if route]
 
 
@@ -86,6 +84,10 @@ def route_of(endpoint: Endpoint, now: datetime, host_key: bytes) -> Route | None
         gateway=gateway,
         gateway_key=key,
         listen_port=endpoint.listen_port,
+        is_ready=endpoint.state == EndpointState.READY,
+        condition=AppCondition(
+            (endpoint.obstacle or endpoint.state).lower(), endpoint.title, endpoint.detail, endpoint.output
+        ),
     )
 
 

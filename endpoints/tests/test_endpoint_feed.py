@@ -104,9 +104,9 @@ async def test_changes_are_applied_at_once(endpoint: Endpoint, owner: User, tabl
     await database_sync_to_async(publish)(endpoint, actor=owner)
     await soon(lambda: [route.is_public for route in table] == [True])
     await database_sync_to_async(report)(endpoint, EndpointState.FAILED, "It died.")
-    await soon(lambda: table.get(endpoint.label) is None)
+    await soon(lambda: [(route.is_ready, route.condition.detail) for route in table] == [(False, "It died.")])
     await database_sync_to_async(report)(endpoint, EndpointState.READY)
-    await soon(lambda: table.get(endpoint.label))
+    await soon(lambda: [route.is_ready for route in table] == [True])
     await database_sync_to_async(close)(endpoint, actor=owner)
     await soon(lambda: table.get(endpoint.label) is None)
 

@@ -5,9 +5,9 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from endpoints.routing import routes
-from proxy.routes import Route
+from proxy.routes import AppCondition, Route
 from sessions.lifecycle import Reason, Status
-from sessions.models import EndpointState
+from sessions.models import AppObstacle, EndpointState
 from tests.factories import make_endpoint, make_host, make_policy, make_user, run_reachable_session, run_session
 
 pytestmark = pytest.mark.django_db
@@ -30,9 +30,31 @@ def test_a_ready_endpoint_has_a_route() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", [state for state in EndpointState if state != EndpointState.READY])
-def test_an_unready_endpoint_has_no_route(state: EndpointState) -> None:
-    make_endpoint(state=state.value)
+@pytest.mark.parametrize(
+    ("state", "obstacle", "told"),
+    [
+        (EndpointState.STARTING, "", "starting"),
+        (EndpointState.STARTING, AppObstacle.LOOPBACK, "loopback"),
+        (EndpointState.FAILED, AppObstacle.EXITED, "exited"),
+        (EndpointState.FAILED, "", "failed"),
+        (EndpointState.READY, AppObstacle.EXITED, "exited"),
+    ],
+)
+def test_a_route_says_what_the_host_found(state: EndpointState, obstacle: str, told: str) -> None:
+    endpoint = make_endpoint(state=state.value, obstacle=obstacle, detail="Why.", output="last words")
+    (route,) = routes.read()
+    assert route.is_ready == (state == EndpointState.READY)
+    assert route.condition == AppCondition(told, endpoint.title, "Why.", "last words")
+
+
+def test_gateways_route_to_ready_apps_alone(settings: Settings) -> None:
+    endpoint = make_endpoint(state=EndpointState.STARTING.value)
+    settings.COMPUTE_HOST_NAME = str(endpoint.session.host)
+    assert routes.read_here() == []
+
+
+def test_a_closed_endpoint_has_no_route() -> None:
+    make_endpoint(state=EndpointState.CLOSED.value)
     assert routes.read() == []
 
 

@@ -7,6 +7,7 @@ app without a command) is waited for, from one round of the reconciler to the ne
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import lru_cache, partial
@@ -32,7 +33,7 @@ from resources.amounts.units import MIB
 from resources.models import App, Host
 from sessions.access import app_states
 from sessions.lifecycle import Kind, Status
-from sessions.models import Endpoint, EndpointState, Session
+from sessions.models import AppObstacle, Endpoint, EndpointState, Session
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,9 @@ MAX_CONCURRENT_STARTS_OF_OWNER: Final = 4
 
 
 WARM_UP_MIN_MEMORY: Final = 512 * MIB  # of a session: in less, a program that may never be used is in the way
+
+
+Act = Callable[[Runtime, int, threading.Event], None]  # on the endpoint with this id
 
 
 class AppStarter:
@@ -62,6 +66,12 @@ class AppStarter:
         owners = Endpoint.objects.filter(pk=endpoint_id).values_list("session__owner", flat=True)
         for owner in owners:
             self._begin(runtime, endpoint_id, owner)
+
+    def look(self, runtime: Runtime, endpoint_id: int) -> None:
+        """Look in the background why the app refuses connections, unless something is under way with it."""
+        owners = Endpoint.objects.filter(pk=endpoint_id).values_list("session__owner", flat=True)
+        for owner in owners:
+            self._begin(runtime, endpoint_id, owner, look_at_app)
 
     def warm_up(self, runtime: Runtime, session_id: str) -> None:
         """Start in the background what the session's image wants started with it, once no session is being started."""
@@ -80,10 +90,10 @@ class AppStarter:
         self._warm_ups.shutdown(cancel_futures=True)
         self._threads.end()
 
-    def _begin(self, runtime: Runtime, endpoint_id: int, owner: int) -> None:
+    def _begin(self, runtime: Runtime, endpoint_id: int, owner: int, act: Act | None = None) -> None:
         if endpoint_id not in self._under_way and not self._stopping.is_set():
             self._under_way.add(endpoint_id)
-            self._threads.submit(owner, partial(self._open, runtime, endpoint_id))
+            self._threads.submit(owner, partial(self._run, runtime, endpoint_id, act or open_app))
 
     def _warm_up(self, runtime: Runtime, session_id: str) -> None:
         try:
@@ -96,10 +106,10 @@ class AppStarter:
         finally:
             connections.close_all()
 
-    def _open(self, runtime: Runtime, endpoint_id: int) -> None:
+    def _run(self, runtime: Runtime, endpoint_id: int, act: Act) -> None:
         try:
             close_old_connections()
-            open_app(runtime, endpoint_id, self._stopping)
+            act(runtime, endpoint_id, self._stopping)
         except EngineUnreachableError as error:
             logger.warning("endpoint %d: opening it failed, the reconciler will go on: %s", endpoint_id, error)
         except Exception:
@@ -157,6 +167,28 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
         _report(endpoint, EndpointState.FAILED, str(failure))
 
 
+def look_at_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> None:
+    """Record why a READY app refuses connections, or that it takes them again; it stays READY, and is not started.
+
+    Raises ContainerRuntimeError.
+    """
+    endpoint = _read(endpoint_id)
+    if endpoint is None or endpoint.state != EndpointState.READY:
+        return
+    status = _inspect(runtime, endpoint.session, endpoint.port)
+    obstacle, output, words = _obstacle(status), status.output, ""
+    if obstacle == AppObstacle.LOOPBACK:
+        words = _loopback_explanation(endpoint)
+    elif obstacle and endpoint.session.image.apps.filter(name=endpoint.app).exclude(command="").exists():
+        words = f"{endpoint.title} has ended{_exit_words(status)}."
+    elif obstacle:
+        words = f"Nothing listens on port {endpoint.port} any more. Start it again, listening on 0.0.0.0."
+    else:
+        output = ""
+    if (obstacle, words, output) != (endpoint.obstacle, endpoint.detail, endpoint.output):
+        _report(endpoint, EndpointState.READY, words, output, obstacle)
+
+
 def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
     """Start the app unless it runs or somebody listens on its port, and wait for its first answer."""
     with runner.container_lock(endpoint.session_id):
@@ -164,7 +196,8 @@ def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.E
             return
         status = _inspect(runtime, endpoint.session, endpoint.port)
         if status.is_loopback_only:
-            _report(endpoint, EndpointState.FAILED, _loopback_explanation(endpoint), status.output)
+            words = _loopback_explanation(endpoint)
+            _report(endpoint, EndpointState.FAILED, words, status.output, AppObstacle.LOOPBACK)
             return
         if not status.is_listening:  # else a user has started it, and it was only slow to answer
             token = {app.token_variable: endpoint.token} if app.token_variable else {}
@@ -184,7 +217,8 @@ def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: th
             status = _inspect(runtime, endpoint.session, endpoint.port)
             problem = _problem(endpoint, status, time.monotonic() - began)
             state = EndpointState.FAILED if problem else EndpointState.STARTING
-            if not _report(endpoint, state, problem or f"Starting {endpoint.title} …", status.output) or problem:
+            words = problem or f"Starting {endpoint.title} …"
+            if not _report(endpoint, state, words, status.output, _obstacle(status)) or problem:
                 return
             next_inspection = time.monotonic() + POLL_INTERVAL_SECONDS
         stopping.wait(PROBE_PAUSE_SECONDS)
@@ -193,15 +227,25 @@ def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: th
 def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
     """Return why the start has failed; "" while it may still succeed."""
     if not (status.runs or status.is_listening):
-        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-        memory = ", perhaps for want of memory" if status.exit_code in (None, KILLED) else ""
-        return f"{endpoint.title} ended{code}{memory} before it answered."
+        return f"{endpoint.title} ended{_exit_words(status)} before it answered."
     if status.is_loopback_only:
         return _loopback_explanation(endpoint)
     if seconds > START_TIMEOUT_SECONDS:
         who = f"{endpoint.title} runs, but" if status.runs else "What listens there"
         return f"{who} has not answered on port {endpoint.port} for {seconds:.0f} s."
     return ""
+
+
+def _exit_words(status: AppStatus) -> str:
+    code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+    return code + (", perhaps for want of memory" if status.exit_code in (None, KILLED) else "")
+
+
+def _obstacle(status: AppStatus) -> str:
+    """Return the AppObstacle that was seen, or ""."""
+    if status.is_loopback_only:
+        return AppObstacle.LOOPBACK.value
+    return "" if status.runs or status.is_listening else AppObstacle.EXITED.value
 
 
 def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
@@ -216,7 +260,7 @@ def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
     is_over = clock.now() - endpoint.opened_at > USER_START_TIMEOUT
     state = EndpointState.FAILED if is_over else EndpointState.STARTING
     if (state, words) != (endpoint.state, endpoint.detail):
-        _report(endpoint, state, words)
+        _report(endpoint, state, words, obstacle=AppObstacle.LOOPBACK.value if status.is_loopback_only else "")
 
 
 def _loopback_explanation(endpoint: Endpoint) -> str:
@@ -257,8 +301,8 @@ def _execute(runtime: Runtime, endpoint: Endpoint, command: list[str], variables
     return runtime.execute(endpoint.session_id, endpoint.session.attempt, command, variables).output
 
 
-def _report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
-    return app_states.report(endpoint, state, detail, output)
+def _report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "", obstacle: str = "") -> bool:
+    return app_states.report(endpoint, state, detail, output, obstacle)
 
 
 def _read(endpoint_id: int) -> Endpoint | None:
@@ -275,6 +319,11 @@ def _starter() -> AppStarter:
 def begin(runtime: Runtime, endpoint_id: int) -> None:
     """Open the app in the background of this process."""
     _starter().begin(runtime, endpoint_id)
+
+
+def look(runtime: Runtime, endpoint_id: int) -> None:
+    """Look in the background of this process why the app refuses connections."""
+    _starter().look(runtime, endpoint_id)
 
 
 def warm_up(runtime: Runtime, session_id: str) -> None:

@@ -50,6 +50,7 @@ TASKS: Final[Mapping[str, Callable[..., None]]] = {
     "hostworker.tasks.resize_session": resizer.apply,
     "hostworker.tasks.show_message": terminal_message.show,
     "hostworker.tasks.open_app": app_starter.begin,
+    "hostworker.tasks.look_at_app": app_starter.look,
     "hostworker.tasks.convert_session": converter.begin,
     "hostworker.tasks.report_changes": converter.begin_report,
 }

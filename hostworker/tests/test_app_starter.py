@@ -20,7 +20,7 @@ from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from hostworker.runtime_protocol import EngineUnreachableError, ExecResult
 from resources.models import App
 from sessions.lifecycle import Reason, Status
-from sessions.models import Endpoint, EndpointState, Session
+from sessions.models import AppObstacle, Endpoint, EndpointState, Session
 from tests.factories import make_image, make_session, run_session
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
@@ -182,7 +182,7 @@ def test_a_busy_app_keeps_its_route_when_reopened(
 def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, session: Session) -> None:
     make_app(session, command="echo no such module >&2; exit 3")
     endpoint = opened(runtime, make_endpoint(session))
-    assert endpoint.state == EndpointState.FAILED
+    assert (endpoint.state, endpoint.obstacle) == (EndpointState.FAILED, AppObstacle.EXITED)
     assert endpoint.detail == "Web ended with exit code 3 before it answered."
     assert endpoint.output == "no such module"
 
@@ -235,11 +235,54 @@ def test_app_that_died_after_ready_is_restarted(world: DockerWorld, runtime: Doc
     assert servers(world, session) == 1
 
 
+def looked_at(runtime: DockerRuntime, endpoint: Endpoint) -> Endpoint:
+    app_starter.look_at_app(runtime, endpoint.pk, NEVER)
+    endpoint.refresh_from_db()
+    return endpoint
+
+
+def test_a_look_says_how_a_ready_app_ended(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
+    make_app(session, command=f"echo out of luck; {SERVE}; exit 3")
+    endpoint = opened(runtime, make_endpoint(session))
+    kill_servers(world, session)
+    until(lambda: looked_at(runtime, endpoint).detail == "Web has ended with exit code 3.")
+    assert (endpoint.state, endpoint.obstacle, endpoint.output) == (
+        EndpointState.READY,
+        AppObstacle.EXITED,
+        "out of luck\nKilled",
+    )
+    assert servers(world, session) == 0
+
+
+def test_a_look_follows_a_port_that_comes_and_goes(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    endpoint = make_endpoint(session, "p8080", state=EndpointState.READY)
+    assert looked_at(runtime, endpoint).obstacle == AppObstacle.EXITED
+    assert endpoint.detail.startswith("Nothing listens on port 8080 any more.")
+    start_by_hand(world, session, "127.0.0.1:")
+    assert looked_at(runtime, endpoint).obstacle == AppObstacle.LOOPBACK
+    assert "--host 0.0.0.0" in endpoint.detail
+    kill_servers(world, session)
+    start_by_hand(world, session)
+    found = looked_at(runtime, endpoint)
+    assert (found.state, found.obstacle, found.detail, found.output) == (EndpointState.READY, "", "", "")
+
+
+def test_a_look_that_finds_nothing_new_writes_nothing(
+    runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = looked_at(runtime, make_endpoint(session, "p8080", state=EndpointState.READY))
+    monkeypatch.setattr(app_starter, "_report", None)
+    assert looked_at(runtime, endpoint).obstacle == AppObstacle.EXITED
+
+
 def test_server_on_loopback_address_is_explained(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
     make_app(session)
     start_by_hand(world, session, "127.0.0.1:")
     endpoint = opened(runtime, make_endpoint(session))
     assert endpoint.state == EndpointState.FAILED
+    assert endpoint.obstacle == AppObstacle.LOOPBACK
     assert "127.0.0.1" in endpoint.detail
     assert "--host 0.0.0.0" in endpoint.detail
     assert servers(world, session) == 1

@@ -16,6 +16,7 @@ from proxy.authorization.gateway_tokens import IssuedTokens
 from proxy.authorization.login_flow import RESERVED_PATHS, RESERVED_PREFIX, LoginFlow, ReservedRequest
 from proxy.authorization.missing_apps import UnknownApp, no_such_app
 from proxy.authorization.signing import Grant, InvalidSignatureError, Keys
+from proxy.authorization.unready_apps import explanation, unreachable, unready
 from proxy.http import responses
 from proxy.http.headers import (
     UPGRADE_HEADERS,
@@ -59,6 +60,11 @@ class Principal:
     expires_at: float  # Unix seconds, infinite for the anonymous
     is_reachable: bool  # the container's address is one that may be connected to
     headers: list[Header]  # added to all requests of this principal
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it is the owner of the endpoint's session."""
+        return self.user != 0 and self.user == self.route.owner
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +135,11 @@ class BrowserAuthorizer:
             return await deferred.response(self.table)
         return await self._login_flow.serve(deferred)
 
+    def unreachable(self, request: RequestHead, principal: Principal) -> LocalResponse:
+        """Return the response where the app's port refuses connections."""
+        route, is_page = self.table.get(principal.route.label), is_navigation(request, classify(request.headers).known)
+        return unreachable(route, is_owner=principal.is_owner, is_page=is_page)
+
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
         """Return the headers of an app's response for the browser, without framing."""
         filtered = filter_response_headers(headers, is_public=principal.route.is_public)
@@ -161,7 +172,8 @@ class BrowserAuthorizer:
         if request.target.startswith(RESERVED_PREFIX) and request.target.partition(b"?")[0] in RESERVED_PATHS:
             path, _, query = request.target.partition(b"?")
             until = None if principal is None else principal.expires_at
-            return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until)
+            found = explanation(route.condition, is_owner=principal is not None and principal.is_owner)
+            return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until, found)
         if principal is None:
             return self._log_in(request, classified, route, cookie, listen_port)
         refusal = self._cross_site(request, classified, host, route)
@@ -169,8 +181,8 @@ class BrowserAuthorizer:
             refusal = "it would stay in the browser, where another app may have this port tomorrow"
         if refusal:
             return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
-        if not principal.is_reachable:
-            return responses.text(502, "This app is not where apps may be.", closes=has_body(classified))
+        if not (route.is_ready and principal.is_reachable):
+            return _cannot_forward(request, classified, principal)
         return self._forward(request, classified, principal, peer)
 
     def _find(
@@ -294,6 +306,15 @@ class BrowserAuthorizer:
     def _is_inside(self, route: Route) -> bool:
         """Return whether the route leads to a gateway, or to an address that containers may have."""
         return bool(route.gateway) or is_inside(route.address, self._subnets)
+
+
+def _cannot_forward(request: RequestHead, classified: ClassifiedHeaders, principal: Principal) -> LocalResponse:
+    """Return the response where the app is not READY, or has an address that may not be connected to."""
+    route, closes = principal.route, has_body(classified)
+    if route.is_ready:
+        return responses.text(502, "This app is not where apps may be.", closes=closes)
+    is_page = is_navigation(request, classified.known)
+    return unready(route.condition, is_owner=principal.is_owner, is_page=is_page, closes=closes)
 
 
 def is_inside(address: str, subnets: Sequence[Network]) -> bool:

@@ -15,6 +15,10 @@ class ControlPlane(Protocol):
         """
         ...
 
+    async def look(self, label: str) -> None:
+        """Have the host look why a READY app refuses connections; its route's condition says what was found."""
+        ...
+
     def used(self, session: str) -> None:
         """Record that an app of the session is in use; called about once a second while it is."""
         ...

@@ -22,6 +22,7 @@ from proxy.authorization.gateway_tokens import VerifiedTokens
 from proxy.authorization.login_flow import AGAIN
 from proxy.authorization.missing_apps import UnknownApp, gone
 from proxy.authorization.signing import Keys
+from proxy.authorization.unready_apps import unreachable
 from proxy.http import responses
 from proxy.http.headers import Header, MalformedRequestError, RequestHead, classify, strip_hop_by_hop
 from proxy.http.responses import LocalResponse
@@ -67,6 +68,11 @@ class GatewayAuthorizer:
         if isinstance(deferred, UnknownApp):
             return await deferred.response(self.table)
         return responses.text(404, "A gateway has no such path.")
+
+    def unreachable(self, request: RequestHead, principal: Principal) -> LocalResponse:
+        """Return the response where the app's port refuses connections; the web process knows more."""
+        is_page = is_navigation(request, classify(request.headers, is_relayed=True).known)
+        return unreachable(None, is_owner=False, is_page=is_page)
 
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
         """Return a response's headers for the web process, which filters them for the browser."""

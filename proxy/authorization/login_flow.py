@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from proxy.authorization.control_plane import ControlPlane
@@ -25,6 +25,9 @@ from proxy.site import Site
 CALLBACK: Final = b"/.gp/callback"
 LOGOUT: Final = b"/.gp/logout"
 STATUS: Final = b"/.gp/status"
+LOOK: Final = b"look"  # as the query of STATUS: the host is to look why the app does not answer
+LOOK_SECONDS: Final = 5.0  # between two looks of one process at the apps of a session
+MAX_LOOKS: Final = 10_000  # sessions whose last look is remembered
 AGAIN: Final = b"/.gp/again"  # the link on the page that says that an app is not running
 RESERVED_PREFIX: Final = b"/.gp/"
 RESERVED_PATHS: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
@@ -46,6 +49,7 @@ class ReservedRequest:
     label: str
     listen_port: int | None  # None: the port that all apps share
     expires_at: float | None  # of the access to the endpoint, in Unix seconds; None: no access
+    condition: dict[str, Any]  # of the app, as its user may know it
 
 
 class LoginFlow:
@@ -64,6 +68,7 @@ class LoginFlow:
         self._keys = keys
         self._control_plane = control_plane
         self._now = now
+        self._looked_at: dict[str, float] = {}  # Unix seconds, by session
 
     def start(self, route: Route, target: bytes, cookie: bytes, listen_port: int | None) -> LocalResponse:
         """Return the redirect to the platform, with a cookie for the nonce.
@@ -83,7 +88,7 @@ class LoginFlow:
     async def serve(self, request: ReservedRequest) -> LocalResponse:
         """Return the response at a reserved path."""
         if request.path == STATUS:
-            return self._status(request)
+            return await self._status(request)
         if request.path == LOGOUT:
             return self._log_out(request)
         if request.path == AGAIN:
@@ -140,12 +145,24 @@ class LoginFlow:
         words = PageContent(title="Logged out of this app", text="You are still logged in at the platform.")
         return responses.page(200, words, self._set_cookie(self._site.cookie(request.listen_port), "", 0))
 
-    def _status(self, request: ReservedRequest) -> LocalResponse:
+    async def _status(self, request: ReservedRequest) -> LocalResponse:
         expires_at = request.expires_at
         if expires_at is None:
             return responses.text(401, "Log in to open this app.")
+        if request.query == LOOK:
+            await self._look(request.label)
         until = None if expires_at == float("inf") else int(expires_at)
-        return responses.json_text(200, json.dumps({"app": request.label, "expires_at": until}))
+        return responses.json_text(200, json.dumps({"app": request.label, "expires_at": until, **request.condition}))
+
+    async def _look(self, label: str) -> None:
+        """Have the host look at a READY app; at most once in LOOK_SECONDS for the apps of a session, whoever asks."""
+        route, now = self._table.get(label), self._now()
+        if route is None or not route.is_ready or now - self._looked_at.get(route.session, 0.0) < LOOK_SECONDS:
+            return
+        if len(self._looked_at) >= MAX_LOOKS:
+            self._looked_at.clear()
+        self._looked_at[route.session] = now
+        await self._control_plane.look(label)
 
     def _set_cookie(self, name: str, value: str, seconds: int) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._site.is_secure else ""

@@ -1,7 +1,9 @@
 """Responses that the data plane generates itself, without an app: redirects, error pages and status lines."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from html import escape
 from http import HTTPStatus
 from typing import Final
@@ -17,15 +19,55 @@ COMMON_HEADERS: Final = (
 )
 PAGE: Final = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    '<meta name="color-scheme" content="light dark"><title>{title}</title><style>'
+    '<meta name="color-scheme" content="light dark"><title>{title}</title>{head}<style>'
     "body{{font:15px/1.5 system-ui,sans-serif;max-width:25rem;margin:22vh auto 0;padding:0 1rem;"
     "background:light-dark(#f5f6fa,#0e1117);color:light-dark(#1c2130,#dfe4ee)}}"
     "main{{padding:1.75rem;border:1px solid light-dark(#e2e5ee,#2a3140);border-radius:12px;"
     "background:light-dark(#fff,#161b24)}}"
-    "body>p{{text-align:center;font-weight:650}}h1{{font-size:1.25rem;line-height:1.3;margin:0}}"
+    "body>p{{text-align:center;font-weight:650}}h1{{font-size:1.25rem;line-height:1.3;margin:0;overflow-wrap:anywhere}}"
+    "pre{{max-height:16rem;margin:1rem 0 0;padding:.75rem;overflow:auto;border-radius:8px;font-size:12px;"
+    "white-space:pre-wrap;overflow-wrap:anywhere;background:light-dark(#f5f6fa,#0e1117)}}[hidden]{{display:none}}"
     "main p{{margin:.75rem 0 0}}a{{display:inline-block;padding:.5rem 1rem;border-radius:8px;"
     "background:#4f46e5;color:#fff;text-decoration:none}}</style>"
-    "<p>GPU Platform</p><main><h1>{title}</h1><p>{text}</p>{link}</main></html>"
+    "<p>GPU Platform</p><main{state}><h1>{title}</h1><p>{text}</p>{output}{link}</main>{script}</html>"
+)
+# The page of an app that cannot be used yet: shows what the host finds, and loads its own address again once the app
+# answers. It asks after a second, then ever less often, and not at the same moment as all others.
+MAX_POLL_SECONDS: Final = 15
+WATCH: Final = f"""
+const main = document.querySelector("main"), [title, text, output] = main.querySelectorAll("h1, p, pre");
+let seconds = 1, asked = 0;
+const again = () => setTimeout(look, seconds * (750 + Math.random() * 500));
+const look = async () => {{
+  seconds = Math.min(seconds * 1.5, {MAX_POLL_SECONDS});
+  asked += 1;
+  let told;
+  try {{
+    const response = await fetch("/.gp/status?look", {{ cache: "no-store" }});
+    if (!response.ok) return location.reload();
+    told = await response.json();
+  }} catch {{
+    return again();
+  }}
+  if (told.state === "ready") {{
+    if (main.dataset.state !== "unreachable" || asked > 3) return location.reload();
+  }} else {{
+    main.dataset.state = told.state;
+    document.title = title.textContent = told.title;
+    text.textContent = told.detail + (told.state === "starting" ? " This page goes on to it by itself." : "");
+    output.textContent = told.output || "";
+    output.hidden = !told.output;
+  }}
+  again();
+}};
+again();
+"""
+RELOAD: Final = '<noscript><meta http-equiv="refresh" content="5"></noscript>'
+WATCH_POLICY: Final = (
+    b"Content-Security-Policy",
+    b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; connect-src 'self'; script-src 'sha256-"
+    + b64encode(sha256(WATCH.encode()).digest())
+    + b"'",
 )
 
 
@@ -57,12 +99,27 @@ class PageContent:
     title: str
     text: str
     link: tuple[str, str] | None = None  # URL and link text
+    state: str = ""  # of an app that the page waits for
+    output: str = ""  # its last lines
 
 
 def page(status: int, content: PageContent, *extra: tuple[bytes, bytes], closes: bool = False) -> LocalResponse:
     """Return an HTML page that loads no other resource; `extra` are additional headers."""
     link = f'<p><a href="{escape(content.link[0])}">{escape(content.link[1])}</a></p>' if content.link else ""
-    body = PAGE.format(title=escape(content.title), text=escape(content.text), link=link).encode()
+    state, output, script = "", "", ""
+    if content.state:
+        state, script = f' data-state="{escape(content.state)}"', f'<script type="module">{WATCH}</script>'
+        output = f"<pre{'' if content.output else ' hidden'}>{escape(content.output)}</pre>"
+        extra = (WATCH_POLICY, *extra)
+    body = PAGE.format(
+        title=escape(content.title),
+        text=escape(content.text),
+        link=link,
+        state=state,
+        output=output,
+        script=script,
+        head=RELOAD if content.state else "",
+    ).encode()
     return _response(status, b"text/html; charset=utf-8", body, extra, closes=closes)
 
 
@@ -76,6 +133,11 @@ def json_text(status: int, body: str) -> LocalResponse:
     return _response(status, b"application/json", body.encode(), ())
 
 
+def problem(status: int, body: str, *extra: tuple[bytes, bytes], closes: bool) -> LocalResponse:
+    """Return problem details (RFC 9457) that are serialized already; `extra` are additional headers."""
+    return _response(status, b"application/problem+json", body.encode(), extra, closes=closes)
+
+
 def redirect(location: str, *extra: tuple[bytes, bytes]) -> LocalResponse:
     """Return 303 See Other. Raises ValueError unless the location is printable ASCII without spaces."""
     if not location.isascii() or not location.isprintable() or " " in location:
@@ -87,22 +149,15 @@ def _response(
     status: int, content_type: bytes, body: bytes, extra: HeaderSequence, *, closes: bool = False
 ) -> LocalResponse:
     length = str(len(body)).encode()
-    headers = (*COMMON_HEADERS, *extra, (b"Content-Type", content_type), (b"Content-Length", length))
+    replaced = {name for name, _ in extra}
+    common = [header for header in COMMON_HEADERS if header[0] not in replaced]
+    headers = (*common, *extra, (b"Content-Type", content_type), (b"Content-Length", length))
     return LocalResponse(status=status, headers=headers, body=body, closes=closes)
 
 
 RESPONSE_TIMEOUT: Final = page(
     504,
     PageContent(title="The app does not answer", text="It may be busy or starting. Try again in a moment."),
-    closes=True,
-)
-UPSTREAM_UNREACHABLE: Final = page(
-    502,
-    PageContent(
-        title="The app is not running",
-        text="Nothing listens on its port in the session.",
-        link=("/.gp/again", "Open it again"),
-    ),
     closes=True,
 )
 UPSTREAM_FAILED: Final = page(

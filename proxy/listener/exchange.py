@@ -155,8 +155,10 @@ class Exchange:
             upstream = await pool.connect()
         except OSError as error:
             self.task = None
-            is_timeout = isinstance(error, TimeoutError)
-            self.respond(responses.RESPONSE_TIMEOUT if is_timeout else responses.UPSTREAM_UNREACHABLE)
+            if isinstance(error, TimeoutError):
+                self.respond(responses.RESPONSE_TIMEOUT)
+            else:
+                self.respond(self._client.authorizer.unreachable(self.request, forward.principal))
         else:
             self.task = None
             self._send(forward, upstream)

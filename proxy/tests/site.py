@@ -44,10 +44,15 @@ class FakeControlPlane:
 
     tickets: dict[tuple[str, str, str], tuple[Grant, str]] = field(default_factory=dict)
     sessions_used: set[str] = field(default_factory=set)
+    looks: list[str] = field(default_factory=list)  # labels
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
         """Return the grant and path of the ticket, once."""
         return self.tickets.pop((ticket, label, state_digest), None)
+
+    async def look(self, label: str) -> None:
+        """Record the label."""
+        self.looks.append(label)
 
     def used(self, session: str) -> None:
         """Record the session."""

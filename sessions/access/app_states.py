@@ -9,14 +9,14 @@ from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState
 
 
-def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "", obstacle: str = "") -> bool:
     """Write the state that the host has found; return False if the endpoint is closed or its session not running.
 
-    `output` holds the app's last lines, for its owner to read.
+    `output` holds the app's last lines, for its owner to read; `obstacle` is an AppObstacle, or "".
     """
     current = Endpoint.objects.unclosed().filter(pk=endpoint.pk, session__status=Status.RUNNING)
     with transaction.atomic():
-        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output))
+        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output, obstacle=obstacle))
         if is_current:
             announce(endpoint)
     return is_current

@@ -7,6 +7,7 @@ from sessions.models import group_waits
 from sessions.models.conversion import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
 from sessions.models.endpoint import (
     TICKET_LIFE,
+    AppObstacle,
     AppPort,
     Endpoint,
     EndpointEvent,
@@ -41,6 +42,7 @@ __all__ = [
     "SESSION_ID",
     "STOP_DURATION",
     "TICKET_LIFE",
+    "AppObstacle",
     "AppPort",
     "ChangeReport",
     "Conversion",

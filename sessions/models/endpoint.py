@@ -31,6 +31,13 @@ class EndpointState(models.TextChoices):
     CLOSED = "CLOSED", "closed"  # no way leads to it until it is opened again; the row keeps its record
 
 
+class AppObstacle(models.TextChoices):
+    """Why nobody outside of its container reaches an app, as its host has last found."""
+
+    LOOPBACK = "LOOPBACK", "listens on 127.0.0.1 only"
+    EXITED = "EXITED", "has ended"
+
+
 class EndpointQuerySet(models.QuerySet["Endpoint"]):
     """Questions about endpoints."""
 
@@ -59,6 +66,7 @@ class Endpoint(models.Model):
     state = models.CharField(max_length=8, choices=EndpointState.choices, default=EndpointState.STARTING.value)
     detail = models.CharField(max_length=300, blank=True, help_text="What it is doing, or why it failed")
     output = models.TextField(blank=True, help_text="Its last lines while it starts, and where it failed")
+    obstacle = models.CharField(max_length=8, blank=True, choices=AppObstacle.choices, default="", db_default="")
     epoch = models.PositiveIntegerField(default=1, help_text="Cookies of another epoch are void")
     is_public = models.BooleanField(default=False, help_text="Anybody who knows the address may use it")
     public_until = models.DateTimeField(null=True, blank=True)

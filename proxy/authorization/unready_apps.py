@@ -1,0 +1,70 @@
+"""Responses for an app that has a route and cannot be used: it starts, listens on loopback alone, or has ended.
+
+While it starts, browsers get 202 with a page that asks `/.gp/status` until the app answers, and programs 503 with
+Retry-After; all else is 502 (RFC 9110, 15.3.3, 15.6.4 and 15.6.3). Programs get problem details (RFC 9457).
+"""
+
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+from proxy.http import responses
+from proxy.http.responses import LocalResponse, PageContent
+from proxy.routes import AppCondition, Route
+
+AGAIN: Final = "/.gp/again"  # redirects to the page where its owner starts it again
+RETRY_SECONDS: Final = 3
+RETRY_AFTER: Final = (b"Retry-After", b"%d" % RETRY_SECONDS)
+STARTING: Final = "starting"
+READY: Final = "ready"
+UNREACHABLE: Final = "unreachable"  # its port refuses connections, and the host has not said yet why
+TITLES: Final = {
+    STARTING: "Waiting for {}",
+    "loopback": "{} listens on 127.0.0.1 only",
+    "exited": "{} has ended",
+    "failed": "{} did not start",
+    UNREACHABLE: "{} is not running",
+}
+TEXTS: Final = {  # where the host has said nothing, and for others than the owner
+    STARTING: "It does not answer yet.",
+    "loopback": "Nothing outside of its session reaches it there.",
+    "exited": "Its program in the session has come to an end.",
+    "failed": "Its owner can open it again.",
+    UNREACHABLE: "Nothing listens on its port in the session.",
+}
+WAITING: Final = "This page goes on to it by itself."
+
+
+def explanation(condition: AppCondition, *, is_owner: bool) -> dict[str, Any]:
+    """Return what a page or a program is told of the app; what the app wrote is for its owner alone."""
+    title = TITLES.get(condition.state, "{}").format(condition.title or "The app")
+    told = {"state": condition.state, "title": title, "detail": TEXTS.get(condition.state, "")}
+    if is_owner:
+        told |= {"detail": condition.detail or told["detail"], "output": condition.output}
+    return told
+
+
+def unready(condition: AppCondition, *, is_owner: bool, is_page: bool, closes: bool) -> LocalResponse:
+    """Return the response for an app in this condition; `is_page`: a browser is to show it."""
+    told = explanation(condition, is_owner=is_owner)
+    is_waiting = condition.state == STARTING
+    extra = (RETRY_AFTER,) if is_waiting else ()
+    if not is_page:
+        status = HTTPStatus.SERVICE_UNAVAILABLE if is_waiting else HTTPStatus.BAD_GATEWAY
+        return responses.problem(status, json.dumps({"status": status.value, **told}), *extra, closes=closes)
+    content = PageContent(
+        title=told["title"],
+        text=f"{told['detail']} {WAITING}" if is_waiting else told["detail"],
+        link=(AGAIN, "Show it in its session"),
+        state=condition.state,
+        output=told.get("output", ""),
+    )
+    return responses.page(HTTPStatus.ACCEPTED if is_waiting else HTTPStatus.BAD_GATEWAY, content, *extra, closes=closes)
+
+
+def unreachable(route: Route | None, *, is_owner: bool, is_page: bool) -> LocalResponse:
+    """Return the response where the port of a READY app refuses connections; its route may say why."""
+    condition = route.condition if route else AppCondition()
+    if condition.state == READY:
+        condition = AppCondition(UNREACHABLE, condition.title)
+    return unready(condition, is_owner=is_owner, is_page=is_page, closes=True)
