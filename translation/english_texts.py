@@ -60,6 +60,10 @@ _TEXTS: Final = (
     _("Share link revoked: %(link)s"),
     _("Share link over: %(link)s"),
     # hostworker/app_processes/starter.py
+    _("%(title)s has ended."),
+    _("%(title)s has ended with exit code %(code)s."),
+    _("%(title)s has ended, perhaps for want of memory."),
+    _("%(title)s has ended with exit code %(code)s, perhaps for want of memory."),
     _("%(title)s ended before it answered."),
     _("%(title)s ended with exit code %(code)s before it answered."),
     _("What listens there has not answered on port %(port)s for %(seconds)s s."),

@@ -180,7 +180,8 @@ def look_at_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -
     if obstacle == AppObstacle.LOOPBACK:
         words = _loopback_explanation(endpoint)
     elif obstacle and endpoint.session.image.apps.filter(name=endpoint.app).exclude(command="").exists():
-        words = f"{endpoint.title} has ended{_exit_words(status)}."
+        code, memory = _exit_words(status)
+        words = f"{endpoint.title} has ended{code}{memory}."
     elif obstacle:
         words = f"Nothing listens on port {endpoint.port} any more. Start it again, listening on 0.0.0.0."
     else:
@@ -227,7 +228,8 @@ def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: th
 def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
     """Return why the start has failed; "" while it may still succeed."""
     if not (status.runs or status.is_listening):
-        return f"{endpoint.title} ended{_exit_words(status)} before it answered."
+        code, memory = _exit_words(status)
+        return f"{endpoint.title} ended{code}{memory} before it answered."
     if status.is_loopback_only:
         return _loopback_explanation(endpoint)
     if seconds > START_TIMEOUT_SECONDS:
@@ -236,9 +238,9 @@ def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
     return ""
 
 
-def _exit_words(status: AppStatus) -> str:
+def _exit_words(status: AppStatus) -> tuple[str, str]:
     code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-    return code + (", perhaps for want of memory" if status.exit_code in (None, KILLED) else "")
+    return code, ", perhaps for want of memory" if status.exit_code in (None, KILLED) else ""
 
 
 def _obstacle(status: AppStatus) -> str:
