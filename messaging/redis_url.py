@@ -10,7 +10,7 @@ User and password are those of the Redis servers. Sentinels that demand their ow
 
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 SCHEME: Final = "redis+sentinel"
 SENTINEL_PORT: Final = 26379
@@ -47,10 +47,10 @@ class SentinelAddress:
 
 def sentinel_address(url: str) -> SentinelAddress | None:
     """Return what the URL says of Sentinels; None where it is that of a server. Raises RedisUrlError."""
-    parts = urlsplit(url)
-    if parts.scheme != SCHEME:
+    scheme, netloc, parts = _split(url)
+    if scheme != SCHEME:
         return None
-    who, _, hosts = parts.netloc.rpartition("@")
+    who, _, hosts = netloc.rpartition("@")
     user, _, password = who.partition(":")
     service, _, database = parts.path.strip("/").partition("/")
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -86,12 +86,19 @@ def broker_options(url: str) -> dict[str, Any]:
 
 def url_for(url: str, user: str, password: str, address: str = "") -> str:
     """Return the URL of the same Redis for another user, at another address (hosts and ports) where one is given."""
-    own = urlsplit(url)
+    scheme, netloc, own = _split(url)
     credentials = f"{quote(user, safe='')}:{quote(password, safe='')}@"
-    if own.scheme == "unix":
+    if scheme == "unix":
         return f"unix://{credentials}{own.path}"
     query = f"?{own.query}" if own.query else ""
-    return f"{own.scheme}://{credentials}{address or own.netloc.rpartition('@')[2]}{own.path}{query}"
+    return f"{scheme}://{credentials}{address or netloc.rpartition('@')[2]}{own.path}{query}"
+
+
+def _split(url: str) -> tuple[str, str, SplitResult]:
+    """Return scheme, authority, and the rest split: `urlsplit` refuses an IPv6 address that is not the first host."""
+    scheme, _, rest = url.partition("://")
+    netloc, slash, path = rest.partition("/")
+    return scheme, netloc, urlsplit(slash + path)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

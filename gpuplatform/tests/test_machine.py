@@ -38,7 +38,8 @@ def machine(tmp_path: Path) -> Machine:
             (folder / name).write_text(f"#!/bin/sh\n{body}\n")
             (folder / name).chmod(0o755)
         # The script looks where administrators' programs are, too; there they must not be found.
-        text = SCRIPT.read_text().replace("PATH=$PATH:/usr/sbin:/sbin\n", "").replace("$here/", f"{SCRIPT.parent}/")
+        (tmp_path / "python.sh").write_text((SCRIPT.parent / "python.sh").read_text().replace("/usr/bin/python3 ", ""))
+        text = SCRIPT.read_text().replace("PATH=$PATH:/usr/sbin:/sbin\n", "").replace("$here/", f"{tmp_path}/")
         return subprocess.run(
             ["/bin/sh", "-c", text],
             env={"PATH": str(folder), **environment},
