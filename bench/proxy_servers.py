@@ -66,6 +66,9 @@ class NoControlPlane:
         """Refuse."""
         return None
 
+    async def look(self, label: str) -> None:
+        """Do nothing."""
+
     def used(self, session: str) -> None:
         """Forget it."""
 

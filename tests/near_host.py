@@ -17,15 +17,15 @@ from tests.workers import host_worker, wait_until_ready
 
 
 @contextmanager
-def near_host(log: Path, **environment: str) -> Iterator[LiveServer]:
-    """Serve the test's database, with this machine as a host; `environment` replaces settings of both."""
+def near_host(log: Path) -> Iterator[LiveServer]:
+    """Serve the test's database, with this machine as a host."""
     name = settings.COMPUTE_HOST_NAME
     ensure_python_image()
     with ExitStack() as stack:
         own = f"{INSTALLATION_LABEL}={Installation.current_key()}", f"{HOST_LABEL}={name}"
         stack.callback(remove_containers, *own)
         group = f"near-{uuid4().hex[:8]}"
-        stack.enter_context(host_worker(name, COMPUTE_HOST_GROUP=group, **QUIET, **environment))
-        running = stack.enter_context(serving(log, COMPUTE_RUNTIME=REAL, **environment))
+        stack.enter_context(host_worker(name, COMPUTE_HOST_GROUP=group, **QUIET))
+        running = stack.enter_context(serving(log, COMPUTE_RUNTIME=REAL))
         wait_until_ready(name)
         yield running

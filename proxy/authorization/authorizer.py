@@ -172,8 +172,8 @@ class BrowserAuthorizer:
         if request.target.startswith(RESERVED_PREFIX) and request.target.partition(b"?")[0] in RESERVED_PATHS:
             path, _, query = request.target.partition(b"?")
             until = None if principal is None else principal.expires_at
-            found = explanation(route.condition, is_owner=principal is not None and principal.is_owner)
-            return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until, found)
+            shown = explanation(route.condition, is_owner=principal is not None and principal.is_owner)
+            return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until, shown)
         if principal is None:
             return self._log_in(request, classified, route, cookie, listen_port)
         refusal = self._cross_site(request, classified, host, route)

@@ -10,7 +10,7 @@ from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.login_flow import LOOK_SECONDS, ReservedRequest
 from proxy.http.headers import RequestHead
 from proxy.http.responses import LocalResponse
-from proxy.routes import AppCondition, Route, RouteTable
+from proxy.routes import AppCondition, ConnectionFilter, Route, RouteTable
 from proxy.tests.black_box import log_in
 from proxy.tests.servers import WAYS, running
 from proxy.tests.site import HOST, FakeControlPlane, authorizer, cookie, route
@@ -88,7 +88,7 @@ async def test_strangers_learn_nothing_of_it(state: str) -> None:
 
 async def test_a_thousand_looks_are_one_in_five_seconds() -> None:
     control_plane, clock = FakeControlPlane(), [1000.0]
-    issued = cookie(issued_at=0.0, expires_at=10_000.0)
+    issued = cookie(issued_at=1.0, expires_at=10_000.0)
     authorizer_ = authorizer(route(), route(label="b--s1"), control_plane=control_plane, now=lambda: clock[0])
     for _ in range(1000):
         assert (await ask(authorizer_, b"/.gp/status?look", issued)).status == 200
@@ -127,7 +127,8 @@ async def test_a_refused_connection_says_what_the_host_found() -> None:
 
 
 def test_what_the_host_finds_cuts_no_connection() -> None:
-    table, cut = RouteTable(), []
+    table = RouteTable()
+    cut: list[ConnectionFilter] = []
     table.replace([route()])
     table.on_revocation(cut.append)
     table.replace([route(condition=AppCondition("exited"))])
