@@ -8,6 +8,7 @@ import pytest
 from django.core.cache import cache
 from django.db import connection
 from django.test import TransactionTestCase
+from django.utils import translation
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
 from pytest_django import DjangoDbBlocker
@@ -63,8 +64,9 @@ def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iter
 
 @pytest.fixture(autouse=True)
 def _no_left_over_kick() -> None:
-    """Forget the scheduler's kick flag and other cached facts of the test before."""
+    """Forget the scheduler's kick flag, other cached facts and the language of the test before."""
     cache.clear()
+    translation.deactivate()
     for state_cache in (passes.caches, estimate.state_cache):
         state_cache.clear()  # the database is rolled back, which no commit tells
 
