@@ -36,28 +36,28 @@ WAITING: Final = "This page goes on to it by itself."
 
 
 def explanation(condition: AppCondition, *, is_owner: bool) -> dict[str, Any]:
-    """Return what a page or a program is told of the app; what the app wrote is for its owner alone."""
+    """Return what a page or a program is shown of the app; what the app wrote is for its owner alone."""
     title = TITLES.get(condition.state, "{}").format(condition.title or "The app")
-    told = {"state": condition.state, "title": title, "detail": TEXTS.get(condition.state, "")}
+    shown = {"state": condition.state, "title": title, "detail": TEXTS.get(condition.state, "")}
     if is_owner:
-        told |= {"detail": condition.detail or told["detail"], "output": condition.output}
-    return told
+        shown |= {"detail": condition.detail or shown["detail"], "output": condition.output}
+    return shown
 
 
 def unready(condition: AppCondition, *, is_owner: bool, is_page: bool, closes: bool) -> LocalResponse:
     """Return the response for an app in this condition; `is_page`: a browser is to show it."""
-    told = explanation(condition, is_owner=is_owner)
+    shown = explanation(condition, is_owner=is_owner)
     is_waiting = condition.state == STARTING
     extra = (RETRY_AFTER,) if is_waiting else ()
     if not is_page:
         status = HTTPStatus.SERVICE_UNAVAILABLE if is_waiting else HTTPStatus.BAD_GATEWAY
-        return responses.problem(status, json.dumps({"status": status.value, **told}), *extra, closes=closes)
+        return responses.problem(status, json.dumps({"status": status.value, **shown}), *extra, closes=closes)
     content = PageContent(
-        title=told["title"],
-        text=f"{told['detail']} {WAITING}" if is_waiting else told["detail"],
+        title=shown["title"],
+        text=f"{shown['detail']} {WAITING}" if is_waiting else shown["detail"],
         link=(AGAIN, "Show it in its session"),
         state=condition.state,
-        output=told.get("output", ""),
+        output=shown.get("output", ""),
     )
     return responses.page(HTTPStatus.ACCEPTED if is_waiting else HTTPStatus.BAD_GATEWAY, content, *extra, closes=closes)
 

@@ -43,22 +43,22 @@ const again = () => setTimeout(look, seconds * (750 + Math.random() * 500));
 const look = async () => {{
   seconds = Math.min(seconds * 1.5, {MAX_POLL_SECONDS});
   asked += 1;
-  let told;
+  let found;
   try {{
     const response = await fetch("/.gp/status?look", {{ cache: "no-store" }});
     if (!response.ok) return location.reload();
-    told = await response.json();
+    found = await response.json();
   }} catch {{
     return again();
   }}
-  if (told.state === "ready") {{
+  if (found.state === "ready") {{
     if (main.dataset.state !== "unreachable" || asked > 3) return location.reload();
   }} else {{
-    main.dataset.state = told.state;
-    document.title = title.textContent = told.title;
-    text.textContent = told.detail + (told.state === "starting" ? " This page goes on to it by itself." : "");
-    output.textContent = told.output || "";
-    output.hidden = !told.output;
+    main.dataset.state = found.state;
+    document.title = title.textContent = found.title;
+    text.textContent = found.detail + (found.state === "starting" ? " This page goes on to it by itself." : "");
+    output.textContent = found.output || "";
+    output.hidden = !found.output;
   }}
   again();
 }};
