@@ -27,29 +27,19 @@ class DocumentGroup:
 # What only engineers need (architecture, ADRs, ...) is in the repository alone.
 GROUPS: Final = (
     DocumentGroup(
-        _("Using the platform"),
+        _("Sessions"),
         "play",
-        (
-            "getting-started",
-            "launching",
-            "sessions",
-            "reasons",
-            "scheduling",
-            "gpu-shares",
-            "idle",
-            "environments",
-            "apps",
-            "folders",
-            "ssh",
-            "isolation",
-            "projects",
-            "usage",
-            "notifications",
-            "accounts",
-            "api",
-            "webhooks",
-            "glossary",
-        ),
+        ("getting-started", "launching", "sessions", "reasons", "scheduling", "gpu-shares", "idle"),
+    ),
+    DocumentGroup(
+        _("Inside a session"),
+        "terminal",
+        ("environments", "apps", "folders", "ssh", "isolation"),
+    ),
+    DocumentGroup(
+        _("Accounts, projects and programs"),
+        "user",
+        ("accounts", "notifications", "projects", "usage", "api", "webhooks", "glossary"),
     ),
     DocumentGroup(
         _("Running the platform"),
