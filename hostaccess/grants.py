@@ -217,9 +217,9 @@ GRANTS: Final = (
     ),
     TableGrant(
         table="compute_endpoint",
-        read="id session_id app title port token state detail output epoch is_public public_until listen_port"
+        read="id session_id app title port token state detail obstacle output epoch is_public public_until listen_port"
         " opened_by_id opened_at",
-        update="state detail output",
+        update="state detail obstacle output",
         rows=_of_session(),
     ),
     TableGrant(

@@ -63,8 +63,8 @@ def test_a_name_changes_no_other_field(name: bytes, shown: str) -> None:
 
 def test_huge_arguments_are_read_in_part() -> None:
     argument = "x" * 100_000
-    with subprocess.Popen(["sleep", "100", *[argument] * 15]) as process:
-        until(lambda: procfs.arguments(process.pid)[0] == b"sleep")
+    with subprocess.Popen(["sh", "-c", "read line", *[argument] * 15], stdin=subprocess.PIPE) as process:
+        until(lambda: procfs.arguments(process.pid)[0] == b"sh")
         arguments = procfs.arguments(process.pid)
         process.kill()
     assert sum(map(len, arguments)) + len(arguments) - 1 == procfs.FILE_BYTES
