@@ -310,8 +310,14 @@ API CUresult cuEventCreate(CUevent *out, unsigned flags)
 }
 API CUresult cuEventDestroy_v2(CUevent e) { free(e); return CUDA_SUCCESS; }
 
+/* How many this process has recorded, for tests of what the hook adds to a launch. */
+static _Atomic uint64_t recorded;
+uint64_t fgpuSimRecorded(void);
+API uint64_t fgpuSimRecorded(void) { return recorded; }
+
 API CUresult cuEventRecord(CUevent e, CUstream s)
 {
+    recorded++;
     struct stream *stream = stream_of(s, false);
     struct event *event = e;
     if (!event || (stream->context && event->device != stream->context->device))

@@ -143,7 +143,7 @@ bool flight_is_alone(const struct queue *queue);               /* nothing else o
 bool flight_any(int gpu);                                      /* on the GPU, or about to be */
 bool flight_is_held(int gpu);                                  /* or waiting for something else */
 uint64_t flight_ahead(int gpu, uint64_t now);                  /* ns until all is done, as far as can be told */
-void flight_enter(struct queue *queue, uint64_t now);
+void flight_enter(struct queue *queue, bool for_turns, uint64_t now);
 void flight_leave(struct queue *queue);
 void flight_forget_stream(CUstream stream);
 void flight_forget_context(CUcontext context);

@@ -15,7 +15,7 @@ HELPER(cuEventQuery, (CUevent));
 HELPER(cuEventElapsedTime, (float *, CUevent, CUevent));
 
 enum { MAX_LAUNCHES = 64 };
-enum { BATCH_NS = 1000000, POLL_NS = 200000, UNKNOWN_NS = 5000000 };
+enum { BATCH_NS = 1000000, POLL_NS = 200000, UNKNOWN_NS = 5000000, SHORT_NS = 100000 };
 
 static uint64_t launch_ns[MAX_GPUS]; /* running mean of the GPU time per launch */
 static uint64_t polled[MAX_GPUS], covered[MAX_GPUS]; /* up to where time was counted: streams overlap */
@@ -77,7 +77,7 @@ static void poll_queue(struct queue *queue, bool ask, uint64_t now) {
         }
         finish(queue, batch, now);
     }
-    if (queue->open && !queue->entering)
+    if (queue->open && !queue->entering && (ask || !queue->together))
         close_tail(queue, ask, now);
 }
 
@@ -139,20 +139,23 @@ static void open_batch(struct queue *queue, uint64_t now) {
     queue->open = true;
 }
 
-void flight_enter(struct queue *queue, uint64_t now) {
+void flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
+    bool others = queue_sums(queue->gpu)->working > queue->counted.working; /* how far they are is told by events only */
+    queue->together = for_turns && !others && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
     if (!queue->open && !flight_is_full(queue))
         open_batch(queue, now);
     queue->entering++;
     queue_changed(queue);
 }
 
-/* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. */
+/* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. Two events cost as
+ * much as a short kernel: where turns decide, in which pauses are not free, short ones are measured together. */
 void flight_leave(struct queue *queue) {
     uint64_t mean = launch_ns[queue->gpu], enough = mean ? least(BATCH_NS / mean, MAX_LAUNCHES) : 1;
     queue->entering--;
     if (queue->open) { /* another thread may have closed it, or the context may be gone */
         batch_at(queue, queue->next)->launches++;
-        if (queue->first == queue->next || batch_at(queue, queue->next)->launches >= enough)
+        if ((queue->first == queue->next && !queue->together) || batch_at(queue, queue->next)->launches >= enough)
             close_batch(queue);
     }
     queue_changed(queue);

@@ -141,7 +141,7 @@ static CUresult look(int gpu, struct queue *queue, bool force, uint64_t now, str
         return CUDA_SUCCESS;
     }
     bool begins = governed && !(turn_told(gpu) & STATE_BUSY);
-    flight_enter(queue, now);
+    flight_enter(queue, governed, now);
     state[gpu].launched = now;
     if (governed)
         turn_tell(gpu, STATE_BUSY | STATE_WANTS);

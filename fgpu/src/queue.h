@@ -34,6 +34,7 @@ struct queue {
     unsigned bucket;
     unsigned entering;    /* threads between the gate and the end of their launch */
     uint64_t first, next; /* batches in flight: ring[first % RING] ... ring[next % RING - 1] */
+    bool together;        /* its launches are short, and measured together */
     bool open;            /* ring[next % RING] has launches that no event closes yet */
     struct batch ring[RING];
 };

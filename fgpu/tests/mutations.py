@@ -143,6 +143,8 @@ MUTATIONS = [
     Mutation("debt forgiven", "src/region.c", "if (state->frame == 0 || state->budget_ns > quota)", "if (true)", "test_gate.py::longer_than"),
     Mutation("savings kept", "src/region.c", "|| state->budget_ns > quota", "", "test_gate.py::saved_up"),
     Mutation("pauses charged", "src/flight.c", "batch->chained = queue->first < queue->next;", "batch->chained = queue->next > 0;", "test_gate.py::pauses"),
+    Mutation("short kernels one by one", "src/flight.c", "SHORT_NS = 100000", "SHORT_NS = 1", "test_arbiter.py::measured_together"),
+    Mutation("streams measured together", "src/flight.c", "for_turns && !others", "for_turns", "test_arbiter.py::hundred_streams_are_charged"),
     Mutation("waiting streams charged", "src/flight.c", "if (batch->begun)\n", "if (true)\n", "test_gate.py::waiting_stream"),
     Mutation("no patience", "src/gate.c", "    if (force)\n", "    if (false)\n", "test_gate.py::kernel_waits_for"),
     Mutation("patience in all cases", "src/flight.c", "->closed == queue->counted.closed", "->closed == 0", "test_gate.py::many_seconds"),

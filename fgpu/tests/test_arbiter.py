@@ -122,6 +122,13 @@ def test_short_kernels_on_a_hundred_streams_are_charged(host: Host) -> None:
     assert seen == pytest.approx([25], abs=TOLERANCE)
 
 
+@pytest.mark.parametrize(("kernel_us", "most"), [(20, 0.3), (200, 2.1)])
+def test_short_kernels_are_measured_together(host: Host, kernel_us: int, most: float) -> None:
+    """Two events cost as much as a short kernel; a long one is measured by itself."""
+    [[events]] = run_beside([(host.session(limit(sm="99")), Load("record", kernel_us, 500))])
+    assert most - 0.3 <= events <= most
+
+
 def test_a_hundred_streams_are_charged_without_an_arbiter(host: Host) -> None:
     [figures] = run_beside([(host.session(), Load("crowd", 1000))], arbiter=False)
     assert figures[1] == pytest.approx(25, abs=TOLERANCE)

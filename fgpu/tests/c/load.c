@@ -150,6 +150,18 @@ static void stuck(void)
     printf("%.3f\n", (double)(now() - start) / 1e6);
 }
 
+/* Short kernels, each waited for: prints how many events were recorded for each. */
+static void record(uint64_t until)
+{
+    uint64_t launches = 0;
+    for (; now() < until; launches++) {
+        launch(NULL, kernel_ns);
+        CU(cuCtxSynchronize, (void));
+    }
+    uint64_t recorded = ((uint64_t(*)(void))(uintptr_t)by_dlsym("fgpuSimRecorded"))();
+    printf("%.3f\n", (double)recorded / (double)launches);
+}
+
 /* After a pause, work for so long: prints ms until the first kernel is done, beyond its own time, and its part of the
  * first 200 ms and of all of it, in percent. */
 static void wake(uint64_t ns)
@@ -197,6 +209,10 @@ int main(int argc, char **argv)
             rest(10000000); /* it runs */
         if (!strcmp(argv[1], "die"))
             kill(getpid(), SIGKILL);
+        return 0;
+    }
+    if (!strcmp(argv[1], "record")) {
+        record(now() + strtoull(argv[3], NULL, 10) * 1000000);
         return 0;
     }
     if (!strcmp(argv[1], "wake")) {
