@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,12 @@ from fgpu.hardware.common import CONTEXT_BYTES, HOOK, ROOT, Bench, percent_of, r
 from fgpu.hardware.contention import check_contention
 from fgpu.simulated import SimulatedGpu, format_config
 
+Check = Callable[[Bench], None]
+
 SIMULATED = SimulatedGpu(uuid="GPU-00000000-0000-4000-8000-000000000001", name="Simulated GPU 8 GiB", memory=8 << 30)
 SM_TOLERANCE = 5.0  # percentage points
+MAX_BOOST = 1.25  # a GPU at its power limit clocks higher while it rests between turns: 1342 and 1936 MHz on an H100
+JAX_PART = 0.75  # of the memory that JAX is shown, it takes this much by itself
 OVERHEAD_TOLERANCE = 2.0  # percent
 SHARES = (100, 50, 25)
 PATTERNS = ("sync", "async", "graph", "tiny")
@@ -61,7 +66,7 @@ def look_around(bench: Bench) -> None:
 def check_views(bench: Bench) -> None:
     """nvidia-smi shows a quarter of the card; all entry points come from the hook."""
     shown = ask_smi(bench, bench.session(25), "memory.total")
-    expected = bench.gpu["total"] // 4 >> 20
+    expected = round(bench.gpu["total"] * 25 // 100 / (1 << 20))  # as nvidia-smi rounds
     bench.check("nvidia-smi shows the share", shown[:1] == [str(expected)], shown=shown, expected_mib=expected)
     astray = run(bench.session(25), "workload.py", "routes").get("astray")
     bench.check("every entry point leads to the hook", astray == [], astray=astray)
@@ -137,6 +142,11 @@ def check_overhead(bench: Bench) -> None:
     bench.check("launches cost no more", passed, added_percent=round(added, 2), **figures)
 
 
+def is_share(ratio: float, percent: int) -> bool:
+    """Whether a load at the GPU's power limit has its share of the time, by its part of the plain throughput."""
+    return percent - SM_TOLERANCE <= ratio <= min(percent * MAX_BOOST, 100) + SM_TOLERANCE
+
+
 def check_torch(bench: Bench) -> None:
     limit = bench.gpu["total"] * 25 // 100
     for name, (setting, allocator) in TORCH_ALLOCATORS.items():
@@ -149,7 +159,7 @@ def check_torch(bench: Bench) -> None:
         for percent in SHARES:
             seen = run(bench.session(percent), "workload_torch.py", "matmul", pattern)
             ratio = percent_of(plain, seen, "tflops")
-            passed = abs(ratio - percent) <= SM_TOLERANCE
+            passed = is_share(ratio, percent)
             bench.check(
                 f"PyTorch matmul at {percent} %: {pattern}", passed, percent_of_plain=ratio, plain=plain, seen=seen
             )
@@ -165,13 +175,13 @@ def check_jax(bench: Bench) -> None:
     limit = bench.gpu["total"] * 25 // 100
     environment = bench.session(25) | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     result = run(environment, "workload_jax.py", "memory")
-    held = result.get("code") == 2 and 0.8 * limit <= result["allocated"] + CONTEXT_BYTES <= limit
+    held = result.get("code") == 2 and 0.9 * JAX_PART * limit <= result["allocated"] <= JAX_PART * limit
     bench.check("JAX memory is capped", held, limit=limit, **result)
     plain = run(bench.base(), "workload_jax.py", "matmul")
     for percent in SHARES:
         seen = run(bench.session(percent), "workload_jax.py", "matmul")
         ratio = percent_of(plain, seen, "tflops")
-        passed = abs(ratio - percent) <= SM_TOLERANCE
+        passed = is_share(ratio, percent)
         bench.check(f"JAX matmul at {percent} %", passed, percent_of_plain=ratio, plain=plain, seen=seen)
 
 
@@ -190,20 +200,28 @@ def is_usable(condition: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def measure(bench: Bench) -> None:
-    look_around(bench)
-    check_views(bench)
-    check_memory(bench)
-    check_shared_cap(bench)
-    check_pinned_memory(bench)
-    check_share_of_time(bench)
-    check_contention(bench)
-    check_overhead(bench)
-    for name, (condition, check) in FRAMEWORKS.items():
+def if_usable(name: str, condition: str, check: Check) -> Check:
+    """Return the check of a framework, made where it can be imported and finds the GPU; never in the dry run."""
+
+    def checked(bench: Bench) -> None:
         if not bench.dry and is_usable(condition):
             check(bench)
         else:
             say(f"{name}: not measured")
+
+    return checked
+
+
+PARTS: dict[str, Check] = {
+    "views": check_views,
+    "memory": check_memory,
+    "processes": check_shared_cap,
+    "pinned": check_pinned_memory,
+    "time": check_share_of_time,
+    "contention": check_contention,
+    "overhead": check_overhead,
+    **{name.lower(): if_usable(name, condition, check) for name, (condition, check) in FRAMEWORKS.items()},
+}
 
 
 def main() -> int:
@@ -211,6 +229,7 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help="on the simulated driver, with its virtual clock")
     parser.add_argument("--out", type=Path, default=Path("var/fgpu-hardware"), help="where report.json goes")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of speed")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these parts alone")
     options = parser.parse_args()
     if not HOOK.exists():
         sys.exit("Build first: make -C fgpu tests")
@@ -218,7 +237,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fgpu-hardware-") as folder:
         bench = Bench(Path(folder), options.dry_run, options.seconds, out=options.out)
         (bench.folder / "gpus.conf").write_text(format_config([SIMULATED]))
-        measure(bench)
+        look_around(bench)
+        for part in options.only or PARTS:
+            PARTS[part](bench)
     return 0 if all(check["passed"] for check in bench.checks) else 1
 
 

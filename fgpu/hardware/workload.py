@@ -104,7 +104,7 @@ class CudaDevice:
             raise DriverError(name, code)
 
     def launch(self, ns: int, rounds: c_uint64 | None = None) -> None:
-        values = (c_uint64(ns), rounds or self.rounds, c_uint64(0))
+        values = (c_uint64(ns), self.rounds if rounds is None else rounds, c_uint64(0))
         parameters = (c_void_p * 3)(*(ctypes.addressof(value) for value in values))
         self.call("cuLaunchKernel", self.kernel, self.blocks, 1, 1, 256, 1, 1, 0, self.stream, parameters, None)
 
