@@ -197,6 +197,7 @@ DATABASES["default"]["OPTIONS"] = {
     " -c tcp_user_timeout=8000 -c client_connection_check_interval=5s -c lock_timeout=60s"
     " -c idle_in_transaction_session_timeout=5min",
     **DATABASES["default"].get("OPTIONS", {}),
+    "prepare_threshold": 5,  # None, Django's default, forbids to prepare; its own cursors do not
     # An attempt to connect is given up soon, since the pauses between its repetitions double: after an outage the next
     # one would come as late as the outage was long.
     "pool": {

@@ -18,7 +18,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
 
 from folders.errors import FolderError
 from folders.files.errors import FilesError
@@ -28,6 +29,7 @@ from folders.models import Folder, StorageRoot
 from folders.quotas import rules as quota
 from folders.storage import paths as storage
 from resources import clock
+from resources.models import Host
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +73,20 @@ def lower_priority() -> None:
         ctypes.CDLL(None).syscall(ctypes.c_long(number), 1, 0, _IDLE_CLASS)
 
 
+def due_on(host: Host) -> QuerySet[Folder]:
+    """Return the folders to measure on the roots that this host has."""
+    return _unmeasured(Now()).filter(root__on_hosts__host=host, root__on_hosts__is_present=True)
+
+
 def _due(root: StorageRoot, now: datetime, *, is_urgent: bool) -> list[Folder]:
     """Return the folders to measure, those that have waited longest first; one query."""
+    found = _unmeasured(now, is_urgent=is_urgent).filter(root=root)
+    related = found.select_related("root", "owner__policy", "project__policy").defer("owner__password")
+    return list(related.order_by("measure_due_at")[:AT_ONCE])
+
+
+def _unmeasured(now: datetime | Now, *, is_urgent: bool = False) -> QuerySet[Folder]:
+    """Return the folders to measure that no host is measuring."""
     writing = Folder.objects.filter(
         pk=OuterRef("pk"), mounts__problem="", mounts__is_read_only=False, mounts__session__ended_at=None
     )
@@ -81,9 +95,7 @@ def _due(root: StorageRoot, now: datetime, *, is_urgent: bool) -> list[Folder]:
     if is_urgent:
         is_due |= Q(Exists(writing), measured_at__lte=now - F("measure_pause") / PAUSE_FACTOR)
     free = Q(measuring_since=None) | Q(measuring_since__lt=now - CLAIM)
-    found = Folder.objects.filter(is_due, free, root=root, deleting_at=None)
-    related = found.select_related("root", "owner__policy", "project__policy").defer("owner__password")
-    return list(related.order_by("measure_due_at")[:AT_ONCE])
+    return Folder.objects.filter(is_due, free, deleting_at=None)
 
 
 def _claim(folder: Folder) -> bool:

@@ -28,13 +28,17 @@ _probes: dict[tuple[str, str], RootProbe] = {}
 _probes_lock = threading.Lock()
 
 
-def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_problem: str = "") -> None:
-    """Store which roots this machine, which is `host`, has. Takes at most CHECK_TIMEOUT_SECONDS, and five queries.
+def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_problem: str = "") -> list[StorageRoot]:
+    """Store which roots this machine, which is `host`, has, and return all that there are.
+
+    Takes at most CHECK_TIMEOUT_SECONDS, and five queries; one where there are no roots.
 
     `can_limit` is asked whether this process may set quotas, where a file system enforces them. `engine_problem` says
     why sessions of the host can mount none; the host then counts as having none.
     """
     roots = list(StorageRoot.objects.all())
+    if not roots:
+        return roots
     for root in roots:
         _probe(root).begin()
     found = {root: _probe(root).state(CHECK_TIMEOUT_SECONDS, CHECK_TIMEOUT_SECONDS) for root in roots}
@@ -62,6 +66,7 @@ def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_probl
             kick_scheduler()
     for root, state in found.items():
         _log(host, root, state, was_present=before.get(root.pk))
+    return roots
 
 
 def problem_here(root: StorageRoot) -> str:

@@ -13,6 +13,7 @@ from folders import sweeps  # noqa: E402
 from folders.models import StorageRoot  # noqa: E402
 from folders.quotas import measure  # noqa: E402
 from folders.storage import roots  # noqa: E402
+from hostworker.agent.due_work import DueWork, Work  # noqa: E402
 from hostworker.gpus.usage_recorder import fold_records  # noqa: E402
 from hostworker.images import host_images  # noqa: E402
 from hostworker.runtime_protocol import HeldImage  # noqa: E402
@@ -31,6 +32,9 @@ def work() -> None:
     host = Host.objects.get()
     session = Session.objects.select_related("host", "image").get()
     assert hosts.heartbeat(host)
+    due = DueWork(host)
+    assert all(due.is_due(each) for each in Work)
+    assert due.is_due(Work.SESSIONS)
     hosts.declare_joining(host)
     hosts.record_readings([GpuReading(gpu=gpu) for gpu in Gpu.objects.filter(host=host)])
     notes.note(session, Reason.PROCESS_OUT_OF_MEMORY, "A process was killed.")

@@ -33,7 +33,7 @@ def is_probing(session_id: str) -> bool:
 
 def poll(runtime: Runtime, host: Host) -> None:
     """Probe the host if that is due, and say how it went."""
-    if host_health.due_probe(host):
+    if host_health.due_probes(host).exists():
         with _probing:
             problem = probe(runtime, host)
         host_health.note_probe(host, problem)

@@ -4,7 +4,7 @@ This is what makes every crash harmless. `decide` is pure; `reconcile` reads, de
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from hostworker.containers import parking, resizer, runner
 from hostworker.runtime_protocol import ContainerPhase, ContainerState, Key, Runtime
 from resources.models import Host
 from sessions.lifecycle import HOSTED, Status
-from sessions.models import Session
+from sessions.models import Session, SessionQuerySet
 
 logger = logging.getLogger(__name__)
 
@@ -67,15 +67,42 @@ def decide(
     return findings
 
 
-def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
+def reconcile(
+    runtime: Runtime,
+    host: Host,
+    run: Callable[..., object],
+    running_before: Collection[Key] | None = None,
+    *,
+    may_have_sessions: bool = True,
+) -> Collection[Key]:
     """Reconcile this host's containers and rows; starts and stops are submitted by `run(function, *arguments)`.
 
-    Raises EngineUnreachableError when the engine does not answer; then nothing was changed.
+    Returns what is RUNNING, which the next call takes as `running_before` in place of a query; without sessions before,
+    nor anything in the engine, there is nothing to query. Raises EngineUnreachableError when the engine does not
+    answer; then nothing was changed.
     """
-    running_before = [key for key, status in _rows(host).hosted.items() if status == Status.RUNNING]
+    if running_before is None:
+        running_before = _running(_rows(host))
     containers, leftovers = runtime.containers(), runtime.leftover_attempts()
+    if not (may_have_sessions or running_before or containers or leftovers):
+        return ()
     rows = _rows(host)
     findings = decide(running_before, containers, rows.hosted, leftovers, rows.parked)
+    _settle(runtime, findings)
+    for key in rows.without_address:
+        runner.note_address(runtime, *key)
+    for session_id, resize_id in rows.to_resize:
+        run(resizer.apply, runtime, session_id, resize_id)
+    to_start = [key for key in findings.to_start if not runner.is_preparing(*key)]
+    actions = ((starts.begin, to_start), (runner.stop, findings.to_stop), (runner.keep_parked, findings.to_keep))
+    for action, keys in actions:
+        for key in keys:
+            run(action, runtime, *key)
+    return _running(rows)
+
+
+def _settle(runtime: Runtime, findings: Findings) -> None:
+    """Remove what is left of ended sessions, and end those whose containers have ended or are gone."""
     for session_id, attempt in findings.orphans:
         if host_probe.is_probing(session_id):
             continue
@@ -83,17 +110,9 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
         runner.clear_away(runtime, session_id, attempt)
     for state in findings.exited:
         runner.note_exit(runtime, state)
-    for key in rows.without_address:
-        runner.note_address(runtime, *key)
-    for session_id, resize_id in rows.to_resize:
-        run(resizer.apply, runtime, session_id, resize_id)
-    for session in Session.objects.filter(pk__in=[key[0] for key in findings.lost], status=Status.RUNNING):
+    lost = [session_id for session_id, _ in findings.lost]
+    for session in Session.objects.filter(pk__in=lost, status=Status.RUNNING):
         runner.note_lost(runtime, session)
-    to_start = [key for key in findings.to_start if not runner.is_preparing(*key)]
-    actions = ((starts.begin, to_start), (runner.stop, findings.to_stop), (runner.keep_parked, findings.to_keep))
-    for action, keys in actions:
-        for key in keys:
-            run(action, runtime, *key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +125,20 @@ class _Rows:
     to_resize: list[tuple[str, str]] = field(default_factory=list)  # RUNNING ones, with the ids of their resizes
 
 
+def sessions_of(host: Host) -> SessionQuerySet:
+    """Return the sessions that hold resources of this host, and those whose files it keeps."""
+    return Session.objects.filter(Q(host=host, status__in=HOSTED) | Q(parked_on=host, ended_at=None))
+
+
+def _running(rows: _Rows) -> list[Key]:
+    return [key for key, status in rows.hosted.items() if status == Status.RUNNING]
+
+
 def _rows(host: Host) -> _Rows:
-    sessions = Session.objects.filter(Q(host=host, status__in=HOSTED) | Q(parked_on=host, ended_at=None))
     columns = ("pk", "attempt", "status", "address", "host_id", "parked_on_id", "parked_attempt", "resize")
     rows = _Rows()
-    for pk, attempt, name, address, host_id, parked_on, parked_attempt, resize in sessions.in_queue_order().values_list(
-        *columns
-    ):
+    sessions = sessions_of(host).in_queue_order().values_list(*columns)
+    for pk, attempt, name, address, host_id, parked_on, parked_attempt, resize in sessions:
         status = Status(name)
         if parked_on == host.pk:
             rows.parked[pk, parked_attempt] = status

@@ -5,8 +5,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from typing import Any, Final, Protocol
 
 from django.conf import settings
@@ -15,6 +16,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 from folders.quotas import measure
 from folders.storage import roots
 from hostworker.agent import host_probe, kernel_watch, output_watch, reconciler, starts
+from hostworker.agent.due_work import DueWork, Work
 from hostworker.agent.output_watch import OutputWatch
 from hostworker.app_processes import jupyter_activity
 from hostworker.app_processes import starter as app_starter
@@ -31,7 +33,7 @@ from hostworker.images import converter, host_images, image_maker
 from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
-from hostworker.runtime_protocol import EngineUnreachableError, Runtime
+from hostworker.runtime_protocol import EngineUnreachableError, Key, Runtime
 from hostworker.storage import disk_watch, share_watch, storage_quota
 from hostworker.storage.disk_watch import DiskWatch
 from hostworker.storage.folder_storage import FolderStorage
@@ -89,6 +91,8 @@ class HostWorker:
         reserve_bytes = bytes_from(settings.COMPUTE_DISK_RESERVE)
         self._disk = DiskWatch(runtime, host, reserve_bytes, settings.COMPUTE_INODE_RESERVE)
         self._engine_silent_since: float | None = None  # by the monotonic clock; None while it answers
+        self._due = DueWork(host)
+        self._running: Collection[Key] | None = None  # at the last reconciliation; None before the first
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
@@ -111,17 +115,27 @@ class HostWorker:
             (self.reconcile, RECONCILE_SECONDS),
             (self.watch_disk, disk_watch.POLL_SECONDS),
             (self._storage.check_storage, roots.CHECK_SECONDS),
-            (self._storage.serve_roots, measure.POLL_SECONDS),
-            (self._storage.hold_quotas, storage_quota.POLL_SECONDS),
-            (self.probe, host_probe.POLL_INTERVAL_SECONDS),
+            (self.serve_roots, measure.POLL_SECONDS),
+            self._if_due(Work.QUOTAS, self._storage.hold_quotas, storage_quota.POLL_SECONDS),
+            self._if_due(Work.PROBE, self.probe, host_probe.POLL_INTERVAL_SECONDS),
             (self.report_images, host_images.REPORT_SECONDS),
-            (self.pull_images, host_images.PULL_POLL_SECONDS),
+            self._if_due(Work.PULLS, self.pull_images, host_images.PULL_POLL_SECONDS),
             (self.clear_images, CLEAR_IMAGES_SECONDS),
             (OutputWatch(self.runtime, self.host).poll, output_watch.POLL_INTERVAL_SECONDS),
-            (ShareWatch(self.runtime, self.host).poll, share_watch.POLL_INTERVAL_SECONDS),
+            self._if_due(Work.SHARES, ShareWatch(self.runtime, self.host).poll, share_watch.POLL_INTERVAL_SECONDS),
             (SessionKeys(self.runtime, self.host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(self.host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
+
+    def _if_due(self, work: Work, act: Callable[[], None], seconds: float) -> Loop:
+        """Return a loop that calls `act` where there is such work."""
+
+        @wraps(act)
+        def act_if_due() -> None:
+            if self._due.is_due(work):
+                act()
+
+        return act_if_due, seconds
 
     def _gpu_loops(
         self, watchdog: GpuWatch | None, readings: GpuReadings | None, arbiter: Arbiter | None
@@ -178,28 +192,44 @@ class HostWorker:
     def reconcile(self) -> None:
         """Reconcile containers with rows; the host is schedulable only while this succeeds."""
         try:
-            reconciler.reconcile(self.runtime, self.host, self._act)
+            may_have_sessions = self._due.is_due(Work.SESSIONS)
+            self._running = reconciler.reconcile(
+                self.runtime, self.host, self._act, self._running, may_have_sessions=may_have_sessions
+            )
         except EngineUnreachableError as error:
             self._bear_silence(error)
             return
         self._engine_silent_since = None
-        app_starter.resume(self.runtime, self.host)
-        converter.resume(self.runtime, self.host)
+        if self._due.is_due(Work.APPS):
+            app_starter.resume(self.runtime, self.host)
+        if self._due.is_due(Work.CONVERSIONS):
+            converter.resume(self.runtime, self.host)
         if self._disk.is_short:
-            hosts.declare_joining(self.host)
-        elif hosts.declare_ready(self.host):
+            self._withdraw()
+        elif self._due.is_due(Work.READINESS) and hosts.declare_ready(self.host):
             logger.info("host %s: ready", self.host)
             kick_scheduler()
 
+    def _withdraw(self) -> None:
+        """Offer the host to no sessions until it is reconciled again."""
+        if hosts.declare_joining(self.host):
+            self._due.forget()
+
     def _bear_silence(self, error: EngineUnreachableError) -> None:
         """Take no sessions while the engine does not answer; after a while, give up those that it was to start."""
-        hosts.declare_joining(self.host)
+        self._withdraw()
         now = time.monotonic()
         if self._engine_silent_since is None:
             self._engine_silent_since = now
             logger.error("host %s: takes no sessions, its container engine does not answer: %s", self.host, error)
         elif now - self._engine_silent_since > ENGINE_GRACE_SECONDS:
             host_faults.requeue_prepared(self.host, "Its container engine does not answer.")
+
+    def serve_roots(self) -> None:
+        """Measure folders on the storage roots that this host has, and hold their owners to their limits."""
+        if self._storage.roots:
+            is_any_due, has_limits = self._due.is_due(Work.MEASUREMENTS), self._due.is_due(Work.LIMITS)
+            self._storage.serve_roots(is_any_due=is_any_due, has_limits=has_limits)
 
     def probe(self) -> None:
         """Probe a host that was cordoned because it failed to start sessions."""

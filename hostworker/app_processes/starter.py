@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from django.db import close_old_connections, connections
+from django.db.models import QuerySet
 
 from hostworker.app_processes.probe import ProbeResult, probe
 from hostworker.app_processes.scripts import (
@@ -80,8 +81,7 @@ class AppStarter:
 
     def resume(self, runtime: Runtime, host: Host) -> None:
         """Resume endpoints of this host that are STARTING: left by a dead worker, or waiting for their user."""
-        starting = Endpoint.objects.filter(state=EndpointState.STARTING, session__status=Status.RUNNING)
-        for endpoint_id, owner in starting.filter(session__host=host).values_list("pk", "session__owner"):
+        for endpoint_id, owner in starting(host).values_list("pk", "session__owner"):
             self._begin(runtime, endpoint_id, owner)
 
     def end(self) -> None:
@@ -311,6 +311,12 @@ def _read(endpoint_id: int) -> Endpoint | None:
     """Return the endpoint while it is open and its session runs."""
     current = Endpoint.objects.unclosed().filter(pk=endpoint_id, session__status=Status.RUNNING)
     return current.select_related("session__image").first()
+
+
+def starting(host: Host) -> QuerySet[Endpoint]:
+    """Return the endpoints of this host's running sessions that are STARTING."""
+    running = Endpoint.objects.filter(session__host=host, session__status=Status.RUNNING)
+    return running.filter(state=EndpointState.STARTING)
 
 
 @lru_cache

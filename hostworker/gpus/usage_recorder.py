@@ -52,8 +52,11 @@ class UsageRecorder:
             SessionUsage.objects.filter(at__lt=clock.now() - USAGE_RETENTION).delete()
 
     def _record(self, uses: Mapping[Key, ContainerUse], now: float) -> None:
-        """Store what each session uses; two queries."""
+        """Store what each session uses; two queries, none where nothing is used."""
         at, gpus = clock.now(), self._gpu_readings()
+        if not (uses or gpus):
+            self._before = {}
+            return
         running = Session.objects.filter(host=self._host, status=Status.RUNNING).order_by()
         rows = []
         for pk, attempt in running.values_list("pk", "attempt"):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from django.db import close_old_connections, connections
+from django.db.models import QuerySet
 
 from hostworker.images.image_maker import clear_if_dead, convert, report_changes, untag_deleted
 from hostworker.runtime_protocol import EngineUnreachableError, Runtime
@@ -37,16 +38,14 @@ class Converter:
 
     def resume(self, runtime: Runtime, host: Host) -> None:
         """Take up what waits for this host, and clear away what a dead worker left of the rest. Three queries."""
-        active = Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).order_by("created_at")
-        for conversion in active.select_related("session"):
+        for conversion in unfinished(host).select_related("session").order_by("created_at"):
             if conversion.state == ConversionState.QUEUED:
                 self.begin(runtime, str(conversion.pk))
             else:
                 clear_if_dead(runtime, conversion)
-        if HostImage.objects.filter(host=host, image__removed_at__isnull=False).exists():
+        if deleted(host).exists():
             untag_deleted(runtime, host)  # what registries have, the worker's slower loop removes
-        reports = ChangeReport.objects.filter(session__host=host, state=ReportState.QUEUED)
-        for session_id in reports.values_list("session_id", flat=True):
+        for session_id in waiting_reports(host).values_list("session_id", flat=True):
             self.begin_report(runtime, session_id)
 
     def end(self) -> None:
@@ -72,6 +71,21 @@ class Converter:
         finally:
             self._under_way.discard((work.__name__, key))
             connections.close_all()
+
+
+def unfinished(host: Host) -> QuerySet[Conversion]:
+    """Return the conversions of this host that wait, or are worked on."""
+    return Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS)
+
+
+def deleted(host: Host) -> QuerySet[HostImage]:
+    """Return the images of this host that were deleted."""
+    return HostImage.objects.filter(host=host, image__removed_at__isnull=False)
+
+
+def waiting_reports(host: Host) -> QuerySet[ChangeReport]:
+    """Return the reports of changes that wait for this host."""
+    return ChangeReport.objects.filter(session__host=host, state=ReportState.QUEUED)
 
 
 @lru_cache

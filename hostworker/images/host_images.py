@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from hostworker.runtime_protocol import ContainerRuntimeError, HeldImage, ImageUnavailableError, Runtime
 from resources import clock
@@ -75,10 +76,15 @@ def resume_pulls(host: Host) -> None:
     ImagePull.objects.filter(host=host, state=PullState.PULLING).update(state=PullState.WAITING)
 
 
+def waiting_pulls(host: Host) -> QuerySet[ImagePull]:
+    """Return the pulls that wait for this host."""
+    return ImagePull.objects.filter(host=host, state=PullState.WAITING)
+
+
 def pull_requested(runtime: Runtime, host: Host) -> None:
     """Do the pulls that wait for this host, one after the other; their rows tell how they go."""
-    waiting = ImagePull.objects.filter(host=host, state=PullState.WAITING).select_related("image")
-    done = [_pull(runtime, pull) for pull in waiting.order_by("requested_at")]
+    waiting = waiting_pulls(host).select_related("image").order_by("requested_at")
+    done = [_pull(runtime, pull) for pull in waiting]
     if any(done):
         report(runtime, host)
 

@@ -4,18 +4,19 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from django.db import DatabaseError, connections
 
 from folders import sweeps
-from folders.models import HostRoot, QuotaSupport, StorageRoot
+from folders.models import StorageRoot
 from folders.quotas import measure
 from folders.storage import paths as storage
 from folders.storage import roots
 from hostworker.privileged.base import HostPrivileges
 from hostworker.runtime_protocol import Runtime
-from hostworker.storage.storage_quota import StorageQuotas
+from hostworker.storage.storage_quota import StorageQuotas, enforced_roots
 from resources.models import Host
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class FolderStorage:
     """The storage roots of one host. What can hang with a file system has a thread for each root."""
 
     def __init__(self, runtime: Runtime, host: Host, privileges: HostPrivileges, stopped: threading.Event) -> None:
+        self.roots: Sequence[StorageRoot] = ()  # as of the last check
         self._runtime = runtime
         self._host = host
         self._privileges = privileges
@@ -40,15 +42,18 @@ class FolderStorage:
     def check_storage(self) -> None:
         """Record which roots the host has."""
         problem = self._runtime.folders_problem()
-        roots.check(self._host, lambda: not self._privileges.problem(), problem)
+        self.roots = roots.check(self._host, lambda: not self._privileges.problem(), problem)
 
-    def serve_roots(self) -> None:
-        """Measure and clear away on every root that has no thread at it already."""
-        for root in StorageRoot.objects.all():
+    def serve_roots(self, *, is_any_due: bool = True, has_limits: bool = True) -> None:
+        """Measure and clear away on every root that has no thread at it already.
+
+        What is measured in a hurry is so even where no folder `is_any_due`. Limits are set where the host `has_limits`.
+        """
+        for root in self.roots:
             thread = self._threads.get(root.pk)
             if (thread is None or not thread.is_alive()) and not storage.unavailable_reason(root):
                 self._threads[root.pk] = threading.Thread(
-                    target=self._serve, args=(root,), name=f"storage {root}", daemon=True
+                    target=self._serve, args=(root, is_any_due, has_limits), name=f"storage {root}", daemon=True
                 )
                 self._threads[root.pk].start()
 
@@ -61,11 +66,14 @@ class FolderStorage:
         for thread in self._threads.values():
             thread.join(END_SECONDS)
 
-    def _serve(self, root: StorageRoot) -> None:
+    def _serve(self, root: StorageRoot, is_any_due: bool, has_limits: bool) -> None:
         try:
             measure.lower_priority()
-            self._limit_owners(root)
-            measure.measure_due(root, self._stopped, is_urgent=self._is_surging(root))
+            if has_limits:
+                self._limit_owners(root)
+            is_surging = self._is_surging(root)
+            if is_any_due or is_surging:
+                measure.measure_due(root, self._stopped, is_urgent=is_surging)
             if time.monotonic() - self._swept_at.get(root.pk, -math.inf) >= sweeps.SWEEP_SECONDS:
                 sweeps.sweep(root)
                 self._swept_at[root.pk] = time.monotonic()
@@ -87,7 +95,7 @@ class FolderStorage:
 
     def _limit_owners(self, root: StorageRoot) -> None:
         """Pass the limits on to the file system where it enforces any; a failure is logged, and tried again."""
-        if not HostRoot.objects.filter(host=self._host, root=root, quota_support=QuotaSupport.ENFORCED).exists():
+        if not enforced_roots(self._host).filter(root=root).exists():
             return
         try:
             self._quotas.limit_owners(root)

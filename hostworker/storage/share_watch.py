@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from accounts.models import Membership
 from folders.models import Folder, FolderShare
@@ -47,13 +47,8 @@ class ShareWatch:
 
         One query where no session mounts a folder that is not its owner's, else three.
         """
-        mounted = Mount.objects.filter(session__host=self._host, session__status=Status.RUNNING, problem="")
-        foreign = mounted.exclude(folder=None).exclude(folder__owner=F("session__owner"))
-        rows = list(
-            foreign.select_related("session", "folder__root", "folder__owner", "folder__project").defer(
-                "folder__owner__password"
-            )
-        )
+        related = ("session", "folder__root", "folder__owner", "folder__project")
+        rows = list(foreign_mounts(self._host).select_related(*related).defer("folder__owner__password"))
         if not rows:
             return
         shares = FolderShare.objects.filter(folder__in={row.folder_id for row in rows}).order_by()
@@ -104,6 +99,12 @@ class ShareWatch:
         self._failures[row.pk] += 1
         if self._failures[row.pk] >= MAX_FAILURES:
             services.end(row.session, Reason.MOUNT_FAILED, CANNOT_TAKE_AWAY)
+
+
+def foreign_mounts(host: Host) -> QuerySet[Mount]:
+    """Return the mounts in this host's running sessions of folders that are not the sessions' owners'."""
+    mounted = Mount.objects.filter(session__host=host, session__status=Status.RUNNING, problem="")
+    return mounted.exclude(folder=None).exclude(folder__owner=F("session__owner"))
 
 
 def _source(folder: Folder) -> Path:

@@ -10,6 +10,8 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from django.db.models import QuerySet
+
 from accounts.models import Project, User
 from folders.files.kernel_quota import project_number
 from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot, number_of
@@ -46,15 +48,10 @@ class StorageQuotas:
 
     def hold_mounts(self) -> None:
         """Make the mounts of users over their quota read-only, and those of others writable; safe to repeat."""
-        mounts = Mount.objects.filter(
-            session__host=self._host, session__status=Status.RUNNING, problem="", is_read_only=False
-        ).exclude(folder=None)
-        enforced = set(
-            HostRoot.objects.filter(host=self._host, quota_support=QuotaSupport.ENFORCED).values_list("root", flat=True)
-        )
+        enforced = set(enforced_roots(self._host).values_list("root", flat=True))
         uses: dict[int, dict[int, StorageUse]] = {}  # by number of the holder, then root
         related = ("session", "folder__owner__policy", "folder__project__policy", "folder__root")
-        for mount in mounts.select_related(*related).defer("folder__owner__password"):
+        for mount in writable_mounts(self._host).select_related(*related).defer("folder__owner__password"):
             folder = mount.folder
             if folder is None or not (mount.is_held_read_only or _has_limit(folder)):
                 continue
@@ -107,6 +104,17 @@ class StorageQuotas:
         notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         text = quota.held_text(folder, mount.path) if read_only else f"{mount.path} is writable again."
         write_to_terminals(self._runtime, session, text)
+
+
+def writable_mounts(host: Host) -> QuerySet[Mount]:
+    """Return the mounts of folders that this host's running sessions may write to, or may once there is room."""
+    mounts = Mount.objects.filter(session__host=host, session__status=Status.RUNNING, problem="", is_read_only=False)
+    return mounts.exclude(folder=None)
+
+
+def enforced_roots(host: Host) -> QuerySet[HostRoot]:
+    """Return the roots of this host whose file systems enforce quotas."""
+    return HostRoot.objects.filter(host=host, quota_support=QuotaSupport.ENFORCED)
 
 
 def _has_limit(folder: Folder) -> bool:

@@ -179,8 +179,39 @@ def test_without_the_engine_nothing_is_judged(runtime: FaultInjectingRuntime, ho
     assert now(session) == (Status.RUNNING, Reason.STARTED)
 
 
+def test_what_was_running_in_the_round_before_is_missed(runtime: FaultInjectingRuntime, host: Host) -> None:
+    lost, ended, resumed = (started(runtime, host) for _ in range(3))
+    running = reconcile(runtime, host, at_once)
+    assert set(running) == {(session.pk, 1) for session in (lost, ended, resumed)}
+    for session in (lost, ended, resumed):
+        runtime.lose_container(session.pk, 1)
+    ended.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    Session.objects.filter(pk=resumed.pk).update(attempt=2)
+    late = session_in(Status.RUNNING, host=host)  # of which the listing could not know
+    assert set(reconcile(runtime, host, at_once, running)) == {(lost.pk, 1), (resumed.pk, 2), (late.pk, 1)}
+    assert now(lost) == (Status.ERROR, Reason.CONTAINER_LOST)
+    assert now(ended) == (Status.TERMINATED, Reason.CONTAINER_EXITED)
+    assert [now(session)[0] for session in (resumed, late)] == [Status.RUNNING] * 2
+
+
+def test_an_empty_host_costs_no_query(
+    runtime: FaultInjectingRuntime, host: Host, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_num_queries(0):
+        assert not reconcile(runtime, host, at_once, [], may_have_sessions=False)
+
+
+def test_what_the_engine_has_of_no_session_is_removed_from_an_empty_host(
+    runtime: FaultInjectingRuntime, host: Host
+) -> None:
+    ended = started(runtime, host)
+    ended.move_to(Status.ERROR, Reason.HOST_LOST)
+    reconcile(runtime, host, at_once, [], may_have_sessions=False)
+    assert runtime.containers() == []
+
+
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_quiet_host_costs_two_queries(
+def test_a_quiet_host_costs_a_query_and_one_more_at_first(
     runtime: FaultInjectingRuntime, host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     host.cpu = 64
@@ -188,7 +219,9 @@ def test_a_quiet_host_costs_two_queries(
     for _ in range(count):
         started(runtime, host)
     with django_assert_num_queries(2):
-        reconcile(runtime, host, at_once)
+        running = reconcile(runtime, host, at_once)
+    with django_assert_num_queries(1):
+        reconcile(runtime, host, at_once, running)
 
 
 def test_running_session_without_address_gets_it(runtime: FaultInjectingRuntime, host: Host) -> None:

@@ -3,22 +3,25 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
+from django.utils import timezone
 
+from hostworker.agent import due_work
 from hostworker.agent import worker as worker_module
 from hostworker.agent.worker import HostWorker
 from hostworker.runtime_protocol import ContainerSpec, EngineUnreachableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from resources.hosts import services as hosts
-from resources.models import Host, HostStatus
+from resources.models import Host, HostHealth, HostStatus, ImagePull, PullState
 from scheduler.cycle.passes import run_pass
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session
-from tests.factories import make_host, session_in
+from sessions.models import Conversion, ConversionState, Session
+from tests.factories import make_host, make_image, make_session, session_in
 from tests.queues import take_all
 from tests.wait import SECONDS, until
 
@@ -103,6 +106,30 @@ def test_returning_host_is_reconciled_before_ready(runtime: FaultInjectingRuntim
     with at_work(runtime, host):
         assert has(host, HostStatus.READY)()
         assert is_in(session, Status.ERROR)()
+
+
+def test_loops_that_wait_for_rows_find_them(
+    runtime: FaultInjectingRuntime, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = HostWorker(runtime, host)
+    for _ in range(2):  # everything is due at first, whatever the rows say
+        for loop, _ in worker.loops:
+            loop()
+    assert has(host, HostStatus.READY)()
+    monkeypatch.setattr(due_work, "ASK_SECONDS", 0)
+    past = timezone.now() - timedelta(minutes=1)
+    pull = ImagePull.objects.create(host=host, image=make_image())
+    left = {"state": ConversionState.SAVING, "name": "mine", "tag": "1", "reference": "mine:1"}
+    conversion = Conversion.objects.create(session=make_session(), host=host, **left)
+    health = HostHealth.objects.create(host=host, faulty_since=past, probe_at=past)
+    hosts.declare_joining(host)
+    for loop, _ in worker.loops:
+        loop()
+    for row in (pull, conversion, health):
+        row.refresh_from_db()
+    assert (pull.state, conversion.state, health.faulty_since) == (PullState.DONE, ConversionState.FAILED, None)
+    assert has(host, HostStatus.READY)()
+    worker.end()
 
 
 def test_heartbeat_lasts_as_long_as_the_worker(runtime: FaultInjectingRuntime, host: Host) -> None:

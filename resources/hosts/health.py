@@ -9,6 +9,7 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.dispatch import Signal
 
 from resources import clock
@@ -54,9 +55,9 @@ def note_start(host_id: int | None, *, has_gpu: bool) -> None:
     HostHealth.objects.filter(failed, host=host_id, faulty_since=None).update(**reset)
 
 
-def due_probe(host: Host) -> bool:
-    """Return whether the host is to be probed now."""
-    return HostHealth.objects.filter(host=host, probe_at__lte=clock.now()).exists()
+def due_probes(host: Host) -> QuerySet[HostHealth]:
+    """Return the row of the host if it is to be probed now."""
+    return HostHealth.objects.filter(host=host, probe_at__lte=Now())
 
 
 def note_probe(host: Host, problem: str) -> None:

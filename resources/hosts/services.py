@@ -63,10 +63,14 @@ def heartbeat(host: Host) -> bool:
     return bool(mine.update(heartbeat_at=Now()))
 
 
+def unready(host: Host) -> QuerySet[Host]:
+    """Return the host unless it is READY."""
+    return Host.objects.filter(pk=host.pk).exclude(status=HostStatus.READY)
+
+
 def declare_ready(host: Host) -> bool:
     """Mark the host READY for sessions, after reconciliation; return whether that changed its status."""
-    changed = Host.objects.filter(pk=host.pk).exclude(status=HostStatus.READY)
-    return bool(changed.update(status=HostStatus.READY, heartbeat_at=Now(), lost_at=None))
+    return bool(unready(host).update(status=HostStatus.READY, heartbeat_at=Now(), lost_at=None))
 
 
 def declare_joining(host: Host) -> bool:

@@ -1,0 +1,97 @@
+"""What is due on a host, asked of the database for all kinds of work by one statement.
+
+A thousand hosts that ask a dozen tables each, every few seconds, would be most of what the database does. So a loop
+that waits for rows asks here first, and reads its tables only where there are any. The conditions are those of the
+loops' own queries, and every loop runs in full now and then whatever was answered. To plan the statement takes ten
+times as long as to execute it, and to compose it longer still, so it is composed once and prepared.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import psycopg
+from django.db import connection
+from django.db.models import Exists, QuerySet
+
+from folders.quotas import measure
+from hostworker.agent import reconciler
+from hostworker.app_processes import starter as app_starter
+from hostworker.images import converter, host_images
+from hostworker.storage import share_watch, storage_quota
+from resources.hosts import health as host_health
+from resources.hosts import services as hosts
+from resources.models import Host
+
+ASK_SECONDS: Final = 2.0  # how old an answer may be
+FULL_SECONDS: Final = 60.0  # after which every kind of work counts as due
+
+Rows = Callable[[Host], QuerySet[Any]]
+
+
+class Work(Enum):
+    """The kinds of work: each is due on a host while any of its functions finds rows."""
+
+    READINESS = (hosts.unready,)
+    SESSIONS = (reconciler.sessions_of,)
+    APPS = (app_starter.starting,)
+    CONVERSIONS = (converter.unfinished, converter.deleted, converter.waiting_reports)
+    PULLS = (host_images.waiting_pulls,)
+    PROBE = (host_health.due_probes,)
+    SHARES = (share_watch.foreign_mounts,)
+    MEASUREMENTS = (measure.due_on,)
+    LIMITS = (storage_quota.enforced_roots,)
+    QUOTAS = (storage_quota.writable_mounts,)
+
+    def condition(self, host: Host) -> Any:
+        """Return whether it is due, as a part of a query."""
+        functions: tuple[Rows, ...] = self.value
+        return reduce(or_, (Exists(rows(host)) for rows in functions))
+
+
+class DueWork:
+    """What is due on one host; its threads share the answers."""
+
+    def __init__(self, host: Host) -> None:
+        self._statement = _statement(host)
+        self._lock = threading.Lock()
+        self._due: frozenset[Work] = frozenset()
+        self._asked_at = float("-inf")
+        self._due_at = dict.fromkeys(Work, float("-inf"))  # when each was last found due
+
+    def is_due(self, work: Work) -> bool:
+        """Return whether the host has such work, or none was looked for in FULL_SECONDS; one query, or none."""
+        with self._lock:
+            now = time.monotonic()
+            is_due = now - self._due_at[work] >= FULL_SECONDS or work in self._answer(now)
+            if is_due:
+                self._due_at[work] = now
+            return is_due
+
+    def forget(self) -> None:
+        """Ask anew next time, as the host itself has changed what the answer depends on."""
+        with self._lock:
+            self._asked_at = float("-inf")
+
+    def _answer(self, now: float) -> frozenset[Work]:
+        if now - self._asked_at >= ASK_SECONDS:
+            self._due, self._asked_at = _ask(*self._statement), now
+        return self._due
+
+
+def _statement(host: Host) -> tuple[str, Sequence[Any]]:
+    """Return the statement and its parameters; it has a row, with a column for each kind, while the host is known."""
+    conditions = [work.condition(host) for work in Work]
+    sql, parameters = Host.objects.filter(pk=host.pk).order_by().values_list(*conditions).query.sql_with_params()
+    return sql, parameters
+
+
+def _ask(sql: str, parameters: Sequence[Any]) -> frozenset[Work]:
+    connection.ensure_connection()
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:  # Django's prepare nothing
+        answers = cursor.execute(sql, parameters, prepare=True).fetchall()
+    return frozenset(work for row in answers for work, is_due in zip(Work, row, strict=True) if is_due)
