@@ -9,6 +9,7 @@ submit_ms:    a program's POST until its response
 promotion_ms: the end of a session until the next one on its host runs, by their events
 delivery_ms:  the event of a change until a browser that shows it has the row
 roles:        share of a core and MiB, for each role; transactions_per_second are PostgreSQL's
+hosts_alone:  the same before any client comes: what hosts ask of the database while nothing happens
 """
 
 import argparse
@@ -60,13 +61,14 @@ def main() -> None:
     for name, most in FULL.items():
         parser.add_argument(f"--{name}", type=int, help=f"in place of its part of {most}")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--alone-seconds", type=float, default=30, help="in which the hosts are measured alone before")
     parser.add_argument("--pause", type=float, default=20, help="seconds between two requests of one program")
     parser.add_argument("--web-processes", type=int, default=1)
     options = parser.parse_args()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     size = {name: getattr(options, name) or max(1, round(most * options.scale)) for name, most in FULL.items()}
     with running(size, options.web_processes) as platform:
-        figures = asyncio.run(platform.measure(options.seconds, options.pause))
+        figures = asyncio.run(platform.measure(options.alone_seconds, options.seconds, options.pause))
     sys.stdout.write(json.dumps({"size": size, **figures, "load": load()}) + "\n")
 
 
@@ -78,8 +80,10 @@ class LoadedPlatform:
         self._made = made
         self._roots = roots
 
-    async def measure(self, seconds: float, pause: float) -> dict[str, Any]:
-        """Return the figures of so many seconds after all clients are there."""
+    async def measure(self, alone_seconds: float, seconds: float, pause: float) -> dict[str, Any]:
+        """Return the figures of the hosts alone, then those of so many seconds after all clients are there."""
+        await asyncio.sleep(SETTLE_SECONDS)
+        alone = await self._cost(alone_seconds)
         measured = Measurements()
         clients = LoadClients(self._address, measured)
         made = self._made
@@ -90,14 +94,9 @@ class LoadedPlatform:
             await asyncio.sleep(0.5)
         await asyncio.sleep(SETTLE_SECONDS)
         measured.milliseconds.clear()
-        begun, before, transactions = time.time(), uses(self._roots), _transactions()
-        await asyncio.sleep(seconds)
-        after, ended = uses(self._roots), time.time()
-        figures = {
-            "opened": clients.opened,
-            "transactions_per_second": round((_transactions() - transactions) / (ended - begun), 1),
-            "roles": _shares(before, after, ended - begun),
-        }
+        begun, opened = time.time(), clients.opened
+        cost = await self._cost(seconds)
+        ended = time.time()
         await clients.end()
         events = _events(begun)
         return {
@@ -107,7 +106,19 @@ class LoadedPlatform:
             "statuses": measured.statuses,
             "failures": measured.failures,
             "requests_per_second": round(sum(map(len, measured.milliseconds.values())) / (ended - begun), 1),
-            **figures,
+            "opened": opened,
+            **cost,
+            "hosts_alone": alone,
+        }
+
+    async def _cost(self, seconds: float) -> dict[str, Any]:
+        """Return what the platform takes during so many seconds from now."""
+        begun, before, transactions = time.time(), uses(self._roots), _transactions()
+        await asyncio.sleep(seconds)
+        after, took = uses(self._roots), time.time() - begun
+        return {
+            "transactions_per_second": round((_transactions() - transactions) / took, 1),
+            "roles": _shares(before, after, took),
         }
 
 
