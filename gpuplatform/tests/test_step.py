@@ -1,5 +1,6 @@
 """A step of the set-up says what it does and how long it took, and is over when it is done."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -23,3 +24,23 @@ def test_a_step_that_fails_shows_its_output(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "/nowhere" in done.stderr
     assert "FAILED after 0 s: The step" in done.stderr
+
+
+def test_changed_requirements_are_installed_again_and_others_not(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text((STEP.parents[2] / "Makefile").read_text())
+    (tmp_path / ".venv").mkdir()
+    pinned, stamp = tmp_path / "requirements.txt", tmp_path / ".venv" / "stamp-requirements"
+    for path in (pinned, tmp_path / "constraints.txt", stamp):
+        path.touch()
+
+    def installed() -> bool:
+        command = ["make", "-n", str(stamp.relative_to(tmp_path))]
+        planned = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return "venv.sh requirements.txt" in planned
+
+    os.utime(pinned, (1, 1))
+    os.utime(tmp_path / "constraints.txt", (1, 1))
+    assert not installed()
+    os.utime(pinned)
+    os.utime(stamp, (2, 2))
+    assert installed()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from operations.services.base import ServiceStatus
 from operations.supervisor import supervisor as supervisor_module
 from operations.supervisor.restarts import MOST, WINDOW_SECONDS, Restarts
 from operations.supervisor.supervisor import Command, Service, ServiceError, Supervisor
@@ -60,6 +61,49 @@ async def test_a_signal_stops_all_and_is_no_fault(tmp_path: Path) -> None:
     assert await supervisor.run(all_up(output, 2), ask_to_stop) is None
     assert not any(_alive(pid) for pid in pids(output))
     assert f"web       | ready {pids(output)[0]}" in output.getvalue() or "scheduler | ready" in output.getvalue()
+
+
+async def test_what_starts_last_does_so_once_all_is_ready(tmp_path: Path) -> None:
+    output = io.StringIO()
+    last = Command(name="beat", arguments=[sys.executable, "-c", WAIT], starts_last=True)
+    supervisor = Supervisor([last, python("web", WAIT)], folder=tmp_path, output=output)
+    seen: list[list[tuple[str, ServiceStatus]]] = []
+
+    def states() -> list[tuple[str, ServiceStatus]]:
+        found = asyncio.run_coroutine_threadsafe(supervisor.states(), loop).result(SECONDS)
+        return [(state.name, state.status) for state in found]
+
+    def is_web_up() -> bool:
+        seen.append(states())
+        return all_up(output, 1)()
+
+    def see_and_stop(ready: bool) -> None:
+        until(all_up(output, 2))
+        seen.append(states())
+        ask_to_stop(ready)
+
+    loop = asyncio.get_running_loop()
+    assert await supervisor.run(is_web_up, see_and_stop) is None
+    assert {tuple(states) for states in seen[:-1]} == {
+        (("beat", ServiceStatus.STARTING), ("web", ServiceStatus.RUNNING))
+    }
+    assert seen[-1] == [("beat", ServiceStatus.RUNNING), ("web", ServiceStatus.RUNNING)]
+    assert output.getvalue().index("web  | ready") < output.getvalue().index("beat | ready")
+    assert not any(_alive(pid) for pid in pids(output))
+
+
+async def test_what_starts_last_is_stopped_before_it_starts(tmp_path: Path) -> None:
+    output = io.StringIO()
+    last = Command(name="beat", arguments=[sys.executable, "-c", WAIT], starts_last=True)
+    supervisor = Supervisor([last, python("web", WAIT)], folder=tmp_path, output=output)
+
+    def stop() -> bool:
+        if ready := all_up(output, 1)():
+            ask_to_stop(ready)
+        return False
+
+    assert await supervisor.run(stop, lambda ready: None) is None
+    assert "beat" not in output.getvalue()
 
 
 async def test_a_process_that_exits_stops_all(tmp_path: Path) -> None:

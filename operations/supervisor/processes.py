@@ -26,12 +26,13 @@ def commands(
         Command(
             name="beat",
             arguments=(*CELERY, "beat", "--schedule", str(var_dir / "celerybeat-schedule"), "--loglevel", "WARNING"),
+            starts_last=True,
         ),
         Command(
             name="host",
             arguments=(sys.executable, "manage.py", "hostworker"),
             environment={"PYTHONWARNINGS": QUIET_ROOT, **host_environment},
         ),
-        Command(name="images", arguments=(sys.executable, "manage.py", "imagebuilder")),
+        Command(name="images", arguments=(sys.executable, "manage.py", "imagebuilder"), starts_last=True),
         *([Command(name="ssh", arguments=(sys.executable, "manage.py", "sshserver"))] if has_ssh else []),
     ]

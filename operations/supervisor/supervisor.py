@@ -37,6 +37,7 @@ class Command:
     name: str
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    starts_last: bool = False  # once the platform is ready, which its processor time would delay
 
 
 class ServiceError(Exception):
@@ -73,8 +74,9 @@ class ServiceRecord:
 class Supervisor:
     """Runs commands until a signal stops it, or until one of them exits and cannot be restarted.
 
-    Before the platform is ready, an end is a fault of its set-up and ends all. Afterwards a process, or a service, that
-    ends is started again, later each time, until it has ended too often within a minute.
+    Before the platform is ready, an end is a fault of its set-up and ends all. Afterwards what starts last is started,
+    and a process, or a service, that ends is started again, later each time, until it has ended too often within a
+    minute.
 
     Each runs in a process group of its own, so that Ctrl-C reaches it once, through us. Should this process be killed,
     the kernel ends them (prctl PR_SET_PDEATHSIG): no half of a platform is left behind.
@@ -119,7 +121,10 @@ class Supervisor:
         open_socket = AsyncExitStack()
         try:
             for index, command in enumerate(self._commands):
-                await self._start(index, command)
+                if command.starts_last:
+                    self._records[command.name].ended.set()
+                else:
+                    await self._start(index, command)
             keepers = [asyncio.create_task(self._keep(index, command)) for index, command in enumerate(self._commands)]
             keepers += [asyncio.create_task(self._guard(service)) for service in self._services]
             tasks = [*keepers, asyncio.create_task(self._announce(is_ready, on_ready))]
@@ -166,6 +171,10 @@ class Supervisor:
     async def _keep(self, index: int, command: Command) -> str:
         """Start the command again whenever it ends by itself; return a sentence once it must not be."""
         restarts, record = Restarts(self._first_delay), self._records[command.name]
+        if command.starts_last:
+            await self._is_ready.wait()
+            await record.wanted.wait()
+            await self._start(index, command)
         while True:
             process = self._processes[command.name]
             await _exit_of(process.pid)
@@ -212,8 +221,8 @@ class Supervisor:
         """Return the processes in the order of their start, then the servers that they need."""
         found = []
         for command in self._commands:
-            record, process = self._records[command.name], self._processes[command.name]
-            pid = None if record.ended.is_set() else process.pid
+            record, process = self._records[command.name], self._processes.get(command.name)
+            pid = None if process is None or record.ended.is_set() else process.pid
             found.append(_state(command.name, record, is_up=pid is not None, pid=pid))
         for service in self._controlled().values():
             is_up = await asyncio.to_thread(service.is_up)
@@ -257,7 +266,7 @@ class Supervisor:
         return {service.short_name: service for service in self._services if service.short_name}
 
     def _record(self, name: str) -> ServiceRecord:
-        if name not in self._controlled() and name not in self._processes:
+        if name not in self._controlled() and name not in {command.name for command in self._commands}:
             raise ServiceControlError(f"there is no service {name!r}")
         return self._records[name]
 
