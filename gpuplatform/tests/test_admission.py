@@ -72,6 +72,27 @@ def held(release: asyncio.Event) -> Application:
     return application
 
 
+@pytest.mark.parametrize(("long_seconds", "most"), [(0.0, 2), (SECONDS, 1)])
+async def test_a_request_long_under_way_lets_the_next_of_its_client_start(long_seconds: float, most: int) -> None:
+    release, under_way = asyncio.Event(), asyncio.Semaphore(0)
+    started = 0
+
+    async def application(event: Scope, receive: Receive, send: Send) -> None:
+        nonlocal started
+        started += 1
+        under_way.release()
+        await held(release)(event, receive, send)
+
+    admission = Admission(application, long_seconds=long_seconds)
+    requests_made = [asyncio.create_task(status_of(admission)) for _ in range(2)]
+    async with asyncio.timeout(SECONDS):
+        for _ in range(most):
+            await under_way.acquire()
+    assert started == most
+    release.set()
+    assert await asyncio.gather(*requests_made) == [200, 200]
+
+
 async def test_requests_wait_for_a_slot_and_no_longer_than_allowed() -> None:
     release = asyncio.Event()
     admission = Admission(held(release), slots=1, wait_seconds=0.01)

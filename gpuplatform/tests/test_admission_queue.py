@@ -60,26 +60,32 @@ def test_cheap_requests_of_a_principal_come_first() -> None:
     assert served(queue) == [cheap, as_cheap, dear]
 
 
-def test_a_principal_alone_has_some_slots_at_once() -> None:
-    queue = queue_with(slots=2 * SLOTS_EACH)
-    add(queue, "user", *[0.1] * 20)
-    assert len(list(iter(queue.take, None))) == SLOTS_EACH
-
-
-def test_beside_others_a_principal_has_no_more_slots_than_they() -> None:
+def test_a_principal_has_one_request_under_way_alone_or_not() -> None:
     queue = queue_with(slots=8)
-    add(queue, "flood", *[0.1] * 20)
+    requests = add(queue, "flood", *[0.1] * 20)
+    started = list(iter(queue.take, None))
+    assert started == requests[:1]
     add(queue, "other", 0.1)
-    started = [each.principal for each in iter(queue.take, None) if each]
-    assert sorted(started) == ["flood", "other"]
+    assert [each.principal for each in iter(queue.take, None) if each] == ["other"]
 
 
 def test_a_finished_request_lets_the_next_one_start() -> None:
     queue = queue_with(slots=8)
+    first, second = add(queue, "user", 0.1, 0.1)
+    assert queue.take() is first
+    queue.finish(first)
+    assert queue.take() is second
+
+
+def test_requests_long_under_way_let_others_start_up_to_a_bound() -> None:
+    queue = queue_with(slots=2 * SLOTS_EACH)
     requests = add(queue, "user", *[0.1] * (SLOTS_EACH + 1))
-    started = [each for each in iter(queue.take, None) if each]
-    assert len(started) == SLOTS_EACH
-    queue.finish(started[0])
+    for request in requests[:SLOTS_EACH]:
+        assert queue.take() is request
+        assert queue.take() is None
+        queue.note_long(request)
+    assert queue.take() is None
+    queue.finish(requests[0])
     assert queue.take() is requests[-1]
 
 

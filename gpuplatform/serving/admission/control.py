@@ -23,6 +23,7 @@ SLOTS: Final = 8  # requests under way in one process: fewer than its pool has c
 QUEUE: Final = 1024  # requests that wait for a slot
 QUEUE_BYTES: Final = 32 * 1024 * 1024  # of their bodies
 WAIT_SECONDS: Final = 5.0
+LONG_SECONDS: Final = 0.25  # several times what a page takes: a request still under way waits for something else
 PROBE_AFTER_SECONDS: Final = 1.0  # without a response, after which the database is probed
 PROBE_TIMEOUT_SECONDS: Final = 1.0
 UNLIMITED: Final = frozenset({"/healthz", "/metrics"})
@@ -52,6 +53,7 @@ class Admission:
         queue: int = QUEUE,
         queue_bytes: int = QUEUE_BYTES,
         wait_seconds: float = WAIT_SECONDS,
+        long_seconds: float = LONG_SECONDS,
         probe_after_seconds: float = PROBE_AFTER_SECONDS,
         database_answers: Callable[[], bool] | None = None,
         costs: RequestCosts | None = None,
@@ -63,6 +65,7 @@ class Admission:
         self._costs = costs or RequestCosts()
         self._principals = Principals()
         self._wait_seconds = wait_seconds
+        self._long_seconds = long_seconds
         self._probe_after_seconds = probe_after_seconds
         self._is_database_responsive = database_answers or _is_database_responsive
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="admission")
@@ -117,7 +120,13 @@ class Admission:
     async def _serve(self, scope: Scope, request: BufferedRequest, send: Send, queued: QueuedRequest) -> None:
         """Have the request worked on in its slot, and send the response."""
         report = scope[KEY] = RequestReport()
-        response = BufferedResponse(send, on_end=lambda: self._finish(scope, queued, report))
+        long = asyncio.get_running_loop().call_later(self._long_seconds, self._note_long, queued)
+
+        def end() -> None:
+            long.cancel()
+            self._finish(scope, queued, report)
+
+        response = BufferedResponse(send, on_end=end)
         receive = functools.partial(request.receive, response)
         work = asyncio.ensure_future(self._application(scope, receive, response.send))
         work.add_done_callback(lambda _: response.end())
@@ -132,6 +141,10 @@ class Admission:
             return
         await work
         await response.flush()
+
+    def _note_long(self, queued: QueuedRequest) -> None:
+        self._queue.note_long(queued)
+        self._start_next()
 
     def _finish(self, scope: Scope, queued: QueuedRequest, report: RequestReport) -> None:
         """Free the slot of a request, and learn from it."""

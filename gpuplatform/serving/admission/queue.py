@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-SLOTS_EACH: Final = 4  # of one principal at once, while nobody else has a request
+SLOTS_EACH: Final = 4  # of one principal at once, all but one of them long under way
 MIN_COST_SECONDS: Final = 0.001  # that a request is counted with, so that estimates of nothing alternate too
 
 
@@ -33,6 +33,7 @@ class _Principal:
     waiting_seconds: float = 0.0
     waiting_bytes: int = 0
     started: int = 0  # requests that have a slot
+    computing: set[QueuedRequest] = field(default_factory=set)  # of these, those not long under way
     started_seconds: float = 0.0
 
 
@@ -83,21 +84,22 @@ class AdmissionQueue:
     def take(self) -> QueuedRequest | None:
         """Give the next request a slot, and return it; None if none may start now.
 
-        Threads of one process share one core. So a principal has no second request under way beside another
-        principal that has as many: the other's would take a multiple of its time.
+        Threads of one process share one core. So a principal has one request under way; else another principal's page
+        would take as many times its time. One that has been so for long waits for something else, and is passed.
         """
-        ready = [each for each in self._principals.values() if each.waiting]
+        ready = [
+            each
+            for each in self._principals.values()
+            if each.waiting and not each.computing and each.started < SLOTS_EACH
+        ]
         if not ready or not self._free_slots:
             return None
         chosen = min(ready, key=lambda each: (each.started, each.virtual_seconds))
-        if chosen.started:
-            others = (each.started for each in self._principals.values() if each is not chosen)
-            if chosen.started >= min(SLOTS_EACH, min(others, default=SLOTS_EACH)):
-                return None
         request = chosen.waiting.pop(0)
         self._count(chosen, request, -1)
         self._free_slots -= 1
         chosen.started += 1
+        chosen.computing.add(request)
         chosen.started_seconds += request.cost_seconds
         self._virtual_seconds = max(self._virtual_seconds, chosen.virtual_seconds)
         chosen.virtual_seconds += max(request.cost_seconds, MIN_COST_SECONDS)
@@ -110,11 +112,16 @@ class AdmissionQueue:
         self._count(principal, request, -1)
         self._forget_idle(request.principal)
 
+    def note_long(self, request: QueuedRequest) -> None:
+        """Let the principal's next request start beside this one, which has had its slot for long."""
+        self._principals[request.principal].computing.discard(request)
+
     def finish(self, request: QueuedRequest) -> None:
         """Take the slot of a request back."""
         principal = self._principals[request.principal]
         self._free_slots += 1
         principal.started -= 1
+        principal.computing.discard(request)
         principal.started_seconds -= request.cost_seconds
         self._forget_idle(request.principal)
 
