@@ -269,6 +269,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+PASSWORD_HASHERS = [
+    "accounts.signing_in.passwords.Argon2idHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",  # of before; hashed anew at the next sign-in
+]
 PASSWORD_RESET_TIMEOUT = 24 * 3600
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"

@@ -2,12 +2,15 @@
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.http import HttpRequest
-from django.test import Client
+from django.test import Client, override_settings
 from django.urls import reverse
 
+from accounts.models import User
 from accounts.signing_in import lockout
 from accounts.signing_in.lockout import ADDRESS_FAILURE_LIMIT, folded_username
+from gpuplatform import settings as default_settings
 from tests.factories import PASSWORD, make_user
 
 pytestmark = pytest.mark.django_db
@@ -21,6 +24,16 @@ def attempt(client: Client, email: str, password: str = PASSWORD, next_page: str
 
 def is_signed_in(client: Client) -> bool:
     return "_auth_user_id" in client.session
+
+
+@override_settings(PASSWORD_HASHERS=default_settings.PASSWORD_HASHERS)
+def test_a_password_hashed_as_before_is_hashed_anew_at_sign_in(client: Client) -> None:
+    user = make_user(email="ada@example.org")
+    User.objects.update(password=PBKDF2PasswordHasher().encode(PASSWORD, "salt" * 8, iterations=10))
+    for _ in range(2):
+        assert attempt(client, "ada@example.org") == 302
+        user.refresh_from_db()
+        assert user.password.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
 
 
 def test_login_redirects_to_the_requested_page(client: Client) -> None:
