@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, WebError, expect, sync_playwright
 
 from accounts.models import User
 from tests.live import LiveServer, login_cookie
@@ -15,7 +16,9 @@ from tests.wait import SECONDS
 
 STEADY_CHROMIUM: Final = Path(__file__).with_name("steady_chromium.py")
 SLOW_MS: Final = SECONDS * 1000  # Jupyter's first start, too
-REFUSED: Final = "Content Security Policy"  # in what Chromium says when a page breaks its own policy
+REFUSED_INPUT: Final = re.compile(r"status of (409|412|422) ")  # an answer to a form, which the page shows
+
+_allowed: Final[dict[BrowserContext, list[re.Pattern[str]]]] = {}
 
 FLAGS = [
     "--no-sandbox",
@@ -42,16 +45,6 @@ def hold_time(page: Page) -> None:
     page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
 
 
-def note_refusals(context: BrowserContext, url: str, errors: list[str]) -> None:
-    """Add to `errors` what the Content-Security-Policy of the platform at `url` refuses its own pages."""
-
-    def note(message: ConsoleMessage) -> None:
-        if REFUSED in message.text and message.page and message.page.url.startswith(url):
-            errors.append(message.text)
-
-    context.on("console", note)
-
-
 def wait_longer_for_answers(context: BrowserContext) -> None:
     """Have pages wait ten times as long for an answer before they take their connection for silent and refuse input."""
 
@@ -68,18 +61,45 @@ def wait_longer_for_answers(context: BrowserContext) -> None:
 
 
 @contextmanager
-def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) -> Iterator[BrowserContext]:
-    """Give the user a profile of their own in which they are signed in.
+def watched_context(browser: Browser, url: str, **options: Any) -> Iterator[BrowserContext]:
+    """Give a profile in which no page of the platform at `url` may log an error, or raise one.
 
-    No page of it may end in an error or break the platform's Content-Security-Policy.
-    `options` are those of Playwright's `new_context`.
+    What `allow_errors` names is let through. `options` are those of Playwright's `new_context`.
     """
-    context = browser.new_context(base_url=server.url, **options)
-    context.add_cookies([login_cookie(user, server.url)])  # type: ignore[list-item]
-    context.set_default_timeout(SLOW_MS)
     errors: list[str] = []
-    context.on("weberror", lambda error: errors.append(str(error.error)))
-    note_refusals(context, server.url, errors)
+
+    def note(message: ConsoleMessage) -> None:
+        source = message.location["url"]
+        if message.type == "error" and is_ours(source):
+            errors.append(f"{message.text} ({source})")
+
+    def note_exception(error: WebError) -> None:
+        if error.page and is_ours(error.page.url):
+            errors.append(str(error.error))
+
+    def is_ours(address: str) -> bool:
+        return urlsplit(address).hostname == urlsplit(url).hostname
+
+    context = browser.new_context(**{"base_url": url} | options)
+    context.set_default_timeout(SLOW_MS)
+    context.on("weberror", note_exception)
+    context.on("console", note)
+    allowed = _allowed[context] = [REFUSED_INPUT]
     yield context
     context.close()
-    assert errors == [], errors
+    del _allowed[context]
+    found = [error for error in errors if not any(pattern.search(error) for pattern in allowed)]
+    assert found == [], "\n".join(found)
+
+
+def allow_errors(context: BrowserContext, pattern: str) -> None:
+    """Let pages log errors that this regular expression finds: those that the test provokes."""
+    _allowed[context].append(re.compile(pattern))
+
+
+@contextmanager
+def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) -> Iterator[BrowserContext]:
+    """Give the user a watched profile of their own in which they are signed in."""
+    with watched_context(browser, server.url, **options) as context:
+        context.add_cookies([login_cookie(user, server.url)])  # type: ignore[list-item]
+        yield context

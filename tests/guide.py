@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import SLOW_MS, note_refusals
+from tests.browser import watched_context
 from tests.platform import Platform
 from tests.wizard import launch_without_folder, open_step
 
@@ -16,22 +16,16 @@ DEVELOPER = "developer@example.org"
 @contextmanager
 def sessions_page(browser: Browser, platform: Platform, email: str = USER) -> Iterator[Page]:
     """Sign a user of the demo in and give their sessions page; every error of the page fails the test."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(SLOW_MS)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    note_refusals(context, platform.url, errors)
-    page.goto(platform.url)
-    page.get_by_label("E-mail").fill(email)
-    page.get_by_label("Password", exact=True).fill(platform.passwords[email])
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Summary", exact=True)).to_be_visible()
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Sessions").click()
-    expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
-    yield page
-    context.close()
-    assert errors == []
+    with watched_context(browser, platform.url, viewport={"width": 1440, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(platform.url)
+        page.get_by_label("E-mail").fill(email)
+        page.get_by_label("Password", exact=True).fill(platform.passwords[email])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Summary", exact=True)).to_be_visible()
+        page.get_by_role("navigation", name="Main").get_by_role("link", name="Sessions").click()
+        expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
+        yield page
 
 
 def launch(page: Page, *, name: str, preset: str, count: int = 1, has_folder: bool = False) -> None:

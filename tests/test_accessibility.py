@@ -8,8 +8,8 @@ import pytest
 from django.conf import settings
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
-from tests.browser import SLOW_MS
-from tests.live import LiveServer, login_cookie
+from tests.browser import allow_errors, signed_in, watched_context
+from tests.live import LiveServer
 from tests.page_world import PageWorld, make_page_world
 from tests.wait import until
 
@@ -38,6 +38,7 @@ SHORT: Final = frozenset(
 )
 FITS: Final = "document.documentElement.scrollWidth <= innerWidth"
 NARROW: Final[ViewportSize] = {"width": 360, "height": 800}
+STYLE_REFUSED: Final = "Content Security Policy directive 'style-src"  # axe writes styles, which our policy refuses
 # What a page is about that nobody can see, or that another program draws.
 NOT_OURS: Final = {"sessions-terminal": {"color-contrast"}}  # its screen, whose colours the shell's programs choose
 
@@ -49,12 +50,10 @@ def world(module_db: None, tmp_path_factory: pytest.TempPathFactory) -> PageWorl
 
 @pytest.fixture(scope="module")
 def context(browser: Browser, server: LiveServer, world: PageWorld) -> Iterator[BrowserContext]:
-    made = browser.new_context(base_url=server.url)  # axe writes styles, which the pages' policy refuses and reports
-    made.add_cookies([login_cookie(world.admin, server.url)])  # type: ignore[list-item]
-    made.set_default_timeout(SLOW_MS)
-    made.add_init_script(f"if (self === top) {{ {AXE} }}")
-    yield made
-    made.close()
+    with signed_in(browser, server, world.admin) as made:
+        allow_errors(made, STYLE_REFUSED)
+        made.add_init_script(f"if (self === top) {{ {AXE} }}")
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +106,10 @@ def test_main_pages_are_accessible_and_fit(context: BrowserContext, pages: dict[
 
 
 def test_signing_in_is_accessible(browser: Browser, server: LiveServer) -> None:
-    context = browser.new_context(base_url=server.url)
-    context.set_default_timeout(SLOW_MS)
-    context.add_init_script(AXE)
-    found = check(context, {"sign-in": "/accounts/sign-in/"}, [ALL_VIEWS])
-    context.close()
+    with watched_context(browser, server.url) as context:
+        allow_errors(context, STYLE_REFUSED)
+        context.add_init_script(AXE)
+        found = check(context, {"sign-in": "/accounts/sign-in/"}, [ALL_VIEWS])
     assert not found, text_of(found)
 
 

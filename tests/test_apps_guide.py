@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.app_windows import launched, save_a_notebook, typed
-from tests.browser import SLOW_MS
+from tests.browser import watched_context
 from tests.platform import Platform
 from tests.wizard import choose_environment, launch_without_folder, open_step
 
@@ -48,16 +48,14 @@ print("trained", alpha)
 @pytest.fixture(scope="module")
 def context(browser: Browser, platform: Platform) -> Iterator[BrowserContext]:
     """A browser in which the demo user is signed in; no page of the platform may log an error."""
-    made = browser.new_context(viewport={"width": 1440, "height": 900})
-    made.set_default_timeout(SLOW_MS)
-    page = made.new_page()
-    page.goto(f"{platform.url}/sessions/")
-    page.get_by_label("E-mail").fill(USER)
-    page.get_by_label("Password", exact=True).fill(platform.passwords[USER])
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
-    yield made
-    made.close()
+    with watched_context(browser, platform.url, viewport={"width": 1440, "height": 900}) as made:
+        page = made.new_page()
+        page.goto(f"{platform.url}/sessions/")
+        page.get_by_label("E-mail").fill(USER)
+        page.get_by_label("Password", exact=True).fill(platform.passwords[USER])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
+        yield made
 
 
 @pytest.fixture(scope="module")

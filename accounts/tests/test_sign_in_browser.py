@@ -12,7 +12,7 @@ from django.core.cache import cache
 from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
-from tests.browser import SLOW_MS, note_refusals
+from tests.browser import watched_context
 from tests.factories import PASSWORD, make_user
 from tests.live import LiveServer
 from tests.wait import until
@@ -35,20 +35,14 @@ def user() -> User:
 @pytest.fixture
 def page(browser: Browser, server: LiveServer) -> Iterator[Page]:
     """A page of the platform as localhost, where browsers have passkeys without HTTPS; it has an authenticator."""
-    context = browser.new_context(base_url=server.url.replace("127.0.0.1", "localhost"))
-    context.set_default_timeout(SLOW_MS)
-    errors: list[str] = []
-    context.on("weberror", lambda error: errors.append(str(error.error)))
-    note_refusals(context, server.url.replace("127.0.0.1", "localhost"), errors)
-    opened = context.new_page()
-    devtools = context.new_cdp_session(opened)
-    devtools.send("WebAuthn.enable")
-    options = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True}
-    able = dict.fromkeys(("hasResidentKey", "hasUserVerification", "isUserVerified"), True)
-    devtools.send("WebAuthn.addVirtualAuthenticator", {"options": options | able})
-    yield opened
-    context.close()
-    assert errors == []
+    with watched_context(browser, server.url.replace("127.0.0.1", "localhost")) as context:
+        opened = context.new_page()
+        devtools = context.new_cdp_session(opened)
+        devtools.send("WebAuthn.enable")
+        options = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True}
+        able = dict.fromkeys(("hasResidentKey", "hasUserVerification", "isUserVerified"), True)
+        devtools.send("WebAuthn.addVirtualAuthenticator", {"options": options | able})
+        yield opened
 
 
 def send_password(page: Page, user: User, password: str = PASSWORD) -> None:

@@ -15,7 +15,7 @@ from folders.contents import services as contents
 from folders.models import Folder, StorageRoot
 from folders.sharing import folders as services
 from folders.storage import paths as storage
-from tests.browser import signed_in
+from tests.browser import allow_errors, signed_in
 from tests.factories import make_user
 from tests.live import LiveServer
 from tests.wait import until
@@ -81,6 +81,7 @@ def test_an_upload_goes_on_after_a_reload(
 ) -> None:
     model = tmp_path / "model.bin"
     model.write_bytes(os.urandom(24 * MIB))
+    allow_errors(context, "net::ERR_INTERNET_DISCONNECTED")
     page.on("dialog", lambda dialog: dialog.accept())  # "leave the page?"
     network = context.new_cdp_session(page)
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": MIB}
@@ -221,6 +222,7 @@ def test_a_share_is_seen_by_the_other_user(
     expect(dialog).to_contain_text("may read")
     expect(page.locator(f"#folder-{folder.pk}")).to_contain_text("shared with 1")
     with signed_in(browser, server, friend) as other:
+        allow_errors(other, "status of 404 .*results.csv")
         theirs = other.new_page()
         theirs.goto("/folders/?tab=shared")
         theirs.get_by_role("link", name="mnist", exact=True).click()

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
 from gpuplatform.serving.admission.refusal import refusal
-from tests.browser import signed_in
+from tests.browser import allow_errors, signed_in
 from tests.factories import make_user
 from tests.live import LiveServer
 
@@ -40,6 +40,7 @@ def test_a_refused_form_is_sent_again_by_itself(page: Page, user: User, server: 
         response = refusal(scope, (request.post_data or "").encode(), is_silent=False)
         route.fulfill(status=503, headers=dict(response.items()), body=response.content)
 
+    allow_errors(page.context, "status of 503 ")
     page.goto("/accounts/")
     page.route(page.url, refuse_once)
     page.locator("[name=first_name]").fill('Kim "K" <b>')

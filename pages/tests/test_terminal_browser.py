@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from accounts.models import User
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from tests.browser import hold_time, signed_in, wait_longer_for_answers
+from tests.browser import allow_errors, hold_time, signed_in, wait_longer_for_answers
 from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.live import LiveServer
@@ -80,6 +80,7 @@ def test_a_reload_returns_to_the_same_shell(page: Page, server: LiveServer, sess
 
 
 def test_the_terminal_comes_back_after_the_server_crashed(page: Page, server: LiveServer, session: Session) -> None:
+    allow_errors(page.context, "net::ERR_CONNECTION_REFUSED")
     open_terminal(page, server, session)
     run(page, "mine=4711; echo rea''dy")
     expect(page.locator(".xterm-rows")).to_contain_text("ready")
@@ -93,6 +94,7 @@ def test_the_terminal_comes_back_after_the_server_crashed(page: Page, server: Li
 
 @pytest.mark.parametrize("missing", ["terminal.js", "xterm.mjs", "terminal-connection.js"])
 def test_a_missing_script_is_reported(page: Page, server: LiveServer, session: Session, missing: str) -> None:
+    allow_errors(page.context, "net::ERR_FAILED")
     stem, extension = missing.split(".")
     page.route(re.compile(rf"/{stem}(\.\w+)?\.{extension}$"), lambda route: route.abort())
     page.clock.install()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser import hold_time, signed_in
+from tests.browser import allow_errors, hold_time, signed_in
 from tests.factories import make_session, make_user
 from tests.live import LiveServer
 
@@ -30,6 +30,7 @@ def test_an_unreachable_platform_shows_a_toast(browser: Browser, server: LiveSer
     session = make_session(owner=make_user())
     with signed_in(browser, server, session.owner) as context:
         page = context.new_page()
+        allow_errors(context, "htmx:sendError|net::ERR_FAILED")
         page.goto("/sessions/")
         page.route("**/terminate/**", lambda route: route.abort())
         page.locator(f"a[href='/sessions/{session.pk}/terminate/']").first.click()
