@@ -4,6 +4,7 @@ What another host does meanwhile, or has done already, is no error.
 """
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
@@ -23,10 +24,10 @@ SWEEP_SECONDS: Final = 60.0  # between two sweeps of a root
 PURGE_ENTRIES: Final = 10_000  # removed from the disk at a time
 
 
-def sweep(root: StorageRoot) -> None:
+def sweep(root: StorageRoot, as_root: Callable[[int], bool] | None = None) -> None:
     """Delete expired uploads on a root of this machine, and the files of folders that are being deleted.
 
-    What lies in the trash of a folder goes when the folder is measured.
+    What lies in the trash of a folder goes when the folder is measured. `as_root` is that of `RootDirectory.purge`.
     """
     try:
         uploads.remove_expired(root)
@@ -35,7 +36,7 @@ def sweep(root: StorageRoot) -> None:
     for folder in Folder.objects.deleting().filter(root=root).select_related("root"):
         services.purge(folder)
     try:
-        while not storage.root_directory(root).purge(PURGE_ENTRIES):
+        while not storage.root_directory(root).purge(PURGE_ENTRIES, as_root):
             pass
     except (FilesError, OSError) as error:  # such as another host at the same files
         logger.info("storage root %s: not all is removed yet: %s", root, error)

@@ -258,6 +258,15 @@ class MountControl(Protocol):
         A container that does not run, or does not mount it, is a success. Raises MountError.
         """
 
+    def map_root(self, root: Path, key: str) -> Path:
+        """Return where containers get the folders of a storage root from whose files are not the container user's.
+
+        The files of the root with this key belong to that user there. Raises MountError with a sentence.
+        """
+
+    def unmap_root(self, key: str) -> None:
+        """Take away what `map_root` has made, if it has; running containers keep their folders. Raises MountError."""
+
 
 class Resizer(Protocol):
     """Changes what running containers are held to."""

@@ -262,13 +262,18 @@ def _attributes(status: os.stat_result | None) -> asyncssh.SFTPAttrs:
         return asyncssh.SFTPAttrs(permissions=FOLDER_MODE, uid=CONTAINER_UID, gid=CONTAINER_GID)
     return asyncssh.SFTPAttrs(
         size=status.st_size,
-        uid=status.st_uid,
-        gid=status.st_gid,
+        uid=_in_sessions(status.st_uid, os.geteuid(), CONTAINER_UID),
+        gid=_in_sessions(status.st_gid, os.getegid(), CONTAINER_GID),
         permissions=status.st_mode,
         nlink=status.st_nlink,
         atime=_time(status.st_atime),
         mtime=_time(status.st_mtime),
     )
+
+
+def _in_sessions(number: int, own: int, container: int) -> int:
+    """Return the id that an owner has in sessions: this process' own is the container user's, root's is root's."""
+    return container if number == own != 0 else number
 
 
 def _time(seconds: float) -> int:

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,10 +53,10 @@ class Account:
 
 
 @contextmanager
-def accounts(*names: str) -> Iterator[list[Account]]:
+def accounts(*names: str, uids: Sequence[int] = ()) -> Iterator[list[Account]]:
     """Have these users in the group that may use the engine until the block ends; who is left from before goes first.
 
-    Each has this working tree, set up but for its data.
+    Each has this working tree, set up but for its data. `uids` are the ids of the first of them.
     """
     with (
         LOCK.open("w") as lock,
@@ -67,9 +68,10 @@ def accounts(*names: str) -> Iterator[list[Account]]:
         for name in names:
             _remove(name)
         try:
-            for name in names:
+            for name, uid in zip_longest(names, uids):
                 group = grp.getgrgid(ENGINE_SOCKET.stat().st_gid).gr_name
-                _run("useradd", "--create-home", "--shell", "/bin/sh", "--groups", group, name)
+                number = [] if uid is None else ["--uid", str(uid)]
+                _run("useradd", "--create-home", "--shell", "/bin/sh", "--groups", group, *number, name)
             python = _readable_python(shared, names[0])
             _share_setup(shared, python)
             yield [_account(name, shared, python) for name in names]

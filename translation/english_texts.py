@@ -70,6 +70,14 @@ _TEXTS: Final = (
     _("%(title)s runs, but has not answered on port %(port)s for %(seconds)s s."),
     _("%(title)s ended, perhaps for want of memory before it answered."),
     _("%(title)s ended with exit code %(code)s, perhaps for want of memory before it answered."),
+    # hostworker/privileged/idmapped_mounts.py
+    _(
+        "Files in %(root)s belong to user id %(uid)s, and sessions cannot have them as their own user's: its file "
+        "system, or Linux %(release)s, has no id-mapped mounts."
+    ),
+    _("%(root)s cannot be mounted for sessions, with other ids: %(error)s."),
+    _("No user namespace can be made on this host: %(error)s."),
+    _("Ids cannot be mapped on this host: %(error)s."),
     # images/catalog.toml: hints on apps
     _("One notebook at a time"),
     _("Notebooks and files side by side"),

@@ -5,11 +5,11 @@ take longer than one call.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from accounts.models import User
 from folders.files.entries import EntryKind, FolderEntry, Listing, Order
-from folders.files.errors import EntryNotFoundError
+from folders.files.errors import EntryNotFoundError, StorageAccessError
 from folders.files.folder_files import FolderFiles, TextFile
 from folders.files.trash import TrashedEntry
 from folders.models import Folder
@@ -120,5 +120,6 @@ def _length_bytes(files: FolderFiles, path: str) -> int | None:
 
 def _remove_expunged(folder: Folder, files: FolderFiles) -> None:
     """Remove what was given up from the disk as far as that is quick, and correct what the folder takes."""
-    files.trash.purge()
+    with suppress(StorageAccessError):  # what root of a session has made, its hosts remove
+        files.trash.purge()
     quota.record_growth(folder, add_bytes=-files.trash.freed.bytes, add_files=-files.trash.freed.files)

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from folders.files.errors import (
     EntryExistsError,
@@ -19,7 +19,7 @@ from folders.files.errors import (
 )
 from folders.files.paths import Parts, display
 
-CONTAINER_UID: Final = 1000  # of the user `work` in every session, to whom the files belong
+CONTAINER_UID: Final = 1000  # of the user `work` in every session, to whom the files belong there
 CONTAINER_GID: Final = 1000
 DIRECTORY_MODE: Final = 0o755
 FILE_MODE: Final = 0o644
@@ -89,8 +89,8 @@ def _open_entry_directory(parent: int, name: str) -> int:
         raise
 
 
-def open_or_make_directory(start: int, parts: Parts, mode: int = DIRECTORY_MODE) -> int:
-    """Return `open_directory`, after making the directories that are not there with this mode. Raises OSError."""
+def open_or_make_directory(start: int, parts: Parts, owner: "Owner", mode: int = DIRECTORY_MODE) -> int:
+    """Return `open_directory`, after making the directories that are not there. Raises OSError."""
     current = os.dup(start)
     try:
         for part in parts:
@@ -98,7 +98,7 @@ def open_or_make_directory(start: int, parts: Parts, mode: int = DIRECTORY_MODE)
                 below = _open_entry_directory(current, part)
             except FileNotFoundError:
                 with suppress(FileExistsError):
-                    make_directory(current, part, mode)
+                    make_directory(current, part, owner, mode)
                 below = _open_entry_directory(current, part)
             os.close(current)
             current = below
@@ -165,20 +165,39 @@ def require_regular(status: os.stat_result, shown: str) -> None:
     raise EntryKindError(f"This is no regular file but a device, a pipe or a socket: {display(shown)}")
 
 
-def give_to_container_user(opened: int) -> None:
-    """Make the user of sessions the owner of an open file or directory, if this process is not that user itself."""
-    if os.geteuid() == 0:
-        os.fchown(opened, CONTAINER_UID, CONTAINER_GID)
+class Owner(NamedTuple):
+    """To whom the files of a storage root belong on its disk: user and group."""
+
+    uid: int
+    gid: int
+
+    @classmethod
+    def by(cls, status: os.stat_result) -> "Owner":
+        """Return the owner by the status of what the platform made: what root makes is for the container's user."""
+        return cls(status.st_uid, status.st_gid) if status.st_uid else CONTAINER_USER
+
+    @property
+    def is_container_user(self) -> bool:
+        """Whether sessions can have the files as they are."""
+        return self.uid == CONTAINER_UID
+
+    def take(self, opened: int) -> None:
+        """Become the owner of an open file or directory, if this process is not that user itself."""
+        if os.geteuid() == 0:
+            os.fchown(opened, self.uid, self.gid)
 
 
-def make_directory(parent: int, name: str, mode: int = DIRECTORY_MODE) -> None:
-    """Make a directory that belongs to the container's user. Raises OSError."""
+CONTAINER_USER: Final = Owner(CONTAINER_UID, CONTAINER_GID)
+
+
+def make_directory(parent: int, name: str, owner: Owner, mode: int = DIRECTORY_MODE) -> None:
+    """Make a directory that belongs to the owner. Raises OSError."""
     os.mkdir(name, mode, dir_fd=parent)
     made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         if os.fstat(made).st_uid == os.geteuid():  # else somebody has exchanged it already
             os.fchmod(made, mode)
-            give_to_container_user(made)
+            owner.take(made)
     finally:
         os.close(made)
 
@@ -187,8 +206,34 @@ def rename_to_free_name(source: int, name: str, target: int, new_name: str) -> N
     """Rename an entry unless the new name is taken. Raises OSError with EEXIST if it is.
 
     Where the file system has no renameat2(RENAME_NOREPLACE), such as NFS, a file is linked and unlinked, which never
-    replaces either; a directory is renamed, which then replaces nothing but an empty directory.
+    replaces either; a directory is renamed, which then replaces nothing but an empty directory. A directory of this
+    process' own user that the user may not write to, as moving it takes, is moved all the same.
     """
+    try:
+        _rename(source, name, target, new_name)
+    except PermissionError:
+        if not stat.S_ISDIR(status_of(source, name).st_mode):
+            raise
+        with _writable_directory(source, name):
+            _rename(source, name, target, new_name)
+
+
+@contextmanager
+def _writable_directory(parent: int, name: str) -> Iterator[None]:
+    """Have a directory writable for its owner during a block. Raises PermissionError unless this process is that."""
+    opened = _open_entry_directory(parent, name)
+    try:
+        path, mode = f"/proc/self/fd/{opened}", stat.S_IMODE(os.fstat(opened).st_mode)
+        os.chmod(path, mode | stat.S_IRWXU)
+        try:
+            yield
+        finally:
+            os.chmod(path, mode)
+    finally:
+        os.close(opened)
+
+
+def _rename(source: int, name: str, target: int, new_name: str) -> None:
     old, new = os.fsencode(name), os.fsencode(new_name)
     if _libc.renameat2(source, old, target, new, _RENAME_NOREPLACE) == 0:
         return

@@ -6,8 +6,8 @@ from typing import Final
 
 from folders.files.descriptors import (
     FILE_MODE,
+    Owner,
     directory,
-    give_to_container_user,
     readable,
     require_regular,
     status_of,
@@ -27,8 +27,9 @@ class DirectFiles:
     No symbolic link is ever followed, and nothing but regular files is opened.
     """
 
-    def __init__(self, files: int) -> None:
+    def __init__(self, files: int, owner: Owner) -> None:
         self._files = files
+        self._owner = owner
 
     def status(self, path: str) -> os.stat_result:
         """Return the status of the entry itself; for "" of the folder."""
@@ -59,7 +60,7 @@ class DirectFiles:
         """Return a descriptor of a regular file, which the caller closes.
 
         `flags` are an access mode of `os.open` with O_APPEND, O_CREAT, O_EXCL and O_TRUNC as wanted. `mode` are the
-        permissions of a new file, which belongs to the container's user.
+        permissions of a new file, which belongs to the owner of the folder's files.
         """
         if not flags & os.O_CREAT:
             return self._open_existing(path, flags)
@@ -76,7 +77,7 @@ class DirectFiles:
             )
             try:
                 os.fchmod(made, mode & MODE_MASK)
-                give_to_container_user(made)
+                self._owner.take(made)
             except BaseException:
                 os.close(made)
                 raise

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from folders.files.descriptors import (
+    Owner,
     directory,
     make_directory,
     open_directory,
@@ -64,9 +65,10 @@ class FolderFiles:
             with translated(""):
                 self._files = open_directory(folder, (FILES,))
             self._opened.append(self._files)
-            self.trash = FolderTrash(folder, self._files)
-            self.staging = Staging(folder, self._files)
-            self.direct = DirectFiles(self._files)
+            self._owner = Owner.by(os.fstat(folder))
+            self.trash = FolderTrash(folder, self._files, self._owner)
+            self.staging = Staging(folder, self._files, self._owner)
+            self.direct = DirectFiles(self._files, self._owner)
         except BaseException:
             self.close()
             raise
@@ -128,13 +130,13 @@ class FolderFiles:
         parts = new_parts_of(path)
         if parents:
             with translated(path):
-                opened = open_or_make_directory(self._files, parts)
+                opened = open_or_make_directory(self._files, parts, self._owner)
             try:
                 return entry_from(parts[-1], os.fstat(opened))
             finally:
                 os.close(opened)
         with directory(self._files, parts[:-1]) as parent, translated(path):
-            make_directory(parent, parts[-1])
+            make_directory(parent, parts[-1], self._owner)
             return entry_from(parts[-1], status_of(parent, parts[-1]))
 
     def move(self, source: str, target: str, *, replace: bool = False) -> FolderEntry:
@@ -235,7 +237,7 @@ class FolderFiles:
 def make_layout(folder: int) -> None:
     """Make the directories of a folder in its directory, those that are missing. Raises OSError."""
     for parts in ((FILES,), (STAGING,), *((TRASH, name) for name in ("files", "info", "expunged"))):
-        os.close(open_or_make_directory(folder, parts))
+        os.close(open_or_make_directory(folder, parts, Owner.by(os.fstat(folder))))
 
 
 def _names_of(opened: int) -> tuple[list[tuple[str, bool]], bool]:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from folders.files.descriptors import give_to_container_user, readable
+from folders.files.descriptors import Owner, readable
 from folders.files.walk import TreeWalk, WalkEntry
 
 # linux/magic.h
@@ -77,7 +77,7 @@ def support_of(folder: int) -> KernelQuota:
     return KernelQuota.NONE
 
 
-def make_subvolume(root: int, name: str, mode: int) -> None:
+def make_subvolume(root: int, name: str, owner: Owner, mode: int) -> None:
     """Make the directory of an owner in the open directory of a root as a subvolume, if that lies on btrfs.
 
     Elsewhere nothing is done. Raises OSError, FileExistsError if it is there.
@@ -92,7 +92,7 @@ def make_subvolume(root: int, name: str, mode: int) -> None:
         os.close(opened)
     try:
         os.fchmod(made, mode)
-        give_to_container_user(made)
+        owner.take(made)
     finally:
         os.close(made)
 

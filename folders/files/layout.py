@@ -6,17 +6,19 @@
     <root>/<owner>/<folder>/uploads     files that are not whole yet
     <root>/<owner>/.expunged/<folder>   folders that are being removed
 
-Directories above `files` are open to this process alone. Its user is root, or the user of sessions itself.
+Directories above `files` are open to the platform's user alone, whose all is that it makes; what root makes is for the
+user of sessions. As another user's, sessions see it through a mount that maps the ids (`hostworker.privileged`).
 """
 
 import os
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from folders.files.descriptors import (
-    CONTAINER_UID,
+    Owner,
     names_in,
     open_directory,
     open_or_make_directory,
@@ -26,21 +28,14 @@ from folders.files.descriptors import (
 from folders.files.errors import RootMissingError
 from folders.files.folder_files import FILES, FolderFiles, make_layout
 from folders.files.kernel_quota import make_subvolume
-from folders.files.roots import NotEmptyError, examine, write_marker
+from folders.files.paths import Parts
+from folders.files.roots import NotEmptyError, examine, owner_at, write_marker
+from folders.files.trash import EXPUNGED as EXPUNGED_ENTRIES
+from folders.files.trash import PURGE_ENTRIES, TRASH
 from folders.files.walk import Removal
 
 EXPUNGED: Final = ".expunged"
 PRIVATE_MODE: Final = 0o700
-
-
-def platform_problem() -> str:
-    """Return why this process can keep no folders, "" if it can: files must get the ids of the container's user."""
-    if os.geteuid() in (0, CONTAINER_UID):
-        return ""
-    return (
-        f"Data folders are off: the platform runs as user id {os.geteuid()}. Files can get the owner that they have in "
-        f"sessions only if it runs as root or as user id {CONTAINER_UID}."
-    )
 
 
 class RootDirectory:
@@ -52,15 +47,13 @@ class RootDirectory:
 
     def problem(self) -> str:
         """Return why the root cannot be used here, "" if it can. Waits as long as the file system does not answer."""
-        return platform_problem() or examine(Path(self.path), str(self.key)).problem
+        return examine(Path(self.path), str(self.key)).problem
 
     def prepare(self) -> None:
         """Make the directory with its marker file. Raises RootMissingError if something else lies there.
 
         Takes a new or empty directory, or the root itself, however often.
         """
-        if problem := platform_problem():
-            raise RootMissingError(problem)
         with translated(self.path):
             Path(self.path).mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
             try:
@@ -79,12 +72,13 @@ class RootDirectory:
 
     def create(self, owner_id: int, folder_id: str) -> None:
         """Make the directories of the folder; those that are there stay. Raises FilesError."""
+        owner = self._require()
         root = self._open()
         try:
             with translated(self.path):
                 with suppress(FileExistsError):
-                    make_subvolume(root, str(owner_id), PRIVATE_MODE)
-                folder = open_or_make_directory(root, (str(owner_id), folder_id), mode=PRIVATE_MODE)
+                    make_subvolume(root, str(owner_id), owner, PRIVATE_MODE)
+                folder = open_or_make_directory(root, (str(owner_id), folder_id), owner, PRIVATE_MODE)
                 try:
                     make_layout(folder)
                 finally:
@@ -109,7 +103,7 @@ class RootDirectory:
             with translated(self.path), suppress(FileNotFoundError):
                 owner = open_directory(root, (str(owner_id),))
                 try:
-                    area = open_or_make_directory(owner, (EXPUNGED,), mode=PRIVATE_MODE)
+                    area = open_or_make_directory(owner, (EXPUNGED,), Owner.by(os.fstat(owner)), PRIVATE_MODE)
                     try:
                         rename_to_free_name(owner, folder_id, area, folder_id)
                     finally:
@@ -119,19 +113,26 @@ class RootDirectory:
         finally:
             os.close(root)
 
-    def purge(self, max_entries: int) -> bool:
-        """Remove what was expunged from the disk, about `max_entries` of an owner; return whether nothing is left."""
+    def purge(self, max_entries: int, as_root: Callable[[int], bool] | None = None) -> bool:
+        """Remove what was expunged from the disk, about `max_entries` of an owner; return whether nothing is left.
+
+        `as_root` does so for an owner, where sessions have left what belongs to others than this process' user.
+        """
         root = self._open()
         try:
             with translated(self.path):
                 owners = [name for name in names_in(root) if name.isdigit()]
-                return all(_purge_of(root, owner, max_entries) for owner in owners)
+                done = [_purge_of(root, owner, max_entries, as_root) for owner in owners]
+                return all(done)
         finally:
             os.close(root)
 
-    def _require(self) -> None:
-        if problem := self.problem():
-            raise RootMissingError(problem)
+    def _require(self) -> Owner:
+        """Return to whom the files belong. Raises RootMissingError."""
+        state = examine(Path(self.path), str(self.key))
+        if state.problem:
+            raise RootMissingError(state.problem)
+        return state.owner
 
     def _open(self) -> int:
         """Return a descriptor of the root, whose path may lead through symbolic links: an administrator wrote it."""
@@ -140,9 +141,33 @@ class RootDirectory:
             return os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _purge_of(root: int, owner: str, max_entries: int) -> bool:
+def _purge_of(root: int, owner: str, max_entries: int, as_root: Callable[[int], bool] | None) -> bool:
     try:
-        area = open_directory(root, (owner, EXPUNGED))
+        return purge_area(root, (owner, EXPUNGED), max_entries)
+    except PermissionError:
+        if as_root is None:
+            raise
+        return as_root(int(owner))
+
+
+def purge(path: Path, key: str, holder: int, folder: str) -> bool:
+    """Remove some of what was expunged from a holder's folders, or from the trash of the folder unless that is "".
+
+    Return whether nothing is left; for root. Raises OSError, also where this is not the root with the key.
+    """
+    owner_at(path, key)
+    root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        parts = (folder, TRASH, EXPUNGED_ENTRIES) if folder else (EXPUNGED,)
+        return purge_area(root, (str(holder), *parts), PURGE_ENTRIES)
+    finally:
+        os.close(root)
+
+
+def purge_area(root: int, parts: Parts, max_entries: int) -> bool:
+    """Remove about `max_entries` entries of a directory at most; return whether nothing is left. Raises OSError."""
+    try:
+        area = open_directory(root, parts)
     except FileNotFoundError:
         return True
     try:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from folders.files.descriptors import CONTAINER_USER, Owner
 from folders.files.kernel_quota import KernelQuota, support_of
 
 MARKER: Final = ".gpuplatform-root"
@@ -26,6 +27,7 @@ class RootState:
     free_files: int = 0  # inodes; 0 where their number is not fixed
     device: int = 0  # st_dev
     quota: KernelQuota = KernelQuota.NONE
+    owner: Owner = CONTAINER_USER  # of what is made on it
 
 
 class NotEmptyError(ValueError):
@@ -40,7 +42,7 @@ def write_marker(path: Path, key: str) -> None:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = sorted(set(os.listdir(folder)) - FRESH)
-        if MARKER in found and _marker(folder) == key:
+        if MARKER in found and (made := _marker(folder)) and made.key == key:
             return
         if found:
             raise NotEmptyError(f"{path} is not empty: it has {found[0]!r} in it.")
@@ -74,12 +76,17 @@ def _examined(folder: int, path: Path, key: str) -> RootState:
     found = _marker(folder)
     if found is None:
         return RootState(problem=f"{path} has no marker file {MARKER}: its file system may not be mounted.")
-    if found != key:
+    if found.key != key:
         return RootState(problem=f"{path} is another storage root: the key in its marker file {MARKER} differs.")
     space = os.fstatvfs(folder)
     problem = ""
     if space.f_flag & os.ST_RDONLY:
         problem = f"{path} is mounted read-only."
+    elif not _is_users(found.owner):
+        problem = (
+            f"{path} belongs to user id {found.owner.uid}, and the platform runs as user id {os.geteuid()} here: it "
+            "has to be the same user wherever it uses the root."
+        )
     elif not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
         problem = f"{path} cannot be written to by the platform's user (id {os.geteuid()})."
     return RootState(
@@ -89,11 +96,34 @@ def _examined(folder: int, path: Path, key: str) -> RootState:
         free_files=space.f_favail,
         device=os.fstat(folder).st_dev,
         quota=support_of(folder),
+        owner=found.owner,
     )
 
 
-def _marker(folder: int) -> str | None:
-    """Return the key in the marker file of the directory; None without one."""
+def owner_at(path: Path, key: str) -> Owner:
+    """Return to whom files of the root with this key belong. Raises OSError where there is no such root."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = _marker(folder)
+    finally:
+        os.close(folder)
+    if found is None or found.key != key:
+        raise FileNotFoundError(errno.ENOENT, f"{path} is not the storage root {key}")
+    return found.owner
+
+
+def _is_users(owner: Owner) -> bool:
+    """Return whether what this process makes gets the owner: to the container's user, a file server may give it."""
+    return owner.is_container_user or os.geteuid() in (0, owner.uid)
+
+
+class _Marker(NamedTuple):
+    key: str
+    owner: Owner
+
+
+def _marker(folder: int) -> _Marker | None:
+    """Return what the marker file of the directory says; None without one."""
     try:
         file = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
@@ -101,7 +131,8 @@ def _marker(folder: int) -> str | None:
             return None
         raise
     with os.fdopen(file, "rb") as marker:
-        return marker.read(MAX_MARKER_BYTES).decode(errors="replace").strip()
+        text = marker.read(MAX_MARKER_BYTES).decode(errors="replace").strip()
+        return _Marker(text, Owner.by(os.fstat(file)))
 
 
 def _cannot_open(path: Path, error: OSError) -> str:

@@ -9,8 +9,8 @@ from typing import Final
 
 from folders.files.descriptors import (
     FILE_MODE,
+    Owner,
     directory,
-    give_to_container_user,
     names_in,
     rename_to_free_name,
     require_regular,
@@ -29,9 +29,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Staging:
     """The directory `uploads` of a folder; the caller makes the names, which are never a user's."""
 
-    def __init__(self, folder: int, files: int) -> None:
+    def __init__(self, folder: int, files: int, owner: Owner) -> None:
         self._folder = folder
         self._files = files
+        self._owner = owner
 
     def open(self, name: str, *, create: bool = False) -> int:
         """Return a descriptor for reading and writing; with `create` of a new file. The caller closes it."""
@@ -62,8 +63,9 @@ class Staging:
     def publish(self, name: str, path: str, *, replace: bool = False) -> FolderEntry:
         """Move the file to `path` in the folder, whose directory exists, and return its entry.
 
-        The file is flushed to disk and given to the container's user first. `replace` replaces a file (or a symbolic
-        link itself), never a directory; its permissions are kept. Raises EntryExistsError, and FilesError otherwise.
+        The file is flushed to disk and given to the owner of the folder's files first. `replace` replaces a file (or a
+        symbolic link itself), never a directory; its permissions are kept. Raises EntryExistsError, and FilesError
+        otherwise.
         """
         parts = entry_parts_of(path) if replace else new_parts_of(path)
         with (
@@ -75,7 +77,7 @@ class Staging:
             try:
                 require_regular(os.fstat(opened), name)
                 os.fchmod(opened, _mode_at(parent, parts[-1]) if replace else FILE_MODE)
-                give_to_container_user(opened)
+                self._owner.take(opened)
                 os.fsync(opened)
                 if replace:
                     os.rename(name, parts[-1], src_dir_fd=area, dst_dir_fd=parent)

@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from folders.files.descriptors import (
+    Owner,
     directory,
     names_in,
     open_directory,
@@ -30,7 +31,7 @@ from folders.files.paths import display, entry_parts_of
 from folders.files.walk import Removal, Usage
 
 TRASH: Final = "trash"
-SUBDIRECTORIES: Final = ("files", "info", "expunged")
+EXPUNGED: Final = "expunged"
 MAX_INFO_BYTES: Final = 3 * 4096 + 200  # a path with every byte percent-encoded
 PURGE_ENTRIES: Final = 10_000  # that one request removes from the disk; a sweep continues
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -55,9 +56,10 @@ class TrashedEntry:
 class FolderTrash:
     """The trash of one folder."""
 
-    def __init__(self, folder: int, files: int) -> None:
+    def __init__(self, folder: int, files: int, owner: Owner) -> None:
         self._folder = folder
         self._files = files
+        self._owner = owner
         self.freed = Usage()  # what `purge` has removed so far
 
     def put(self, path: str, now: datetime) -> TrashedEntry:
@@ -95,7 +97,7 @@ class FolderTrash:
             item = self._require(info, area, item_id)
             parts = entry_parts_of(item.path if path is None else path)
             with translated("/".join(parts)):
-                parent = open_or_make_directory(self._files, parts[:-1])
+                parent = open_or_make_directory(self._files, parts[:-1], self._owner)
                 try:
                     rename_to_free_name(area, item_id, parent, parts[-1])
                     _remove_info(info, item_id)

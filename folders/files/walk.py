@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from folders.files.descriptors import open_regular, readable, translated
+from folders.files.descriptors import open_regular, readable, rename_to_free_name, translated
 
 MAX_OPEN_LEVELS: Final = 64  # descriptors that one visit holds at most
 CHECKPOINT_ENTRIES: Final = 1000
@@ -22,11 +22,12 @@ class Usage(NamedTuple):
 
     bytes: int = 0
     files: int = 0
+    is_partial: bool = False  # where this process may not look
 
     def __add__(self, other: object) -> "Usage":
         if not isinstance(other, Usage):
             return NotImplemented
-        return Usage(self.bytes + other.bytes, self.files + other.files)
+        return Usage(self.bytes + other.bytes, self.files + other.files, self.is_partial or other.is_partial)
 
 
 @dataclass(slots=True)
@@ -79,7 +80,8 @@ class WalkEntry:
 class TreeWalk:
     """Iterates over all entries below an open directory, each directory before what is in it, without the start itself.
 
-    What is removed meanwhile is left out, and so is the rest of a directory that was moved away meanwhile.
+    What is removed meanwhile is left out, and so is the rest of a directory that was moved away meanwhile. What this
+    process may not look at is left out too; `is_partial` then says so.
     """
 
     def __init__(self, start: int, max_path_bytes: int | None = None) -> None:
@@ -87,6 +89,7 @@ class TreeWalk:
         self._levels: list[_Level] = []
         self._start = start
         self._max_path_bytes = max_path_bytes
+        self.is_partial = False
 
     def __iter__(self) -> Iterator[WalkEntry]:
         try:
@@ -116,13 +119,19 @@ class TreeWalk:
             upper.opened = None
         try:
             listed = readable(opened, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:  # no permission, or gone
+        except PermissionError:
+            self.is_partial = True
+            return
+        except OSError:  # gone
             return
         try:
             with os.scandir(listed) as entries:
                 for entry in entries:
                     try:
                         status = entry.stat(follow_symlinks=False)
+                    except PermissionError:
+                        self.is_partial = True
+                        continue
                     except OSError:
                         continue
                     found = WalkEntry(entry.name, status, self._levels)
@@ -140,6 +149,9 @@ class TreeWalk:
             return None
         try:
             return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=level.opened)
+        except PermissionError:
+            self.is_partial = True
+            return None
         except OSError:
             return None
 
@@ -172,7 +184,8 @@ def usage_of(start: int, checkpoint: Callable[[], None] = lambda: None, most: in
     """
     allocated, files = 0, 0
     seen: set[tuple[int, int]] = set()
-    for visited, entry in enumerate(TreeWalk(start), 1):
+    walk = TreeWalk(start)
+    for visited, entry in enumerate(walk, 1):
         if visited % CHECKPOINT_ENTRIES == 0:
             checkpoint()
         if most is not None and (files >= most or visited > LINKS_WALKED * most):
@@ -184,7 +197,7 @@ def usage_of(start: int, checkpoint: Callable[[], None] = lambda: None, most: in
             seen.add((status.st_dev, status.st_ino))
         allocated += status.st_blocks * BLOCK_BYTES
         files += 1
-    return Usage(allocated, files)
+    return Usage(allocated, files, walk.is_partial)
 
 
 class Removal:
@@ -222,7 +235,7 @@ class Removal:
                 os.chmod(f"/proc/self/fd/{inner}", 0o700)
             for below in _names(inner, max(1, max_entries - self._removed)):
                 if not self._unlink(inner, below):
-                    os.rename(below, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=self._area)
+                    rename_to_free_name(inner, below, self._area, secrets.token_hex(16))
             status = os.fstat(inner)
         finally:
             os.close(inner)

@@ -11,7 +11,6 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from folders.errors import FolderError
-from folders.files.layout import platform_problem
 from folders.models import Folder
 from folders.names import HOME, folder_name_error
 from folders.pages import queries
@@ -30,16 +29,14 @@ def folder_list(request: UserRequest) -> HttpResponse:
     tab = TAB_NAMES.get(request.GET.get("tab", ""), FolderTab.MINE)
     sort = request.GET.get("sort", queries.DEFAULT_SORT)
     bars = queries.storage_bars(request.user)
-    problem = platform_problem()
     context = {
         "tab": tab,
         "tabs": queries.tab_counts(request.user),
         "sort": sort,
         "folders": queries.listed(request.user, tab, sort),
         "bars": bars,
-        "warnings": [] if problem else queries.storage_warnings(request.user, bars),
+        "warnings": queries.storage_warnings(request.user, bars),
         "max_folders": request.user.policy.max_folders,
-        "platform_problem": problem,
         "sftp_command": sftp_command(),
     }
     return render(request, "folders/_list.html" if request.htmx else "folders/list.html", context)
@@ -52,7 +49,7 @@ def create(request: UserRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid() and (folder := form.save()):
         return _go(request, reverse("folders:browse", args=[folder.pk]))
     roots = queries.root_choices()
-    context = {"form": form, "roots": roots, "platform_problem": platform_problem()}
+    context = {"form": form, "roots": roots}
     status = 422 if form.is_bound else 200
     return render_dialog(request, "folders/_create.html", context, title=_("New folder"), status=status)
 

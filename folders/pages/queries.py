@@ -88,11 +88,15 @@ def storage_bars(user: User) -> list[StorageBar]:
 def storage_warnings(user: User, bars: Iterable[StorageBar]) -> list[str]:
     """Return what is wrong with storage that the user's folders lie on; for a superadmin with any storage.
 
-    A query for each root that is missing here, and two more for a superadmin.
+    A query for each root, and two more for a superadmin.
     """
     reached = StorageRoot.objects.filter(Exists(Folder.objects.live().readable_by(user).filter(root=OuterRef("pk"))))
     texts = [exceeded_text(bar.root) for bar in bars if bar.use.is_exceeded]
-    texts += [problem for root in reached if (problem := storage.unavailable_reason(root))]
+    for root in reached:
+        problem = storage.unavailable_reason(root)
+        if not (problem or user.is_superuser):
+            problem = roots.sessions_problem(root)
+        texts += [problem] if problem else []
     return texts + (roots.warnings() if user.is_superuser else [])
 
 
@@ -113,5 +117,5 @@ def _choice(root: StorageRoot, present: Iterable[HostRoot]) -> RootChoice:
         root=root,
         hosts=tuple(each.host.name for each in known),
         free_bytes=min(free) if free else None,
-        problem=storage.unavailable_reason(root),
+        problem=storage.unavailable_reason(root) or roots.sessions_problem(root),
     )

@@ -12,17 +12,17 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from folders.errors import FolderError
-from folders.files.errors import FilesError
+from folders.files.errors import FilesError, StorageAccessError
 from folders.files.folder_files import FolderFiles
 from folders.files.walk import Usage
 from folders.models import Folder, StorageRoot
@@ -46,22 +46,39 @@ _IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
 _IDLE_CLASS: Final = 3 << 13
 
 
+class AsRoot(Protocol):
+    """What root does on a storage root with what root of a session has left, or its user has shut. Raises OSError."""
+
+    def purge(self, holder: int, folder: str) -> bool:
+        """Remove some of what was expunged from the trash of a folder; return whether nothing is left."""
+
+    def usage(self, holder: int, folder: str, most: int | None) -> Usage:
+        """Return what a folder takes, as `FolderFiles.usage` does."""
+
+
 class StoppedError(Exception):
     """The host worker ends, so that a measurement is given up."""
 
 
-def measure_due(root: StorageRoot, stopped: threading.Event, *, is_urgent: bool = False) -> int:
+def measure_due(
+    root: StorageRoot,
+    stopped: threading.Event,
+    *,
+    is_urgent: bool = False,
+    as_root: AsRoot | None = None,
+) -> int:
     """Measure the folders on a root of this machine that are due; return how many were measured.
 
     With `is_urgent` all that sessions can write to are due, each half of the time at most. Gives up when `stopped` is
-    set. Call it in a thread of its own: it takes as long as `du`, and for ever where a file system hangs.
+    set. `as_root` does what this process' user may not. Call it in a thread of its own: it takes as long as `du`, and
+    for ever where a file system hangs.
     """
     count = 0
     for folder in _due(root, clock.now(), is_urgent=is_urgent):
         if stopped.is_set():
             break
         if _claim(folder):
-            count += _measure(folder, stopped)
+            count += _measure(folder, stopped, as_root)
     return count
 
 
@@ -106,15 +123,18 @@ def _claim(folder: Folder) -> bool:
     return bool(claimed.update(measuring_since=now, measure_due_at=folder.measure_due_at))
 
 
-def _measure(folder: Folder, stopped: threading.Event) -> bool:
+def _measure(folder: Folder, stopped: threading.Event, as_root: AsRoot | None) -> bool:
     """Measure a claimed folder, and release it; return whether that succeeded."""
     begun = time.monotonic()
     max_files = quota.limits_of(folder.holder)[1]
     most = None if max_files is None else WALK_FACTOR * max_files + 1
     try:
         with storage.files_of(folder) as files:
-            _clear_away(folder, files, clock.now())
+            _clear_away(folder, files, clock.now(), as_root)
             usage = files.usage(_checkpoint(stopped), most)
+        if usage.is_partial and as_root is not None:
+            with _unless_refused(folder):
+                usage = as_root.usage(folder.holder_number, folder.pk, most)
     except StoppedError:
         _release(folder, clock.now())
         return False
@@ -134,6 +154,15 @@ def _checkpoint(stopped: threading.Event) -> Callable[[], None]:
     return check
 
 
+@contextmanager
+def _unless_refused(folder: Folder) -> Iterator[None]:
+    """Go on without a block that asks root for something, where there is none, or it fails."""
+    try:
+        yield
+    except OSError as error:
+        logger.warning("folder %s: root of the host cannot help: %s", folder.pk, error)
+
+
 def _record(folder: Folder, usage: Usage, took: timedelta) -> None:
     """Store the usage, unless the claim was lost; what was written meanwhile has made the folder due again."""
     Folder.objects.filter(pk=folder.pk, measuring_since=folder.measuring_since).update(
@@ -151,12 +180,19 @@ def _release(folder: Folder, due_at: datetime) -> None:
     )
 
 
-def _clear_away(folder: Folder, files: FolderFiles, now: datetime) -> None:
+def _clear_away(folder: Folder, files: FolderFiles, now: datetime, as_root: AsRoot | None) -> None:
     """Remove what lies in the folder's trash for too long, and drafts of processes that have died. Safe to repeat."""
     if settings.COMPUTE_TRASH_DAYS:
         files.trash.empty(now - timedelta(days=settings.COMPUTE_TRASH_DAYS))
-    while not files.trash.purge():
-        pass
+    try:
+        while not files.trash.purge():
+            pass
+    except StorageAccessError:
+        if as_root is None:
+            raise
+        with _unless_refused(folder):
+            while not as_root.purge(folder.holder_number, folder.pk):
+                pass
     uploads = {str(pk) for pk in folder.uploads.values_list("pk", flat=True)}
     for name in files.staging.names():
         if name not in uploads and files.staging.modified_at(name) < now - DRAFT_LIFETIME:

@@ -11,7 +11,7 @@ from django.db import transaction
 from folders.errors import StorageUnavailableError
 from folders.files.errors import EntryNotFoundError, FilesError, RootMissingError
 from folders.files.folder_files import FolderFiles
-from folders.files.layout import RootDirectory, platform_problem
+from folders.files.layout import RootDirectory
 from folders.models import Folder, StorageRoot
 from folders.storage import roots
 
@@ -30,7 +30,7 @@ def unavailable_reason(root: StorageRoot) -> str:
 
     One query where the root is not on this machine, for the hosts that have it.
     """
-    return platform_problem() or roots.where_text(root)
+    return roots.where_text(root)
 
 
 def files_of(folder: Folder) -> FolderFiles:

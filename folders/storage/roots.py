@@ -28,13 +28,17 @@ _probes: dict[tuple[str, str], RootProbe] = {}
 _probes_lock = threading.Lock()
 
 
-def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_problem: str = "") -> list[StorageRoot]:
+def check(
+    host: Host,
+    can_limit: Callable[[], bool] = lambda: True,
+    problem_of: Callable[[StorageRoot, RootState], str] = lambda root, state: state.problem,
+) -> list[StorageRoot]:
     """Store which roots this machine, which is `host`, has, and return all that there are.
 
     Takes at most CHECK_TIMEOUT_SECONDS, and five queries; one where there are no roots.
 
-    `can_limit` is asked whether this process may set quotas, where a file system enforces them. `engine_problem` says
-    why sessions of the host can mount none; the host then counts as having none.
+    `can_limit` is asked whether this process may set quotas, where a file system enforces them. `problem_of` says
+    why sessions of the host cannot mount folders of a root as it was found; the host then counts as lacking it.
     """
     roots = list(StorageRoot.objects.all())
     if not roots:
@@ -42,8 +46,7 @@ def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_probl
     for root in roots:
         _probe(root).begin()
     found = {root: _probe(root).state(CHECK_TIMEOUT_SECONDS, CHECK_TIMEOUT_SECONDS) for root in roots}
-    if engine_problem:
-        found = {root: replace(state, problem=state.problem or engine_problem) for root, state in found.items()}
+    found = {root: replace(state, problem=problem_of(root, state)) for root, state in found.items()}
     before = dict(HostRoot.objects.filter(host=host).values_list("root_id", "is_present"))
     now = clock.now()
     rows = [
@@ -98,6 +101,15 @@ def where_text(root: StorageRoot) -> str:
     if not names:
         return f"No host has the storage root {root.name} at present. Here: {problem}"
     return f"Sessions on {listing(names)} can use folders of the storage root {root.name}. Here: {problem}"
+
+
+def sessions_problem(root: StorageRoot) -> str:
+    """Return why sessions can use the root on no host at present, as a sentence; "" where one can. One query."""
+    rows = HostRoot.objects.filter(root=root).exclude(host__status=HostStatus.LOST).order_by("host__name")
+    found = list(rows.values_list("is_present", "problem"))
+    if not found or any(is_present for is_present, _ in found):
+        return ""
+    return f"Sessions cannot use the storage {root.name} at present: {found[0][1]}"
 
 
 def warnings() -> list[str]:

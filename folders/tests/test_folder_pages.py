@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from folders.models import Folder, StorageRoot
+from folders.models import Folder, HostRoot, StorageRoot
 from folders.sharing import folders as services
 from resources.amounts.units import GIB
 from sessions.models import Mount
@@ -115,12 +115,15 @@ def test_the_name_check_explains_a_dot(browser: Client) -> None:
     assert "field-error" not in text_of(browser, "/folders/name/?name=")
 
 
-def test_where_folders_are_off_the_page_says_so(
-    browser: Client, root: StorageRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("folders.pages.list_views.platform_problem", lambda: "It runs as the wrong user.")
+def test_where_no_session_can_have_folders_the_page_says_so(browser: Client, owner: User, root: StorageRoot) -> None:
+    make_folder(owner, root=root)
+    row = HostRoot.objects.create(host=make_host(name="gpu1"), root=root, problem="It has no id-mapped mounts.")
+    problem = "Sessions cannot use the storage local at present: It has no id-mapped mounts."
     for path in ("/folders/", "/folders/create/"):
-        assert "It runs as the wrong user." in text_of(browser, path)
+        assert problem in text_of(browser, path)
+    HostRoot.objects.create(host=make_host(name="gpu2"), root=root, is_present=True)
+    for path in ("/folders/", "/folders/create/"):
+        assert row.problem not in text_of(browser, path)
 
 
 def test_a_folder_is_renamed(browser: Client, owner: User, root: StorageRoot) -> None:

@@ -11,7 +11,9 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from folders import sweeps
+from folders.files.errors import StorageAccessError
 from folders.files.folder_files import FolderFiles
+from folders.files.trash import FolderTrash
 from folders.files.walk import Usage
 from folders.models import Folder, StorageRoot
 from folders.quotas import measure
@@ -55,6 +57,22 @@ def write(folder: Folder, path: str, length: int) -> None:
     target = Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk), path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(os.urandom(length))
+
+
+class Helper:
+    """Stands in for root on the host: notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.purged: list[tuple[int, str]] = []
+        self.measured: list[tuple[int, str]] = []
+
+    def purge(self, holder: int, folder: str) -> bool:
+        self.purged.append((holder, folder))
+        return len(self.purged) == 2
+
+    def usage(self, holder: int, folder: str, most: int | None) -> Usage:
+        self.measured.append((holder, folder))
+        return Usage(2**20, 7)
 
 
 def measure_all(root: StorageRoot) -> int:
@@ -181,6 +199,45 @@ def test_old_trash_and_drafts_are_removed_and_young_stay(
     assert [item.path for item in files.trash.items()] == ["young"]
     assert files.staging.names() == ["text-young"]
     assert not any((staging.parent / "trash" / "expunged").iterdir())
+
+
+def test_a_folder_is_measured_although_root_must_clear_its_trash(
+    root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(trash: FolderTrash) -> bool:
+        raise StorageAccessError("The platform has no permission for this.")
+
+    helper = Helper()
+    monkeypatch.setattr(FolderTrash, "purge", refuse)
+    write(folder, "file", 10)
+    record_growth(folder)
+    assert measure.measure_due(root, threading.Event(), as_root=helper) == 1
+    assert helper.purged == [(folder.holder_number, folder.pk)] * 2
+
+
+def test_a_folder_is_measured_as_far_as_it_goes_where_root_fails(
+    root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Helper):
+        def usage(self, holder: int, folder: str, most: int | None) -> Usage:
+            raise OSError("the helper has ended")
+
+    record_growth(folder)
+    monkeypatch.setattr(FolderFiles, "usage", lambda *_: Usage(4096, 1, is_partial=True))
+    assert measure.measure_due(root, threading.Event(), as_root=Failing()) == 1
+    assert used(folder) == (4096, 1)
+    assert "root of the host cannot help: the helper has ended" in caplog.text
+
+
+def test_what_the_platforms_user_may_not_see_is_measured_by_root(
+    root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = Helper()
+    record_growth(folder)
+    monkeypatch.setattr(FolderFiles, "usage", lambda *_: Usage(4096, 1, is_partial=True))
+    assert measure.measure_due(root, threading.Event(), as_root=helper) == 1
+    assert used(folder) == (2**20, 7)
+    assert helper.measured == [(folder.holder_number, folder.pk)]
 
 
 def test_folders_are_deleted_once_they_expire_in_the_trash(

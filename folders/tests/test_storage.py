@@ -1,17 +1,18 @@
 """The default storage root, and how rows find their directories."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pytest_django.fixtures import Settings
 
 from folders.errors import StorageUnavailableError
-from folders.files import layout
 from folders.files.roots import MARKER
 from folders.models import StorageRoot
 from folders.sharing import folders as services
 from folders.storage import paths as storage
+from folders.storage import roots
 from tests.factories import make_folder, make_root, make_user
 
 pytestmark = pytest.mark.django_db
@@ -65,10 +66,39 @@ def test_a_folder_made_elsewhere_gets_its_directory(root: StorageRoot) -> None:
         assert files.list().total == 0
 
 
-def test_folders_are_off_for_any_other_user(root: StorageRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = make_folder(root=root)
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert "runs as user id 12345" in layout.platform_problem()
-    with pytest.raises(StorageUnavailableError, match="Data folders are off"):
+def owners(start: Path) -> set[tuple[int, int]]:
+    """Return whose all is below a directory."""
+    return {(path.lstat().st_uid, path.lstat().st_gid) for path in start.rglob("*")}
+
+
+def test_what_root_makes_belongs_to_the_roots_own_user(root: StorageRoot) -> None:
+    os.chown(Path(root.path, MARKER), 1234, 1235)
+    folder = services.create(make_user(), "data")
+    with storage.files_of(folder) as files:
+        files.mkdir("a/b", parents=True)
+        files.write_text("a/text", "x", if_match=None)
+        os.close(files.direct.open("direct", os.O_WRONLY | os.O_CREAT))
+        files.trash.restore(files.trash.put("a/text", datetime(2026, 1, 1, tzinfo=UTC)).id, "new/text")
+    files_path = Path(storage.root_directory(root).files_path(folder.holder_number, folder.pk))
+    assert owners(files_path) == {(1234, 1235)}
+    services.trash(folder)
+    services.delete_forever(folder)
+    storage.root_directory(root).expunge(folder.holder_number, folder.pk)
+    assert owners(
+        Path(
+            root.path,
+            str(
+                folder.holder_number,
+            ),
+        )
+    ) <= {(1234, 1235), (0, 0)}
+    assert Path(root.path, str(folder.holder_number), ".expunged").stat().st_uid == 1234
+
+
+def test_another_users_root_is_refused_in_words(root: StorageRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = services.create(make_user(), "data")
+    os.chown(Path(root.path, MARKER), 1234, 1234)
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    roots._probes.clear()
+    with pytest.raises(StorageUnavailableError, match="belongs to user id 1234, and the platform runs as user id 4321"):
         storage.files_of(folder)
-    assert services.create(make_user(), "data").pk

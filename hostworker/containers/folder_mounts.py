@@ -6,23 +6,23 @@ from folders.errors import StorageUnavailableError
 from folders.files.mount_source import mount_source
 from folders.models import Folder
 from folders.storage.paths import ensure_directory
-from folders.storage.roots import problem_here
-from hostworker.runtime_protocol import FolderMount, MountError
+from folders.storage.roots import state_here
+from hostworker.runtime_protocol import FolderMount, MountControl, MountError, Runtime
 from sessions.launching import mounts
 from sessions.models import Mount, Session
 
 
-def prepare(session: Session, engine_problem: str = "") -> tuple[FolderMount, ...]:
+def prepare(session: Session, runtime: Runtime) -> tuple[FolderMount, ...]:
     """Return the folders that a session which is about to start mounts, and store why others are not mounted.
 
     Those that are mounted automatically may be missing. Raises MountError if one that was asked for is.
-    `engine_problem` says why the engine can mount none.
     """
     settled = mounts.settle(session)
     refused = list(settled.refused)
     found = []
+    engine_problem = runtime.folders_problem()
     for row, folder in settled.mounts:
-        source = engine_problem or _source(folder)
+        source = engine_problem or _source(folder, runtime.mount_control())
         if isinstance(source, Path):
             found.append(FolderMount(source=source, target=row.path, is_read_only=row.is_read_only))
             _note(row, "")
@@ -35,18 +35,24 @@ def prepare(session: Session, engine_problem: str = "") -> tuple[FolderMount, ..
     return tuple(found)
 
 
-def _source(folder: Folder) -> Path | str:
+def _source(folder: Folder, control: MountControl) -> Path | str:
     """Return the directory to mount, or why it cannot be mounted on this host."""
-    if problem := problem_here(folder.root):
-        return f"its host does not have the storage {folder.root}. {problem}"
+    root, state = folder.root, state_here(folder.root)
+    if state.problem:
+        return f"its host does not have the storage {root}. {state.problem}"
     try:
         if folder.measured_at is None:  # it may have been created where its storage was out of reach
             ensure_directory(folder)
-        return mount_source(folder.root.path, folder.holder_number, folder.pk)
+        source = mount_source(root.path, folder.holder_number, folder.pk)
+        if state.owner.is_container_user:
+            return source
+        return control.map_root(Path(root.path), str(root.key)) / source.relative_to(root.path)
+    except MountError as error:
+        return f"its host cannot give sessions the storage {root}. {error}"
     except StorageUnavailableError as error:
         return str(error)
     except (FileNotFoundError, NotADirectoryError):
-        return f"its directory is missing in the storage {folder.root}; tell an administrator."
+        return f"its directory is missing in the storage {root}; tell an administrator."
     except OSError as error:
         return f"its directory cannot be opened: {error.strerror}."
 

@@ -235,7 +235,7 @@ def _run(runtime: Runtime, session: Session) -> None:
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
     image = parking.image_of(runtime, session)
-    container_id = runtime.create(spec_of(session, folder_mounts.prepare(session, runtime.folders_problem()), image))
+    container_id = runtime.create(spec_of(session, folder_mounts.prepare(session, runtime), image))
     try:
         runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     except HasEndedError:  # the worker that started it died before it could say so; the reconciler notes its exit

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from folders.files.walk import Usage
+
 
 class PrivilegesError(OSError):
     """A privileged operation could not be carried out; the message says why."""
@@ -112,6 +114,24 @@ class HostPrivileges(Protocol):
 
         `project` is `folders.files.kernel_quota.project_number` of both. Return False where it enforces no quota.
         """
+
+    def map_root(self, root: Path, key: str) -> Path:
+        """Return where a storage root is mounted with its owner's files as the container user's, there from now on.
+
+        It is the root with this key. Raises OSError with a sentence where it cannot be; see idmapped_mounts.
+        """
+
+    def unmap_root(self, key: str) -> None:
+        """Take that mount away, unless another worker on this host needs it."""
+
+    def purge(self, root: Path, key: str, holder: int, folder: str = "") -> bool:
+        """Remove some of what was expunged on a storage root, whoever's it is; return whether nothing is left.
+
+        Of the holder's folders, or where one is named of its trash.
+        """
+
+    def folder_usage(self, root: Path, key: str, holder: int, folder: str, most: int | None) -> Usage:
+        """Return what a folder takes, up to about `most` files, with what the worker's user may not look at."""
 
     def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
         """Return how many files the container's writable layer has, None where that is not known.

@@ -1,12 +1,17 @@
 """Root on this host, for a process that is root itself: a host worker, or its helper."""
 
 import os
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Final
+from uuid import UUID
 
 from fgpu import limits
 from folders.files import kernel_quota
 from folders.files.kernel_quota import KernelQuota
+from folders.files.layout import RootDirectory, purge
+from folders.files.walk import Usage
 from hostworker.privileged import (
     firewall,
     hostnames,
@@ -17,12 +22,22 @@ from hostworker.privileged import (
     mounts,
     processes,
 )
-from hostworker.privileged.base import ContainerFiles, KernelUse
+from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
+from hostworker.privileged.idmapped_mounts import IdmappedMounts
 from hostworker.runtime_protocol import EnforcementError
+
+MEASURE_SECONDS: Final = 30.0  # for one folder; the worker waits for its helper
 
 
 class DirectPrivileges:
     """Does everything in this process; see HostPrivileges."""
+
+    def __init__(self) -> None:
+        self._roots = IdmappedMounts()
+
+    def end(self) -> None:
+        """Take away the mounts of storage roots that this process alone needs."""
+        self._roots.release_all()
 
     def problem(self) -> str:
         return "" if os.geteuid() == 0 else "its worker does not run as root."
@@ -83,6 +98,25 @@ class DirectPrivileges:
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         return kernel_quota.limit(root, owner, project, max_bytes, max_files) != KernelQuota.NONE
+
+    def map_root(self, root: Path, key: str) -> Path:
+        return self._roots.hold(root, key)
+
+    def unmap_root(self, key: str) -> None:
+        self._roots.release(key)
+
+    def purge(self, root: Path, key: str, holder: int, folder: str = "") -> bool:
+        return purge(root, key, holder, folder)
+
+    def folder_usage(self, root: Path, key: str, holder: int, folder: str, most: int | None) -> Usage:
+        deadline = time.monotonic() + MEASURE_SECONDS
+
+        def check() -> None:
+            if time.monotonic() > deadline:
+                raise PrivilegesError(f"{folder} was not measured within {MEASURE_SECONDS:.0f} s")
+
+        with RootDirectory(str(root), UUID(key)).open(holder, folder) as files:
+            return files.usage(check, most)
 
     def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
         return layers.bound_files(main_pid, max_files)

@@ -21,6 +21,7 @@ from docker.api import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
+from folders.files.walk import Usage
 from hostworker.privileged import helper_container
 from hostworker.privileged.attachment import Attachment
 from hostworker.privileged.base import ContainerFiles, HostPrivileges, KernelUse, PrivilegesError
@@ -91,6 +92,14 @@ class HelperPrivileges:
     bound_terminals = _asked(HostPrivileges.bound_terminals)
     limit_storage = _asked(HostPrivileges.limit_storage)
     bound_files = _asked(HostPrivileges.bound_files)
+    purge = _asked(HostPrivileges.purge)
+    unmap_root = _asked(HostPrivileges.unmap_root)
+
+    def folder_usage(self, root: Path, key: str, holder: int, folder: str, most: int | None) -> Usage:
+        return Usage(*self._ask("folder_usage", root, key, holder, folder, most))
+
+    def map_root(self, root: Path, key: str) -> Path:
+        return Path(self._ask("map_root", root, key))
 
     def hook_inodes(self, pid: int) -> frozenset[int] | None:
         found = self._ask("hook_inodes", pid)

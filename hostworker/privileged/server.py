@@ -13,24 +13,28 @@ import select
 import stat
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from fgpu.limits import parse_limits
-from folders.files.roots import MARKER
+from folders.files.roots import MARKER, owner_at
+from folders.files.walk import Usage
 from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
 from resources import procfs
 
 AT_ONCE: Final = 8
+END_SECONDS: Final = 5.0  # that the end waits for mounts to be taken away
 LIMITS_MODE: Final = stat.S_IFREG | 0o444
 WHOLE_MACHINE: Final = ["0", "0", "4294967295"]  # /proc/self/uid_map of who is root on the machine itself
 _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
 _DEVICE: Final = re.compile(r"gp[a-z0-9-]{1,13}")  # the platform's bridges; see container_config.bridge_device
 _FILES: Final = re.compile(r"/[^\0]*/[0-9]+/[a-z2-7]{16}/files")  # as in folders.files.mount_source
+_FOLDER: Final = re.compile(r"[a-z2-7]{16}")
 _HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 Operation = Callable[..., object]
@@ -67,6 +71,10 @@ class Operations:
             "firewall_problem": privileges.firewall_problem,
             "hold_firewall": self._hold_firewall,
             "limit_storage": self._limit_storage,
+            "map_root": self._map_root,
+            "unmap_root": lambda key: privileges.unmap_root(_key(key)),
+            "purge": self._purge,
+            "folder_usage": self._folder_usage,
             "bound_files": lambda pid, most: privileges.bound_files(_pid(pid), None if most is None else int(most)),
         }
 
@@ -142,6 +150,44 @@ class Operations:
         most = _limit(max_bytes), _limit(max_files)
         return self._privileges.limit_storage(path, _amount(owner), _amount(project), *most)
 
+    def _map_root(self, root: object, key: object) -> str:
+        path = _absolute(root)
+        if owner_at(path, _key(key)).uid != self._worker_uid:
+            raise PrivilegesError(f"{root!r} is no storage root of the worker's")
+        return str(self._privileges.map_root(path, _key(key)))
+
+    def _purge(self, root: object, key: object, holder: object, folder: object = "") -> bool:
+        name = _folder(folder) if folder else ""
+        return self._privileges.purge(_absolute(root), _key(key), _amount(holder), name)
+
+    def _folder_usage(self, root: object, key: object, holder: object, folder: object, most: object) -> Usage:
+        place = _absolute(root), _key(key), _amount(holder), _folder(folder)
+        return self._privileges.folder_usage(*place, _limit(most))
+
+
+def _absolute(value: object) -> Path:
+    path = Path(str(value))
+    if not path.is_absolute():
+        raise PrivilegesError(f"{value!r} is no storage root")
+    return path
+
+
+def _folder(value: object) -> str:
+    if not isinstance(value, str) or not _FOLDER.fullmatch(value):
+        raise PrivilegesError(f"{value!r} is no folder")
+    return value
+
+
+def _key(value: object) -> str:
+    """Return the key of a storage root."""
+    try:
+        key = uuid.UUID(str(value))
+    except ValueError:
+        key = None
+    if key is None or str(key) != value:
+        raise PrivilegesError(f"{value!r} is no key of a storage root")
+    return str(key)
+
 
 def _amount(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -209,26 +255,32 @@ def serve(operations: Operations) -> None:
         pool.submit(answer, line)
 
 
-def end_with(pid: int) -> None:
+def end_with(pid: int, privileges: DirectPrivileges) -> None:
     """End this process as soon as that one has ended."""
-    try:
-        worker = os.pidfd_open(pid)
-    except ProcessLookupError:
-        os._exit(0)
-    select.select([worker], [], [])
+    with suppress(ProcessLookupError):
+        select.select([os.pidfd_open(pid)], [], [])
+    end(privileges)
+
+
+def end(privileges: DirectPrivileges) -> NoReturn:
+    """End this process, with nobody left to hear of what is under way; a file system may hang meanwhile."""
+    last = threading.Thread(target=privileges.end, daemon=True)
+    last.start()
+    last.join(END_SECONDS)
     os._exit(0)
 
 
 def main() -> None:
     """Say whether this can help, and do so until the worker is gone: WORKER_PID MOUNT_NAMESPACE WORKER_UID FOLDER."""
     worker_pid, namespace, worker_uid, fgpu_folder = sys.argv[1:]
-    threading.Thread(target=end_with, args=(int(worker_pid),), daemon=True).start()
+    privileges = DirectPrivileges()
+    threading.Thread(target=end_with, args=(int(worker_pid), privileges), daemon=True).start()
     problem = misplaced(namespace)
     sys.stdout.write(json.dumps([0, problem, None]) + "\n")
     sys.stdout.flush()
     if not problem:
-        serve(Operations(DirectPrivileges(), int(worker_uid), Path(fgpu_folder)))
-    os._exit(0)  # with nobody left to hear of it, whatever is under way
+        serve(Operations(privileges, int(worker_uid), Path(fgpu_folder)))
+    end(privileges)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,22 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from django.db import DatabaseError, connections
 
 from folders import sweeps
+from folders.files.roots import RootState
+from folders.files.walk import Usage
 from folders.models import StorageRoot
 from folders.quotas import measure
 from folders.storage import paths as storage
 from folders.storage import roots
 from hostworker.privileged.base import HostPrivileges
 from hostworker.runtime_protocol import Runtime
+from hostworker.storage.mapped_roots import MappedRoots
 from hostworker.storage.storage_quota import StorageQuotas, enforced_roots
 from resources.models import Host
 
@@ -23,6 +28,21 @@ logger = logging.getLogger(__name__)
 
 SURGE_FILES: Final = 50_000  # made on a root, after which what sessions write to is measured at once
 END_SECONDS: Final = 5.0  # that the worker's end waits for file systems
+
+
+@dataclass(frozen=True, slots=True)
+class _AsRoot:
+    """What the host's root does on one storage root; see `measure.AsRoot`."""
+
+    privileges: HostPrivileges
+    path: Path
+    key: str
+
+    def purge(self, holder: int, folder: str = "") -> bool:
+        return self.privileges.purge(self.path, self.key, holder, folder)
+
+    def usage(self, holder: int, folder: str, most: int | None) -> Usage:
+        return self.privileges.folder_usage(self.path, self.key, holder, folder, most)
 
 
 class FolderStorage:
@@ -34,6 +54,7 @@ class FolderStorage:
         self._host = host
         self._privileges = privileges
         self._quotas = StorageQuotas(runtime, host, privileges)
+        self._mapped = MappedRoots(runtime)
         self._stopped = stopped
         self._threads: dict[int, threading.Thread] = {}
         self._swept_at: dict[int, float] = {}
@@ -41,8 +62,12 @@ class FolderStorage:
 
     def check_storage(self) -> None:
         """Record which roots the host has."""
-        problem = self._runtime.folders_problem()
-        self.roots = roots.check(self._host, lambda: not self._privileges.problem(), problem)
+        engine_problem = self._runtime.folders_problem()
+
+        def problem_of(root: StorageRoot, state: RootState) -> str:
+            return self._mapped.problem_of(root, state) or engine_problem
+
+        self.roots = roots.check(self._host, lambda: not self._privileges.problem(), problem_of)
 
     def serve_roots(self, *, is_any_due: bool = True, has_limits: bool = True) -> None:
         """Measure and clear away on every root that has no thread at it already.
@@ -65,17 +90,19 @@ class FolderStorage:
         """Wait for the threads, but not for long: one may hang, and all are safe to be cut off."""
         for thread in self._threads.values():
             thread.join(END_SECONDS)
+        self._mapped.end()
 
     def _serve(self, root: StorageRoot, is_any_due: bool, has_limits: bool) -> None:
         try:
             measure.lower_priority()
+            as_root = _AsRoot(self._privileges, Path(root.path), str(root.key))
             if has_limits:
                 self._limit_owners(root)
             is_surging = self._is_surging(root)
             if is_any_due or is_surging:
-                measure.measure_due(root, self._stopped, is_urgent=is_surging)
+                measure.measure_due(root, self._stopped, is_urgent=is_surging, as_root=as_root)
             if time.monotonic() - self._swept_at.get(root.pk, -math.inf) >= sweeps.SWEEP_SECONDS:
-                sweeps.sweep(root)
+                sweeps.sweep(root, as_root.purge)
                 self._swept_at[root.pk] = time.monotonic()
         except DatabaseError as error:
             logger.warning("storage root %s: will be looked at again: %s", root, error)

@@ -1,10 +1,12 @@
 """What a host gives a session of its folders, and what happens where it lacks them."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from folders.files.roots import MARKER
 from folders.models import Folder, FolderShare, StorageRoot
 from folders.storage.roots import mark
 from hostworker.runtime.memory.runtime import MemoryFolders, MemoryRuntime
@@ -81,6 +83,33 @@ def test_the_container_gets_the_folders(runtime: MemoryRuntime, host: Host, root
         FolderMount(source=sources[1], target="/home/work/.local"),
     )
     assert not session.mounts.exclude(problem="").exists()
+
+
+def test_folders_of_another_user_come_from_a_mapped_mount(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(tmp_path / MARKER, 1234, 1234)
+    data = make_folder(root=root, name="data")
+    source = made(data).relative_to(tmp_path)
+    (tmp_path / "mapped" / source).mkdir(parents=True)
+    monkeypatch.setattr(MemoryFolders, "map_root", lambda self, path, key: path / "mapped")
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert mounted(runtime, session) == (FolderMount(source=tmp_path / "mapped" / source, target="/home/work/data"),)
+
+
+def test_a_root_that_cannot_be_mapped_is_said(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folders: MemoryFolders, path: Path, key: str) -> Path:
+        raise MountError(f"{path} has no id-mapped mounts.")
+
+    os.chown(tmp_path / MARKER, 1234, 1234)
+    data = make_folder(root=root, name="data")
+    made(data)
+    monkeypatch.setattr(MemoryFolders, "map_root", refuse)
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert (session.status, session.reason) == (Status.ERROR, Reason.MOUNT_FAILED)
+    assert f"cannot give sessions the storage {root}. {tmp_path} has no id-mapped mounts." in session.detail
 
 
 def test_a_missing_folder_that_was_asked_for_ends_the_session(

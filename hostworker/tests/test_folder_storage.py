@@ -1,15 +1,21 @@
 """A host serves each of its storage roots on its own: one that hangs holds up no other, nor the worker's end."""
 
+import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from folders.files.roots import MARKER
 from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
 from folders.quotas import measure
 from folders.sharing import folders as services
 from folders.storage import paths as storage
+from folders.storage import roots
 from hostworker.privileged.direct import DirectPrivileges
+from hostworker.runtime.memory.runtime import MemoryFolders
+from hostworker.runtime_protocol import MountError
 from hostworker.storage import folder_storage
 from hostworker.storage.folder_storage import FolderStorage
 from hostworker.tests.fault_injection import FaultInjectingRuntime
@@ -49,14 +55,72 @@ def test_a_host_whose_engine_maps_users_has_no_root(tmp_path: Path, monkeypatch:
     assert (found.is_present, found.problem) == (False, "It maps users.")
 
 
+class Mapping:
+    """Stands in for the mounts of roots: which there are, and why there can be none."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.problem = ""
+
+    def map_root(self, folders: MemoryFolders, root: Path, key: str) -> Path:
+        if self.problem:
+            raise MountError(self.problem)
+        self.keys.add(key)
+        return root
+
+    def unmap_root(self, folders: MemoryFolders, key: str) -> None:
+        self.keys.remove(key)
+
+
+@pytest.fixture
+def mapping(monkeypatch: pytest.MonkeyPatch) -> Mapping:
+    made = Mapping()
+    monkeypatch.setattr(MemoryFolders, "map_root", lambda *arguments: made.map_root(*arguments))
+    monkeypatch.setattr(MemoryFolders, "unmap_root", lambda *arguments: made.unmap_root(*arguments))
+    return made
+
+
+def test_roots_of_other_users_are_mapped_while_they_are_there(tmp_path: Path, mapping: Mapping) -> None:
+    root, host = make_folder_on_disk(tmp_path, "disk").root, make_host()
+    make_folder_on_disk(tmp_path, "of-sessions-user")
+    marker = tmp_path / "disk" / MARKER
+    os.chown(marker, 1234, 1234)
+    storage_of_host = serving(host, threading.Event())
+    assert mapping.keys == {str(root.key)}
+    marker.rename(marker.with_name("away"))
+    roots._probes.clear()
+    storage_of_host.check_storage()
+    assert mapping.keys == set()
+    assert "has no marker file" in HostRoot.objects.get(root=root).problem
+    marker.with_name("away").rename(marker)
+    roots._probes.clear()
+    storage_of_host.check_storage()
+    assert mapping.keys == {str(root.key)}
+    storage_of_host.end()
+    assert mapping.keys == set()
+
+
+def test_a_host_that_cannot_map_a_root_lacks_it(tmp_path: Path, mapping: Mapping) -> None:
+    root, host = make_folder_on_disk(tmp_path, "disk").root, make_host()
+    os.chown(tmp_path / "disk" / MARKER, 1234, 1234)
+    mapping.problem = "It has no id-mapped mounts."
+    storage_of_host = serving(host, threading.Event())
+    found = HostRoot.objects.get(host=host, root=root)
+    assert (found.is_present, found.problem) == (False, mapping.problem)
+    assert roots.warnings() == [f"Storage root disk is on no host: {mapping.problem}"]
+    mapping.problem = ""
+    storage_of_host.check_storage()
+    assert HostRoot.objects.get(host=host, root=root).is_present
+
+
 def test_a_root_that_hangs_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck, other = make_folder_on_disk(tmp_path, "stuck"), make_folder_on_disk(tmp_path, "other")
     answers, look = threading.Event(), measure.measure_due
 
-    def hang_or_look(root: StorageRoot, stopped: threading.Event, *, is_urgent: bool) -> int:
+    def hang_or_look(root: StorageRoot, stopped: threading.Event, **how: Any) -> int:
         if root == stuck.root:
             answers.wait()
-        return look(root, stopped, is_urgent=is_urgent)
+        return look(root, stopped, **how)
 
     monkeypatch.setattr(measure, "measure_due", hang_or_look)
     monkeypatch.setattr(folder_storage, "END_SECONDS", 0.1)

@@ -19,7 +19,6 @@ from django.utils import timezone
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-from folders.files.layout import platform_problem
 from folders.models import HostRoot, StorageRoot
 from folders.storage import roots
 from hostworker.enforcement.figures import has_lxcfs
@@ -279,8 +278,6 @@ def _images() -> Finding:
 
 
 def _storage() -> Finding:
-    if problem := platform_problem():
-        return Finding(Verdict.WARN, problem, "sessions start without folders meanwhile")
     rows = list(HostRoot.objects.filter(is_present=True).select_related("host", "root"))
     if problems := roots.warnings():
         return Finding(Verdict.WARN, " ".join(problems), "mount the file system there, or see `manage.py storageroots`")

@@ -24,6 +24,7 @@ from folders.files.errors import (
 )
 from folders.files.folder_files import FolderFiles
 from folders.files.tests.hostile import FOLDER, World, content
+from folders.files.walk import Usage
 
 NOW: Final = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -185,7 +186,7 @@ def test_usage_counts_hard_links_and_holes_once(world: World, files: FolderFiles
     os.link(world.files / "a", world.files / "b")
     with open(world.files / "sparse", "wb") as file:
         file.truncate(2**40)
-    assert files.usage() == (before.bytes, before.files + 1)
+    assert files.usage() == Usage(before.bytes, before.files + 1)
     files.trash.put("a", NOW)
     assert files.usage().files == before.files + 2  # the links are in two places now
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import uuid
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from fgpu.limits import GpuLimit, format_limits
+from folders.files.roots import MARKER, write_marker
+from folders.files.walk import Usage
 from hostworker.privileged import server
 from hostworker.privileged.base import ContainerFiles, KernelUse
 from hostworker.privileged.firewall import FirewallError
@@ -92,6 +95,21 @@ class Recorded:
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         self.done.append(("limit_storage", str(root), owner, project, max_bytes, max_files))
         return True
+
+    def map_root(self, root: Path, key: str) -> Path:
+        self.done.append(("map_root", root, key))
+        return Path("/mapped", key)
+
+    def purge(self, root: Path, key: str, holder: int, folder: str = "") -> bool:
+        self.done.append(("purge", root, key, holder, folder))
+        return True
+
+    def folder_usage(self, root: Path, key: str, holder: int, folder: str, most: int | None) -> Usage:
+        self.done.append(("folder_usage", root, key, holder, folder, most))
+        return Usage(4096, 1)
+
+    def unmap_root(self, key: str) -> None:
+        self.done.append(("unmap_root", key))
 
     def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
         return None if max_files is None else main_pid * max_files
@@ -250,6 +268,49 @@ def test_only_storage_roots_are_limited(operations: Operations, root: Recorded, 
     for amounts in ((-1, 9, None, None), ("7", 9, None, None), (7, 9, -1, None), (7, True, None, None)):
         with pytest.raises(AssertionError, match="no amount"):
             ask(operations, "limit_storage", str(tmp_path), *amounts)
+
+
+def test_only_storage_roots_of_the_worker_are_mapped(operations: Operations, root: Recorded, tmp_path: Path) -> None:
+    key = str(uuid.uuid4())
+    write_marker(tmp_path, key)
+    os.chown(tmp_path / MARKER, os.getuid() + 1234, -1)
+    with pytest.raises(AssertionError, match="no storage root of the worker's"):
+        ask(operations, "map_root", str(tmp_path), key)
+    operations = Operations(root, os.getuid() + 1234, tmp_path)
+    assert ask(operations, "map_root", str(tmp_path), key) == f"/mapped/{key}"
+    ask(operations, "unmap_root", key)
+    assert root.done == [("map_root", tmp_path, key), ("unmap_root", key)]
+    for path, other in ((tmp_path, str(uuid.uuid4())), ("root", key), (tmp_path, f"../{key}"), (tmp_path, 7)):
+        with pytest.raises(AssertionError):
+            ask(operations, "map_root", str(path), other)
+    for wrong in ("..", "", key.upper(), 7, None):
+        with pytest.raises(AssertionError, match="no key"):
+            ask(operations, "unmap_root", wrong)
+    assert len(root.done) == 2
+
+
+def test_what_is_purged_is_expunged_on_a_root(operations: Operations, root: Recorded, tmp_path: Path) -> None:
+    key = str(uuid.uuid4())
+    assert ask(operations, "purge", str(tmp_path), key, 7) is True
+    assert ask(operations, "purge", str(tmp_path), key, 7, "a" * 16) is True
+    assert root.done == [("purge", tmp_path, key, 7, folder) for folder in ("", "a" * 16)]
+    for wrong in (("root", key, 7), (str(tmp_path), "..", 7), (str(tmp_path), key, "7")):
+        with pytest.raises(AssertionError, match="PrivilegesError"):
+            ask(operations, "purge", *wrong)
+    for folder in ("..", "a/../b", f"{'a' * 16}/.."):
+        with pytest.raises(AssertionError, match="no folder"):
+            ask(operations, "purge", str(tmp_path), key, 7, folder)
+    assert len(root.done) == 2
+
+
+def test_folders_of_a_root_are_measured(operations: Operations, root: Recorded, tmp_path: Path) -> None:
+    key = str(uuid.uuid4())
+    right = (str(tmp_path), key, 7, "a" * 16, 100)
+    assert Usage(*ask(operations, "folder_usage", *right)) == Usage(4096, 1)
+    assert root.done == [("folder_usage", tmp_path, *right[1:])]
+    for position, wrong in ((0, "root"), (1, ".."), (2, -1), (3, ""), (3, ".."), (4, -1)):
+        with pytest.raises(AssertionError, match="PrivilegesError"):
+            ask(operations, "folder_usage", *right[:position], wrong, *right[position + 1 :])
 
 
 def test_malformed_line_is_an_error_and_the_next_is_served(

@@ -37,6 +37,20 @@ class DockerFolders:
             if pid is not None and (ended := self._privileges.take_mount_away(pid, source)):
                 logger.info("session %s: ended what held its folder: %s", session, ", ".join(ended))
 
+    def map_root(self, root: Path, key: str) -> Path:
+        if problem := self._privileges.problem():
+            raise MountError(f"Only root can let sessions have files in {root} as their own user's: {problem}")
+        try:
+            return self._privileges.map_root(root, key)
+        except OSError as error:
+            raise MountError(str(error)) from error
+
+    def unmap_root(self, key: str) -> None:
+        try:
+            self._privileges.unmap_root(key)
+        except OSError as error:
+            raise MountError(str(error)) from error
+
     @contextmanager
     def _main_process(self, session: str, attempt: int) -> Iterator[int | None]:
         """Give the main process of the container, None if it does not run; raise MountError for what fails there."""

@@ -319,7 +319,7 @@ class MemoryDisks:
 
 
 class MemoryFolders:
-    """The mounts of one owner's containers in memory; `fail_next` knows both methods by the names below.
+    """The mounts of one owner's containers in memory; `fail_next` knows the methods by the names below.
 
     Implements MountControl.
     """
@@ -344,3 +344,10 @@ class MemoryFolders:
             if container := self._engine.find(session, attempt):
                 left = tuple(each for each in container.spec.folders if each.source != source)
                 container.spec = replace(container.spec, folders=left)
+
+    def map_root(self, root: Path, key: str) -> Path:
+        with self._engine.operation("map_root"):
+            return root
+
+    def unmap_root(self, key: str) -> None:
+        return
