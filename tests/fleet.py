@@ -142,6 +142,14 @@ class Fleet:
         """Wait for database and Redis to be well as the web process sees them."""
         until(lambda: self._is_served(), seconds=START_SECONDS)
 
+    def wait_for_hosts(self, count: int) -> None:
+        """Wait until so many hosts take sessions: before, a launch is refused."""
+        client = SteadyClient(self.url, ADMIN, self.password(ADMIN))
+        until(
+            lambda: [host["status"] for host in client.get("hosts/")["results"]].count("READY") == count,
+            seconds=START_SECONDS,
+        )
+
     def _is_served(self) -> bool:
         assert not self.ended(), "".join(self.text(name) for name in self.ended())
         try:
@@ -288,6 +296,7 @@ def in_memory_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
         "COMPUTE_SIMULATED_GPUS": "",
         "COMPUTE_RUNTIME": "hostworker.runtime.memory.runtime.MemoryRuntime",
         "COMPUTE_FIREWALL": "false",
+        "COMPUTE_SHARED_ENGINE": "true",  # in memory, beside a platform that lends this machine
         "DEBUG": "true",  # static files by their plain names
         "SECRET_KEY": "only-for-tests-" + "0" * 50,
         "DJANGO_SETTINGS_MODULE": "tests.settings_without_debug",
@@ -298,6 +307,7 @@ def in_memory_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
         fleet.manage("shell", "-v", "0", "-c", SET_UP)
         fleet.start("web", "scheduler", "beat", "host")
         fleet.wait_until_served()
+        fleet.wait_for_hosts(1)
         yield fleet
     finally:
         fleet.stop_all()

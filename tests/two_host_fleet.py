@@ -60,6 +60,7 @@ def two_host_fleet(folder: Path, tree: Path = ROOT) -> Iterator[Fleet]:
         fleet.manage("shell", "-v", "0", "-c", SET_UP.format(image=image))
         fleet.start(*PROCESSES)
         fleet.wait_until_served()
+        fleet.wait_for_hosts(len(GROUPS))
         fleet.image = image
         yield fleet
     end_arbiter(Path(settings["COMPUTE_ARBITER_DIR"]))
