@@ -3,8 +3,7 @@
 Each attack goes on while pages are requested and SSH handshakes made. The last line is one JSON object:
 `honest_page_p95_ms` and `honest_ssh_p95_ms` without an attack and under each; CPU seconds of all web processes for a
 trailer section of 200 MB; what they wrote to disk (MB of 10^6 bytes) while 400 MB were posted without a login; and the
-figures of bench/abuse_herd.py and bench/abuse_rendering.py.
-figures of bench/abuse_herd.py and bench/abuse_uid.py.
+figures of the other modules bench/abuse_*.py.
 """
 
 import asyncio
@@ -25,16 +24,19 @@ import requests
 
 from bench import abuse_arbiter, abuse_herd, abuse_host, abuse_rendering, abuse_uid
 from bench.common import SHAPE, ApiUser, load
+from bench.sizes import size
 from bench.terminal import cookie_of
 from resources import procfs
 from tests.platform import ROOT, Platform, running_platform
 
-REQUESTS: Final = 60
+REQUESTS: Final = size(60, 3)
 ATTACKERS: Final = 4
-SLOW_BODIES: Final = 600
-IDLE_SSH: Final = 150
-PORTS: Final = 60  # just below what one session may open
+SLOW_BODIES: Final = size(600, 20)
+IDLE_SSH: Final = size(150, 5)
+PORTS: Final = size(60, 3)  # just below what one session may open
 MEGABYTE: Final = 10**6
+TRAILER_BYTES: Final = size(200, 2) * MEGABYTE
+POST_BYTES: Final = size(400, 4) * MEGABYTE
 TICKS: Final = 100  # of CPU time in /proc, per second (proc(5): USER_HZ)
 TRAILERS: Final = b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
 TRAILER: Final = b"X-Trailer: " + b"x" * 1000 + b"\r\n"
@@ -65,9 +67,9 @@ def measure(platform: Platform) -> dict[str, Any]:
         with attack():
             pages[name], handshakes[name] = page_ms(platform, cookie), ssh_ms(ssh)
     with web_use(platform) as trailers:
-        send_trailers(web, 200 * MEGABYTE)
+        send_trailers(web, TRAILER_BYTES)
     with web_use(platform) as posts:
-        post(web, 400 * MEGABYTE)
+        post(web, POST_BYTES)
     return {
         "honest_page_p95_ms": pages,
         "honest_ssh_p95_ms": handshakes,

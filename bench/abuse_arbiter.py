@@ -15,16 +15,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from bench.sizes import size
 from fgpu.mounts import BUILD
 from fgpu.tests.host import Host, Session
 from fgpu.tests.sharing import Lie, Load, run_beside_liar
 from tests.wait import until
 
 SHARES: Final = (45.0, 45.0)
-LIES: Final = (Lie("toggle"), Lie("renew"), Lie("busy"), Lie("hold"), Lie("overrun", 100), Lie("overrun", 1000))
-LOADS: Final = (Load("async", 1000), Load("async", 50_000))
-CONNECTIONS: Final = 600
-LAUNCHES: Final = 20
+LIES: Final = size(
+    (Lie("toggle"), Lie("renew"), Lie("busy"), Lie("hold"), Lie("overrun", 100), Lie("overrun", 1000)), (Lie("toggle"),)
+)
+LOADS: Final = size((Load("async", 1000), Load("async", 50_000)), (Load("async", 1000),))
+CONNECTIONS: Final = size(600, 20)
+LAUNCHES: Final = size(20, 2)
 
 
 def figures() -> dict[str, Any]:

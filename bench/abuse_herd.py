@@ -16,13 +16,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bench.common import load
+from bench.sizes import size
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
 
-SMALL: Final = 200
-LARGE: Final = 1000
-HERDS: Final = 3  # of the large ones, one after the other
-PAGES: Final = 60  # of the other user, alone
+SMALL: Final = size(200, 20)
+LARGE: Final = size(1000, 50)
+HERDS: Final = size(3, 1)  # of the large ones, one after the other
+PAGES: Final = size(60, 3)  # of the other user, alone
+WARM_UP: Final = size(20, 2)
 DEADLINE_SECONDS: Final = 120
 OTHER: Final = "developer@example.org"
 FAILED: Final = 0  # in place of a status
@@ -43,7 +45,7 @@ def measure(platform: Platform) -> dict[str, Any]:
 async def _measure(address: str, cookie: str, other: str) -> dict[str, Any]:
     async with asyncio.timeout(DEADLINE_SECONDS):
         for each in (cookie, other):  # the first ones are slow, and tell the server whose cookies these are
-            await asyncio.gather(*(_load_page(address, each, number) for number in range(20)))
+            await asyncio.gather(*(_load_page(address, each, number) for number in range(WARM_UP)))
         small = Counter(status for status, _ in await _herd(address, cookie, SMALL))
         quiet = [await _load_page(address, other, 0) for _ in range(PAGES)]
         large, beside = [], []

@@ -12,14 +12,13 @@ from contextlib import closing
 from typing import Any, Final
 
 import docker
-import psycopg
 
 from bench.common import SHAPE, ApiUser
+from bench.sizes import size
 from engine.containers import container_name
-from operations import embedded
-from tests.platform import Platform
+from tests.platform import ADMIN, Platform
 
-LIMIT: Final = 200_000
+LIMIT: Final = size(200_000, 20_000)
 DEADLINE_SECONDS: Final = 180
 MAKER: Final = """
 import os
@@ -37,15 +36,16 @@ def figures(platform: Platform) -> dict[str, Any]:
 
 def inode_stopped(platform: Platform) -> dict[str, Any]:
     """Return how a session ended that makes files without end."""
-    with psycopg.connect(embedded.database_url(platform.var_dir), autocommit=True) as database:
-        database.execute("UPDATE accounts_resourcepolicy SET disk_files = %s", (LIMIT,))
-        with closing(ApiUser(platform)) as client:
-            session = str(client.post("/sessions/", SHAPE | {"image": client.image, "fgpu": "0"})[0]["id"])
-            client.wait(session, "RUNNING")
-            return _measure(database, session)
+    with closing(ApiUser(platform, ADMIN)) as admin:
+        for policy in admin.get("/admin/policies/")["results"]:
+            admin.patch(f"/admin/policies/{policy['id']}/", {"disk_files": LIMIT})
+    with closing(ApiUser(platform)) as client:
+        session = str(client.post("/sessions/", SHAPE | {"image": client.image, "fgpu": "0"})[0]["id"])
+        client.wait(session, "RUNNING")
+    return _measure(platform, session)
 
 
-def _measure(database: psycopg.Connection, session: str) -> dict[str, Any]:
+def _measure(platform: Platform, session: str) -> dict[str, Any]:
     """Have the session make files until it is stopped, or for DEADLINE_SECONDS."""
     with closing(docker.from_env()) as engine:
         root = engine.info()["DockerRootDir"]
@@ -57,10 +57,9 @@ def _measure(database: psycopg.Connection, session: str) -> dict[str, Any]:
     maker.wait()  # the container's end is the program's
     killer.cancel()
     seconds, made = time.monotonic() - began, free - os.statvfs(root).f_ffree
-    query = "SELECT reason FROM compute_session WHERE id = %s"
-    (reason,) = database.execute(query, (session,)).fetchone() or ("",)
+    (row,) = platform.rows("SELECT reason FROM compute_session WHERE id = %s", session)
     return {
-        "is_ended": reason == "DISK_LIMIT",
+        "is_ended": row["reason"] == "DISK_LIMIT",
         "seconds": round(seconds, 1),
         "inodes_taken": made,
         "limit": LIMIT,

@@ -19,14 +19,15 @@ from typing import Any, Final
 import requests
 
 from bench.common import ApiUser, load
+from bench.sizes import size
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
 
-ATTACKERS: Final = 20
-PAGES: Final = 60
+ATTACKERS: Final = size(20, 2)
+PAGES: Final = size(60, 3)
 BRACKETS: Final = 50_000
 CELLS: Final = 3
-FILES: Final = 99_999  # and their directory: as many as an archive takes
+FILES: Final = size(99_999, 100)  # and their directory: as many as an archive takes
 OTHER: Final = "developer@example.org"
 LETTERS: Final = [chr(code) for code in range(1, 32)] + list('<>:"|?*\\')  # which no archive has in a name
 

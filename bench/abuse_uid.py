@@ -6,6 +6,7 @@ from typing import Final
 from docker import APIClient
 
 from bench.common import SHAPE, ApiUser
+from bench.sizes import size
 from engine.containers import container_name
 from tests.execs import output_of
 from tests.fgpu_sessions import PYTHON_IMAGE
@@ -14,7 +15,7 @@ from tests.platform import Platform
 from tests.wait import until
 
 KINDS: Final = {"inotify_others_ok": "inotify", "terminals_others_ok": "terminals", "pipes_others_ok": "pipes"}
-MOST: Final = 5000
+MOST: Final = size(5000, 50)
 
 
 def measure(platform: Platform) -> dict[str, bool]:

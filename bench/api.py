@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from bench.common import load
 from bench.pages import HOST, running
+from bench.sizes import size
 
 CLIENTS: Final = 8
 PLAIN: Final = "plain"
@@ -69,10 +70,10 @@ class ApiCaller:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--hosts", type=int, default=1_000)
-    parser.add_argument("--sessions", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=2, help="how long eight clients ask for each endpoint")
+    parser.add_argument("--rounds", type=int, default=size(60, 2))
+    parser.add_argument("--hosts", type=int, default=size(1_000, 10))
+    parser.add_argument("--sessions", type=int, default=size(10_000, 100))
+    parser.add_argument("--seconds", type=float, default=size(2, 0.05), help="that eight clients ask for each endpoint")
     options = parser.parse_args()
     with running(options.hosts, options.sessions, COMPUTE_API_REQUESTS_PER_MINUTE="0") as (port, made, _):
         figures = measure(port, made, options.rounds, options.seconds)

@@ -43,11 +43,15 @@ class ApiUser:
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET."""
-        return self._send(path, None)
+        return self._send("GET", path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Return the answer to a POST."""
-        return self._send(path, json.dumps(body).encode())
+        return self._send("POST", path, body)
+
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Return the answer to a PATCH."""
+        return self._send("PATCH", path, body)
 
     def submit(self) -> str:
         """Return the id of a new session."""
@@ -71,8 +75,9 @@ class ApiUser:
         """Close the connection to the database."""
         self._watch.close()
 
-    def _send(self, path: str, body: bytes | None) -> Any:
-        request = urllib.request.Request(self._url + path, data=body, headers=self._headers)
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, self._headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())
 

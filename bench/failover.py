@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.common import load as machine_load
+from bench.sizes import size
 from tests.failover import DOWN_AFTER_MILLISECONDS, failover_servers
 from tests.fleet import ADMIN, LAUNCH, Fleet, SessionLoad, in_memory_fleet
 
-SESSIONS = 12  # launched before, and after each failover
+SESSIONS = size(12, 2)  # launched before, and after each failover
 
 
 def main() -> None:

@@ -17,23 +17,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.sizes import size
 from fgpu.limits import Sharing
 from fgpu.mounts import BUILD
 from fgpu.tests.host import Host, Session, limit
 from fgpu.tests.sharing import Load, contend, run_beside, sessions_of
 
-ROUNDS = 21
-CALLS = 50_000
-STARTS = 200
+ROUNDS = size(21, 1)
+CALLS = size(50_000, 100)
+STARTS = size(200, 1)
 STREAMS = (1000, 10_000)
-STREAM_ROUNDS = 3
-GATE_MS = 5000
-SHARES = ("10", "25", "50")
+STREAM_ROUNDS = size(3, 1)
+GATE_MS = size(5000, 500)
+SHARES = size(("10", "25", "50"), ("50",))
 PATTERNS = ("sync", "async", "graph")
-CONTENTION_MS = 10_000  # of virtual time
-CONTENDERS: tuple[tuple[float, ...], ...] = ((50,) * 2, (25,) * 4, (12.5,) * 8, (10,) * 10, (10, 20, 30, 40))
-LAUNCHES_MS = (0.02, 1, 5, 20, 50)
-GRAPHS_MS = (10, 40)  # of ten kernels
+CONTENTION_MS = size(10_000, 500)  # of virtual time
+CONTENDERS: tuple[tuple[float, ...], ...] = size(
+    ((50,) * 2, (25,) * 4, (12.5,) * 8, (10,) * 10, (10, 20, 30, 40)), ((50,) * 2,)
+)
+LAUNCHES_MS: tuple[float, ...] = size((0.02, 1, 5, 20, 50), (1,))
+GRAPHS_MS = size((10, 40), (10,))  # of ten kernels
 LONE_PERCENT = 25
 OWNER_PERCENT = 60
 

@@ -11,7 +11,6 @@ import base64
 import json
 import os
 import random
-import shutil
 import socket
 import statistics
 import subprocess
@@ -25,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.common import load
-from operations.embedded_servers import redis_and_postgres as services
+from bench.fresh_services import MANAGE, fresh_services, shell_facts
+from bench.sizes import size
 from operations.machine import system_packages
 from resources import procfs
 from tests.ports import free_port
@@ -34,7 +34,6 @@ from tests.wait import until
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "var" / "bench-files"
 HOST: Final = "127.0.0.1"
-MANAGE: Final = (sys.executable, "manage.py")
 BLOCK: Final = random.Random(1).randbytes(2**20)
 NAME: Final = "large.bin"
 SET_UP: Final = """
@@ -63,8 +62,8 @@ http {{
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=size(7, 1))
+    parser.add_argument("--megabytes", type=int, default=size(1000, 10))
     options = parser.parse_args()
     system_packages.ensure({"nginx": "nginx-light"}, print)
     with running() as servers:
@@ -88,22 +87,10 @@ class FileServers:
 @contextmanager
 def running() -> Iterator[FileServers]:
     """Run both servers on new data."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    environment = os.environ | {
-        "SECRET_KEY": "only-for-the-benchmark-" + "0" * 50,
-        "COMPUTE_VAR_DIR": str(FOLDER),
-        "COMPUTE_STORAGE_DIR": str(FOLDER / "folders"),
-        "COMPUTE_LOG_LEVEL": "WARNING",
-        "DATABASE_URL": "",
-        "REDIS_URL": "",
-    }
     web, nginx = free_port(), free_port()
     with ExitStack() as stack:
-        stack.enter_context(services.running(FOLDER, take_over=False))
-        subprocess.run([*MANAGE, "migrate", "-v", "0"], env=environment, check=True)
-        command = [*MANAGE, "shell", "--no-imports", "-v", "0", "-c", SET_UP]
-        made = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+        environment = stack.enter_context(fresh_services(FOLDER, COMPUTE_STORAGE_DIR=str(FOLDER / "folders")))
+        made = shell_facts(environment, SET_UP)
         configuration = FOLDER / "nginx.conf"
         configuration.write_text(NGINX.format(folder=FOLDER, host=HOST, port=nginx, files=made["files"]))
         web_process = stack.enter_context(
@@ -121,7 +108,6 @@ def running() -> Iterator[FileServers]:
             folder=made["folder"],
             files=Path(made["files"]),
         )
-    shutil.rmtree(FOLDER)
 
 
 @contextmanager

@@ -14,15 +14,17 @@ import sys
 from typing import Any
 
 from bench.common import ApiUser, BareEngine, load, timed
+from bench.sizes import size
 from tests.platform import ROOT, running_platform
 
+WARM_UP_ROUNDS = size(2, 0)
 SANDBOXES = 2  # the default of COMPUTE_SANDBOX_POOL
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--rounds", type=int, default=size(25, 2))
     rounds = parser.parse_args().rounds
     with running_platform(ROOT / "var" / "bench-launch", COMPUTE_SANDBOX_POOL=str(SANDBOXES)) as platform:
         client = ApiUser(platform)
@@ -31,12 +33,12 @@ def main() -> None:
 
 
 def measure(client: ApiUser, engine: BareEngine, rounds: int) -> dict[str, Any]:
-    """Return the figures of `rounds` rounds after two that warm up; each round does all four once."""
+    """Return the figures of `rounds` rounds after those that warm up; each round does all four once."""
     taken: dict[str, list[float]] = {name: [] for name in ("launch_ms", "raw_ms", "release_ms", "raw_release_ms")}
-    for number in range(rounds + 2):
+    for number in range(WARM_UP_ROUNDS + rounds):
         one = round_trip(client, engine)
         sys.stderr.write(f"round {number}: {', '.join(f'{name} {value:.0f}' for name, value in one.items())}\n")
-        if number >= 2:
+        if number >= WARM_UP_ROUNDS:
             for name, value in one.items():
                 taken[name].append(value)
     figures: dict[str, Any] = {name: summary(values) for name, values in taken.items()}

@@ -16,8 +16,6 @@ import argparse
 import asyncio
 import json
 import logging
-import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -32,20 +30,21 @@ import psycopg
 
 from bench.common import load
 from bench.files import server
-from bench.load_clients import LoadClients, Measurements
+from bench.fresh_services import MANAGE, fresh_services, shell_facts
+from bench.load_clients import KINDS, LoadClients, Measurements
 from bench.load_roles import RoleUse, process_with, uses
+from bench.sizes import size
 from operations import embedded
-from operations.embedded_servers import redis_and_postgres as services
 from operations.supervisor.processes import CELERY
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "var" / "bench-load"
 HOST: Final = "127.0.0.1"
-MANAGE: Final = (sys.executable, "manage.py")
 FULL: Final = {"hosts": 1_000, "sessions": 10_000, "browsers": 500, "terminals": 200, "clients": 2_000}
 READY_SECONDS: Final = 300.0
-SETTLE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = size(10.0, 0.5)
+WORLD: Final = "from bench import load_world; load_world."
 CHANGED: Final = ("RUNNING", "TERMINATED")
 EVENTS: Final = """
     SELECT event.session_id, event.new_status, extract(epoch FROM event.at)::float, session.host_id
@@ -57,19 +56,21 @@ EVENTS: Final = """
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=0.1, help="part of the full size; the default is for two cores")
+    parser.add_argument("--scale", type=float, default=size(0.1, 0.005), help="part of the full size")
     for name, most in FULL.items():
         parser.add_argument(f"--{name}", type=int, help=f"in place of its part of {most}")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--alone-seconds", type=float, default=30, help="in which the hosts are measured alone before")
-    parser.add_argument("--pause", type=float, default=20, help="seconds between two requests of one program")
+    parser.add_argument("--seconds", type=float, default=size(60, 3))
+    parser.add_argument(
+        "--alone-seconds", type=float, default=size(30, 1), help="in which the hosts are measured alone before"
+    )
+    parser.add_argument("--pause", type=float, default=size(20, 1), help="seconds between two requests of one program")
     parser.add_argument("--web-processes", type=int, default=1)
     options = parser.parse_args()
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    size = {name: getattr(options, name) or max(1, round(most * options.scale)) for name, most in FULL.items()}
-    with running(size, options.web_processes) as platform:
+    sizes = {name: getattr(options, name) or max(1, round(most * options.scale)) for name, most in FULL.items()}
+    with running(sizes, options.web_processes) as platform:
         figures = asyncio.run(platform.measure(options.alone_seconds, options.seconds, options.pause))
-    sys.stdout.write(json.dumps({"size": size, **figures, "load": load()}) + "\n")
+    sys.stdout.write(json.dumps({"size": sizes, **figures, "load": load()}) + "\n")
 
 
 class LoadedPlatform:
@@ -100,7 +101,7 @@ class LoadedPlatform:
         await clients.end()
         events = _events(begun)
         return {
-            **{f"{kind.replace(' ', '_')}_ms": _summary(values) for kind, values in measured.milliseconds.items()},
+            **{f"{kind.replace(' ', '_')}_ms": _summary(measured.milliseconds.get(kind, ())) for kind in KINDS},
             "promotion_ms": _summary(_promotions(events)),
             "delivery_ms": _summary(_deliveries(events, measured.arrivals)),
             "statuses": measured.statuses,
@@ -123,32 +124,24 @@ class LoadedPlatform:
 
 
 @contextmanager
-def running(size: Mapping[str, int], web_processes: int) -> Iterator[LoadedPlatform]:
+def running(sizes: Mapping[str, int], web_processes: int) -> Iterator[LoadedPlatform]:
     """Run a platform of this size during the block."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    environment = os.environ | {
-        "SECRET_KEY": "only-for-the-benchmark-" + "0" * 50,
-        "COMPUTE_VAR_DIR": str(FOLDER),
-        "COMPUTE_LOG_LEVEL": "WARNING",
+    settings = {
         "COMPUTE_HOST_NAME": "none",
         "COMPUTE_BACKUP_HOURS": "0",
         "COMPUTE_API_REQUESTS_PER_MINUTE": "0",
         "COMPUTE_WEB_PROCESSES": str(web_processes),
-        "DATABASE_URL": "",
-        "REDIS_URL": "",
         "DEBUG": "false",
     }
     port = free_port()
     with ExitStack() as stack:
-        stack.enter_context(services.running(FOLDER, take_over=False))
-        for command in (["migrate", "-v", "0"], ["collectstatic", "--no-input", "-v", "0"]):
-            subprocess.run([*MANAGE, *command], env=environment, check=True)
-        made = _made(environment, f"people({size['clients']}, {size['browsers']})")
-        hosts = (*MANAGE, "simulatedhosts", "--hosts", str(size["hosts"]), "--group", "load")
+        environment = stack.enter_context(fresh_services(FOLDER, **settings))
+        subprocess.run([*MANAGE, "collectstatic", "--no-input", "-v", "0"], env=environment, check=True)
+        made = shell_facts(environment, f"{WORLD}people({sizes['clients']}, {sizes['browsers']})")
+        hosts = (*MANAGE, "simulatedhosts", "--hosts", str(sizes["hosts"]), "--group", "load")
         with _process(hosts, environment):  # so that there are GPUs to hold
-            _wait(lambda: _count("resources_host", "status = 'READY'") == size["hosts"], "the hosts")
-        made["terminals"] = _made(environment, f"sessions({size['sessions']}, {size['terminals']})")
+            _wait(lambda: _count("resources_host", "status = 'READY'") == sizes["hosts"], "the hosts")
+        made["terminals"] = shell_facts(environment, f"{WORLD}sessions({sizes['sessions']}, {sizes['terminals']})")
         roots = {"postgres": process_with(f"-D {FOLDER}/postgres"), "redis": process_with(f"unixsocket:{FOLDER}")}
         worker = "worker -Q scheduler -n scheduler@bench --pool solo --concurrency 1 --without-gossip --without-mingle"
         roots["hosts"] = stack.enter_context(_process(hosts, environment)).pid
@@ -157,9 +150,8 @@ def running(size: Mapping[str, int], web_processes: int) -> Iterator[LoadedPlatf
         roots["scheduler"] = stack.enter_context(_process((*CELERY, *worker.split()), environment)).pid
         beat = (*CELERY, "beat", "--schedule", str(FOLDER / "beat"), "--loglevel", "WARNING")
         roots["beat"] = stack.enter_context(_process(beat, environment)).pid
-        _wait(lambda: _count("resources_host", "status = 'READY'") == size["hosts"], "the hosts")
+        _wait(lambda: _count("resources_host", "status = 'READY'") == sizes["hosts"], "the hosts")
         yield LoadedPlatform(f"{HOST}:{port}", made, roots)
-    shutil.rmtree(FOLDER)
 
 
 @contextmanager
@@ -170,13 +162,6 @@ def _process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator
     finally:
         process.terminate()
         process.wait()
-
-
-def _made(environment: Mapping[str, str], call: str) -> Any:
-    code = f"from bench import load_world; load_world.{call}"
-    command = [*MANAGE, "shell", "--no-imports", "-v", "0", "-c", code]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _wait(is_so: Callable[[], bool], what: str) -> None:

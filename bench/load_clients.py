@@ -21,6 +21,7 @@ REFETCH_SECONDS: Final = 1.5  # at most, before a list is fetched again
 HEADS: Final = {"HX-Request": "true"}
 BODY: Final = {"cpu": 1, "memory": "2g", "fgpu": "1"}
 MIX: Final = {"sessions": 40, "session": 30, "limits": 20, "submit": 5, "terminate": 5}  # requests of 100
+KINDS: Final = ("list page", "terminal echo", *MIX)
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ from typing import Any, Final
 from playwright.sync_api import Locator, Page
 
 import bench.apps_ready  # noqa: F401  # before what imports models
+from bench.sizes import size
 from tests.browser import chromium
 
-ROUNDS: Final = 11
-WARM_UP: Final = 2  # rounds that do not count: the browser's cache is empty at first
+ROUNDS: Final = size(11, 1)
+WARM_UP: Final = size(2, 0)  # rounds that do not count: the browser's cache is empty at first
 PAGES: Final = {  # name: the entry of the main navigation
     "summary": "Summary",
     "sessions": "Sessions",

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -12,8 +10,11 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
-CHANGES: Final = 10
-EVERY_SECONDS: Final = 1.0
+from bench.fresh_services import shell_output
+from bench.sizes import size
+
+CHANGES: Final = size(10, 2)
+EVERY_SECONDS: Final = size(1.0, 0.1)
 TIMEOUT_SECONDS: Final = 60.0
 CHANGE: Final = """
 import time
@@ -33,11 +34,7 @@ async def measure(address: str, cookie: str, browsers: int, environment: Mapping
     arrived: dict[str, list[float]] = {}
     readers = [asyncio.create_task(_read(socket, arrived)) for socket in sockets]
     code = CHANGE.format(changes=CHANGES, seconds=EVERY_SECONDS)
-    command = [sys.executable, "manage.py", "shell", "--no-imports", "-v", "0", "-c", code]
-    done = await asyncio.to_thread(
-        subprocess.run, command, env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
-    changes = [line.split() for line in done.stdout.splitlines()]
+    changes = [line.split() for line in await asyncio.to_thread(shell_output, environment, code)]
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while any(len(arrived.get(pk, ())) < browsers for pk, _ in changes) and time.monotonic() < deadline:
         await asyncio.sleep(0.1)

@@ -11,7 +11,6 @@ import asyncio
 import http.client
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -25,15 +24,15 @@ from typing import Any, Final
 from bench import page_paint
 from bench.common import load
 from bench.files import server
+from bench.fresh_services import MANAGE, fresh_services, shell_facts
 from bench.page_updates import measure
-from operations.embedded_servers import redis_and_postgres as services
+from bench.sizes import size
 from operations.machine import system_packages
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "var" / "bench-pages"
 HOST: Final = "127.0.0.1"
-MANAGE: Final = (sys.executable, "manage.py")
 CLIENTS: Final = 8
 EMPTY: Final = "empty"
 PAGES: Final = {  # name: who asks, and for what; {session} and {name} are of the user's own
@@ -73,11 +72,11 @@ class Browser:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--hosts", type=int, default=1_000)
-    parser.add_argument("--sessions", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=10, help="how long eight clients ask for the list")
-    parser.add_argument("--browsers", type=int, default=500, help="how many have the list open when a session changes")
+    parser.add_argument("--rounds", type=int, default=size(60, 2))
+    parser.add_argument("--hosts", type=int, default=size(1_000, 10))
+    parser.add_argument("--sessions", type=int, default=size(10_000, 100))
+    parser.add_argument("--seconds", type=float, default=size(10, 0.2), help="how long eight clients ask for the list")
+    parser.add_argument("--browsers", type=int, default=size(500, 5), help="with the list open when it changes")
     parser.add_argument("--hold", action="store_true", help="serve until Ctrl-C instead")
     options = parser.parse_args()
     with running(options.hosts, options.sessions) as (port, made, environment):
@@ -100,27 +99,18 @@ def running(hosts: int, sessions: int, **variables: str) -> Iterator[tuple[int, 
 
     `variables` are further settings.
     """
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    environment = os.environ | {
-        "SECRET_KEY": "only-for-the-benchmark-" + "0" * 50,
-        "COMPUTE_VAR_DIR": str(FOLDER),
-        "COMPUTE_LOG_LEVEL": "WARNING",
-        "DATABASE_URL": "",
-        "REDIS_URL": "",
+    settings = {
         "DEBUG": os.environ.get("BENCH_DEBUG", "false"),
         "DJANGO_SETTINGS_MODULE": "bench.page_settings",
         **variables,
     }
     port = free_port()
     with ExitStack() as stack:
-        stack.enter_context(services.running(FOLDER, take_over=False))
-        for command in (["migrate", "-v", "0"], ["collectstatic", "--no-input", "-v", "0"]):
-            subprocess.run([*MANAGE, *command], env=environment, check=True)
-        made = _populate(environment, hosts, sessions)
+        environment = stack.enter_context(fresh_services(FOLDER, **settings))
+        subprocess.run([*MANAGE, "collectstatic", "--no-input", "-v", "0"], env=environment, check=True)
+        made = shell_facts(environment, f"from bench.page_world import main; main({hosts}, {sessions})")
         stack.enter_context(server([*MANAGE, "web", "--address", f"{HOST}:{port}"], environment, port))
         yield port, made, environment
-    shutil.rmtree(FOLDER)
 
 
 def page_figures(port: int, made: Mapping[str, Any], rounds: int) -> dict[str, Any]:
@@ -159,14 +149,6 @@ def throughput(port: int, cookie: str, seconds: float) -> float:
 def _summary(times: list[float], least: float) -> dict[str, float]:
     median, high = statistics.median(times), statistics.quantiles(times, n=20)[-1]
     return {"p50_ms": round(median, 1), "p95_ms": round(high, 1), "ratio_to_empty_view": round(median / least, 2)}
-
-
-def _populate(environment: Mapping[str, str], hosts: int, sessions: int) -> dict[str, Any]:
-    code = f"from bench.page_world import main; main({hosts}, {sessions})"
-    command = [*MANAGE, "shell", "--no-imports", "-v", "0", "-c", code]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return made
 
 
 if __name__ == "__main__":

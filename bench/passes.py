@@ -11,6 +11,7 @@ from random import Random
 from django.db import connection, transaction
 
 from accounts.models import ResourcePolicy, User
+from bench.sizes import size
 from bench.worlds import OWNERS, shapes
 from messaging.background import finish_all
 from resources.amounts.units import GIB, MIB
@@ -21,7 +22,7 @@ from sessions.launching.services import LaunchRequest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 
-RELEASES = 15
+RELEASES = size(15, 2)
 
 
 def main(hosts: int, waiting: int) -> None:

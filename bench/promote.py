@@ -18,9 +18,10 @@ import sys
 from typing import Any
 
 from bench.common import ApiUser, BareEngine, load, timed
+from bench.sizes import size
 from tests.platform import ROOT, Platform, running_platform
 
-WARM_UP_ROUNDS = 2
+WARM_UP_ROUNDS = size(2, 0)
 POLL_SECONDS = 0.05  # times are those of the events, so polling need not be fast
 BETWEEN = (
     "SELECT extract(epoch FROM started.at - released.at)::float * 1000 AS ms"
@@ -33,7 +34,7 @@ BETWEEN = (
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--rounds", type=int, default=size(25, 2))
     parser.add_argument("--sandboxes", type=int, default=2)
     options = parser.parse_args()
     settings = {"COMPUTE_SANDBOX_POOL": str(options.sandboxes)}
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def measure(platform: Platform, client: ApiUser, engine: BareEngine, rounds: int) -> dict[str, Any]:
-    """Return the figures of `rounds` promotions and as many bare starts, after two warm-up rounds."""
+    """Return the figures of `rounds` promotions and as many bare starts, after the warm-up rounds."""
     promoted: list[float] = []
     raw: list[float] = []
     joined = 0

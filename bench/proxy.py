@@ -26,6 +26,7 @@ from typing import Final
 
 from bench.common import load
 from bench.proxy_servers import HOST, SITE, grant, keys
+from bench.sizes import size
 from operations.machine import system_packages
 
 PEER: Final = Path("bench/chp")
@@ -244,8 +245,8 @@ def summary(rounds: list[dict[str, dict[str, float]]]) -> dict[str, object]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=size(5, 1))
+    parser.add_argument("--seconds", type=int, default=size(2, 1))
     options = parser.parse_args()
     system_packages.ensure(PROGRAMS, print)
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,11 @@ from typing import Final, cast
 import uvloop
 
 from bench.proxy_servers import FRAME, HOST
+from bench.sizes import size
 
 MESSAGE: Final = bytes((0x82, 0x80 | FRAME, 0, 0, 0, 0)) + b"m" * FRAME
 ECHOED: Final = FRAME + 2
-SETTLE_SECONDS: Final = 0.3
+SETTLE_SECONDS: Final = size(0.3, 0.1)
 
 
 class Talker(asyncio.Protocol):

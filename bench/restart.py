@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.common import load as machine_load
+from bench.sizes import size
 from tests.fleet import ADMIN, Fleet, SessionLoad, SteadyClient
 from tests.steady_terminal import SteadyTerminal
 from tests.two_host_fleet import GROUPS, PROCESSES, two_host_fleet
 
-SESSIONS: Final = 4  # launched in each group from each restart on
+SESSIONS: Final = size(4, 1)  # launched in each group from each restart on
 RELOADED: Final = ("web", "far-gateway")
-LINES: Final = 50  # typed in each terminal from each restart on
+RESTARTED: Final = size(PROCESSES, ("web", "far-host", "far-gateway"))
+LINES: Final = size(50, 3)  # typed in each terminal from each restart on
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
         sessions = [client.launch(**each) for each in asked]
         terminals = [SteadyTerminal(fleet.url, session, client.token) for session in sessions]
         acts: dict[str, Callable[[], None]] = {"usual": lambda: None}
-        acts |= {name: partial(fleet.reload if name in RELOADED else fleet.restart, name) for name in PROCESSES}
+        acts |= {name: partial(fleet.reload if name in RELOADED else fleet.restart, name) for name in RESTARTED}
         figures = {name: _measured(fleet, asked, terminals, act) for name, act in acts.items()}
         for terminal in terminals:
             terminal.finish()

@@ -8,14 +8,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from bench.sizes import size
 from bench.worlds import after_release, big_world
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.types import EPOCH
 
-HOSTS: Final = 5_000
-WAITING: Final = 100_000
-RELEASES: Final = 5
+HOSTS: Final = size(5_000, 20)
+WAITING: Final = size(100_000, 500)
+RELEASES: Final = size(5, 1)
 
 
 def timed(work: Callable[[], object]) -> float:

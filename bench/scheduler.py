@@ -23,6 +23,7 @@ import bench.apps_ready  # noqa: F401  # before what imports models
 from bench import scale
 from bench.calibration import calibrate
 from bench.database import measure_database
+from bench.sizes import size
 from bench.trace import Trace, synthetic_trace
 from bench.worlds import after_release, big_world, with_limits
 from scheduler.advice.advisor import advise_on
@@ -32,7 +33,7 @@ from scheduler.core.types import EPOCH, PlacementPolicyName
 from scheduler.simulation.simulator import simulate
 from scheduler.simulation.trace import missing_models, missing_text, read_trace
 
-SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
+SIZES = size(((100, 1_000), (1_000, 10_000), (5_000, 10_000)), ((10, 100), (20, 200)))  # hosts x waiting
 Figures = dict[str, float]
 
 
@@ -163,9 +164,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=Path, help="hosts: sn, cpu_milli, memory_mib, gpu, model")
     parser.add_argument("--pods", type=Path, help="sessions: name, cpu_milli, memory_mib, num_gpu, gpu_milli, ...")
-    parser.add_argument("--seeds", type=int, default=10, help="orders of arrival for the allocation (default 10)")
-    parser.add_argument("--runs", type=int, default=5, help="runs of which the quickest counts (default 5)")
-    parser.add_argument("--loop", type=int, default=2000, help="sessions in the closed loop (default 2000)")
+    parser.add_argument("--seeds", type=int, default=size(10, 1), help="orders of arrival for the allocation")
+    parser.add_argument("--runs", type=int, default=size(5, 1), help="runs of which the quickest counts")
+    parser.add_argument("--loop", type=int, default=size(2000, 100), help="sessions in the closed loop")
     parser.add_argument("--no-scale", action="store_true", help="leave out 100,000 waiting on 5,000 hosts")
     options = parser.parse_args()
     if (options.nodes is None) != (options.pods is None):

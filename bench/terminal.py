@@ -20,6 +20,7 @@ import requests
 import uvloop
 
 from bench.common import SHAPE, ApiUser, load
+from bench.sizes import size
 from engine.containers import container_name
 from engine.engine import Engine
 from engine.shell import Shell
@@ -29,8 +30,8 @@ from tests.tiny_image import ensure_tiny_image
 from tests.web_terminal import WebTerminal, web_terminal
 
 ENGINE: Final = "unix:///var/run/docker.sock"
-KEYS: Final = 100  # in a row, before the other's turn
-FLOOD: Final = 50_000_000
+KEYS: Final = size(100, 10)  # in a row, before the other's turn
+FLOOD: Final = size(50_000_000, 500_000)
 CLEAR: Final = "\x15"  # Ctrl-U: the line of the shell is empty again
 
 READ_BYTES: Final = 2**20
@@ -40,7 +41,7 @@ QUIET_SECONDS: Final = 0.2
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=size(20, 1))
     rounds = parser.parse_args().rounds
     with running_platform(
         ROOT / "var" / "bench-terminal", COMPUTE_SANDBOX_POOL="0", COMPUTE_WEB_PROCESSES="1"

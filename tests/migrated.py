@@ -52,19 +52,21 @@ def restore_migrated(name: str) -> str:
     return _url(name)
 
 
-def begin_platform(var_dir: Path) -> None:
+def begin_platform(var_dir: Path) -> bool:
     """Start the PostgreSQL of a new platform in `var_dir` with all tables, and an installation key of its own.
 
-    Its `up` finds nothing left to migrate. Without a dump, or outside of pytest, do nothing: `up` migrates.
+    Return whether that was possible: without a dump, or before Django is set up, the platform has to migrate.
     """
     if not apps.ready:
-        return
+        return False
     with _lock():
-        if _dump().exists():
-            postgres.start(var_dir)
-            _restore(embedded.database_url(var_dir))
-            with psycopg.connect(embedded.database_url(var_dir)) as connection:
-                connection.execute("UPDATE resources_installation SET key = gen_random_uuid()")
+        if not _dump().exists():
+            return False
+        postgres.start(var_dir)
+        _restore(embedded.database_url(var_dir))
+        with psycopg.connect(embedded.database_url(var_dir)) as connection:
+            connection.execute("UPDATE resources_installation SET key = gen_random_uuid()")
+    return True
 
 
 def _restore(url: str) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import django
 
+from bench.sizes import size
 from tests.cluster import isolation
 from tests.cluster.site import Site
 from tests.shell_image import ensure_shell_image
@@ -32,10 +33,10 @@ MODULE = "tests.cluster.campaign"
 def main() -> int:
     """Run the campaign that the arguments describe; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=500, help="how many at least")
+    parser.add_argument("--faults", type=int, default=size(500, 1), help="how many at least")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--hosts", type=int, default=3)
-    parser.add_argument("--kinds", default="", help="comma-separated; all by default")
+    parser.add_argument("--hosts", type=int, default=size(3, 1))
+    parser.add_argument("--kinds", default=size("", "host worker killed"), help="comma-separated; all by default")
     parser.add_argument("--story", choices=["campaign", "short"], default="campaign", help="short: each kind once")
     parser.add_argument("--logs", type=Path, default=ROOT / "var" / "faults", help="folder of the processes' output")
     parser.add_argument("--minutes", type=float, default=60, help="begin no round after that")

@@ -15,6 +15,7 @@ from typing import Any, Final
 from django.core.management import call_command
 from django.db import connections
 
+from bench.sizes import size
 from hostaccess import services as access
 from resources.models import Host as HostRow
 from resources.models import HostStatus, ImageSource
@@ -33,8 +34,8 @@ from tests.wait import until
 GROUP: Final = "faults"
 MIN_LIVE: Final = 8  # sessions that people keep going
 MAX_LIVE: Final = 14
-MIN_AT_ONCE: Final = 5  # faults of a round
-MAX_AT_ONCE: Final = 12
+MIN_AT_ONCE: Final = size(5, 1)  # faults of a round
+MAX_AT_ONCE: Final = size(12, 1)
 TIME_LIMIT_S: Final = 300
 MAX_WAIT_S: Final = 900.0  # of a fault for its turn
 START_S: Final = 240.0

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bench.sizes import size
+
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 TOLD_BETWEEN_LINES: Final = 1000  # by one process, about how far it is
 MAX_TOLD: Final = 5  # failing stories that are made shorter and printed
@@ -77,7 +79,7 @@ def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math
 def main() -> None:
     """Run the campaign, in as many processes as asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, default=size(20_000, 20))
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no other story is begun")
