@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
+.PHONY: demo-cluster load screenshots bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -63,6 +63,9 @@ doctor: ## Say what is missing or broken on this machine
 images: $(RUNTIME) $(NODE) .env ## Build the session images that are missing or outdated
 	@$(MANAGE) with_services build_images
 
+bench-smoke: $(DEV) $(NODE_DEV) .env fgpu ## Run every benchmark and campaign for a few seconds, to show that it works; ARGS="TARGET..."
+	@$(MANAGE) prepare --tests && $(PYTHON) -m bench.smoke $(ARGS)
+
 bench-launch: $(DEV) $(NODE) .env ## Measure launch and release against the bare Docker Engine
 	@$(PYTHON) -m bench.launch
 
@@ -72,13 +75,13 @@ bench-promote: $(DEV) $(NODE) .env ## Measure from one session's release to the 
 bench-fgpu: $(DEV) .env ## Measure what the hook costs and how exact its gate is, on the simulated driver
 	@$(PYTHON) -m bench.fgpu
 
-bench-scheduler: $(DEV) ## Measure the scheduler: speed, memory, packing; ARGS="--nodes CSV --pods CSV" for a trace
+bench-scheduler: $(DEV) .env ## Measure the scheduler: speed, memory, packing; ARGS="--nodes CSV --pods CSV" for a trace
 	@$(PYTHON) -m bench.scheduler $(ARGS)
 
 bench-terminal: $(DEV) $(NODE) .env ## Measure a keystroke's echo in a terminal against the raw exec socket, and a flood of output
 	@$(PYTHON) -m bench.terminal
 
-bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http-proxy and nginx; ARGS="--rounds N"
+bench-proxy: $(DEV) $(NODE) .env ## Measure the way to apps against configurable-http-proxy and nginx; ARGS="--rounds N"
 	@$(PYTHON) -m bench.proxy $(ARGS)
 
 bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and clicks in Chromium
@@ -109,7 +112,7 @@ faults: $(DEV) .env fgpu ## Break a cluster of real containers in 500 ways and m
 	@$(MANAGE) prepare --tests && $(PYTHON) -m tests.cluster.campaign $(ARGS)
 
 screenshots: $(DEV) $(NODE_DEV) .env ## Take pictures of every page, in both themes and languages and four widths, into var/screenshots
-	@$(PYTHON) -m pytest -q -s tests/screenshots.py
+	@$(PYTHON) -m bench.screenshots
 
 clean: ## Remove what make installed here; keeps .env and the data in var/
 	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
