@@ -24,10 +24,11 @@ import requests
 
 from bench import abuse_arbiter, abuse_herd, abuse_host, abuse_rendering, abuse_uid
 from bench.common import SHAPE, ApiUser, load
+from bench.shared_platform import bench_platform
 from bench.sizes import size
 from bench.terminal import cookie_of
 from resources import procfs
-from tests.platform import ROOT, Platform, running_platform
+from tests.platform import Platform
 
 REQUESTS: Final = size(60, 3)
 ATTACKERS: Final = 4
@@ -47,7 +48,7 @@ Address = tuple[str, int]
 def main() -> None:
     """Run the benchmark."""
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
-    with running_platform(ROOT / "var" / "bench-abuse", COMPUTE_SANDBOX_POOL="0") as platform:
+    with bench_platform("bench-abuse", COMPUTE_SANDBOX_POOL="0") as platform:
         figures = measure(platform)
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 

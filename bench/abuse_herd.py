@@ -16,9 +16,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bench.common import load
+from bench.shared_platform import bench_platform
 from bench.sizes import size
 from bench.terminal import cookie_of
-from tests.platform import ROOT, Platform, running_platform
+from tests.platform import Platform
 
 SMALL: Final = size(200, 20)
 LARGE: Final = size(1000, 50)
@@ -32,7 +33,7 @@ FAILED: Final = 0  # in place of a status
 
 def main() -> None:
     """Run this benchmark alone."""
-    with running_platform(ROOT / "var" / "bench-abuse", COMPUTE_SANDBOX_POOL="0") as platform:
+    with bench_platform("bench-abuse", COMPUTE_SANDBOX_POOL="0") as platform:
         figures = measure(platform)
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 

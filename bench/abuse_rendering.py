@@ -19,9 +19,10 @@ from typing import Any, Final
 import requests
 
 from bench.common import ApiUser, load
+from bench.shared_platform import bench_platform
 from bench.sizes import size
 from bench.terminal import cookie_of
-from tests.platform import ROOT, Platform, running_platform
+from tests.platform import Platform
 
 ATTACKERS: Final = size(20, 2)
 PAGES: Final = size(60, 3)
@@ -34,7 +35,7 @@ LETTERS: Final = [chr(code) for code in range(1, 32)] + list('<>:"|?*\\')  # whi
 
 def main() -> None:
     """Run this benchmark alone."""
-    with running_platform(ROOT / "var" / "bench-abuse", COMPUTE_SANDBOX_POOL="0") as platform:
+    with bench_platform("bench-abuse", COMPUTE_SANDBOX_POOL="0") as platform:
         figures = measure(platform)
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 

@@ -14,11 +14,10 @@ import sys
 from typing import Any
 
 from bench.common import ApiUser, BareEngine, load, timed
+from bench.shared_platform import SANDBOXES, bench_platform
 from bench.sizes import size
-from tests.platform import ROOT, running_platform
 
 WARM_UP_ROUNDS = size(2, 0)
-SANDBOXES = 2  # the default of COMPUTE_SANDBOX_POOL
 
 
 def main() -> None:
@@ -26,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=size(25, 2))
     rounds = parser.parse_args().rounds
-    with running_platform(ROOT / "var" / "bench-launch", COMPUTE_SANDBOX_POOL=str(SANDBOXES)) as platform:
+    with bench_platform("bench-launch", COMPUTE_SANDBOX_POOL=str(SANDBOXES)) as platform:
         client = ApiUser(platform)
         figures = measure(client, BareEngine(client.image, platform.host_name, SANDBOXES), rounds)
     sys.stdout.write(json.dumps(figures) + "\n")

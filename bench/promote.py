@@ -18,8 +18,9 @@ import sys
 from typing import Any
 
 from bench.common import ApiUser, BareEngine, load, timed
+from bench.shared_platform import SANDBOXES, bench_platform
 from bench.sizes import size
-from tests.platform import ROOT, Platform, running_platform
+from tests.platform import Platform
 
 WARM_UP_ROUNDS = size(2, 0)
 POLL_SECONDS = 0.05  # times are those of the events, so polling need not be fast
@@ -35,10 +36,10 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=size(25, 2))
-    parser.add_argument("--sandboxes", type=int, default=2)
+    parser.add_argument("--sandboxes", type=int, default=SANDBOXES)
     options = parser.parse_args()
     settings = {"COMPUTE_SANDBOX_POOL": str(options.sandboxes)}
-    with running_platform(ROOT / "var" / "bench-promote", **settings) as platform:
+    with bench_platform("bench-promote", **settings) as platform:
         client = ApiUser(platform)
         engine = BareEngine(client.image, platform.host_name, options.sandboxes)
         figures = measure(platform, client, engine, options.rounds)

@@ -3,6 +3,7 @@
 import os
 from typing import Final, TypeVar
 
+PLATFORM: Final = "BENCH_PLATFORM"  # variable with the file that says where the platform is which smoke runs share
 IS_SMOKE: Final = os.environ.get("BENCH_SMOKE") == "1"
 
 Size = TypeVar("Size")

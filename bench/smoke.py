@@ -13,16 +13,22 @@ import signal
 import sys
 import time
 from asyncio import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from bench.process_tree import TIMED_OUT
+from bench.sizes import PLATFORM
 
 KEYS: Final = Path(__file__).with_name("smoke_keys.json")
 OUTPUT: Final = Path(__file__).resolve().parent.parent / "var" / "bench-smoke"
-AT_ONCE: Final = 3  # most of the time goes by in waiting
-LIMIT_SECONDS: Final = 240
+AT_ONCE: Final = 3  # some of the time goes by in waiting
+SHARED: Final = "platform"  # its output and file
+ON_PLATFORM: Final = {"bench-launch", "bench-promote", "bench-terminal", "bench-abuse"}  # one at a time
+POLL_SECONDS: Final = 0.1
+LIMIT_SECONDS: Final = 600
 LAST_LINES: Final = 15
 WITHOUT_TARGET: Final = {"demo-cluster": (sys.executable, "-m", "bench.demo_cluster")}  # it runs until it is stopped
 OF_MAKE: Final = {"ARGS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}  # of the make that runs this
@@ -43,7 +49,7 @@ def main() -> int:
     begun = time.monotonic()
     results: Results = {target: {"problem": "did not run"} for target in keys}
     try:
-        asyncio.run(check({target: command_of(target) for target in keys}, {} if options.update else keys, results))
+        asyncio.run(run(list(keys), {} if options.update else keys, results))
     except asyncio.CancelledError:
         print("interrupted", file=sys.stderr)
     finally:
@@ -62,28 +68,40 @@ def command_of(target: str) -> Sequence[str]:
     return WITHOUT_TARGET.get(target) or ("make", "-s", "--no-print-directory", target)
 
 
-async def check(
-    commands: Mapping[str, Sequence[str]],
-    keys: Mapping[str, Sequence[str]],
-    results: Results,
-    limit_seconds: int = LIMIT_SECONDS,
-) -> None:
-    """Run the commands and put into `results` what became of each, any keys being right where `keys` has none.
-
-    Raise CancelledError after SIGINT or SIGTERM.
-    """
+async def run(targets: Sequence[str], keys: Mapping[str, Sequence[str]], results: Results) -> None:
+    """Check the benchmarks of these targets; raise CancelledError after SIGINT or SIGTERM."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    free = asyncio.Semaphore(AT_ONCE)
+    lent: AbstractAsyncContextManager[dict[str, str] | None]
+    lent = _platform() if ON_PLATFORM & {*targets} else nullcontext({})
+    async with lent as variables:
+        if variables is None:
+            print(_last_lines(SHARED), flush=True)
+            results |= {target: {"problem": "its platform did not start"} for target in ON_PLATFORM & {*targets}}
+            targets = [target for target in targets if target not in ON_PLATFORM]
+        await check({target: command_of(target) for target in targets}, keys, results, variables=variables or {})
+
+
+async def check(
+    commands: Mapping[str, Sequence[str]],
+    keys: Mapping[str, Sequence[str]],
+    results: Results,
+    *,
+    limit_seconds: int = LIMIT_SECONDS,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Run the commands and put into `results` what became of each, any keys being right where `keys` has none."""
+    free, platform = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
 
     async def run_one(target: str) -> None:
-        async with free:
+        async with platform if target in ON_PLATFORM else nullcontext(), free:
             results[target] = {"problem": "was interrupted"}
             begun = time.monotonic()
-            status = await _run(target, commands[target], limit_seconds)
+            async with _started(target, commands[target], limit_seconds, variables) as process:
+                status = await process.wait()
             result = _judged(target, status, keys.get(target), limit_seconds)
             results[target] = {"seconds": round(time.monotonic() - begun, 1), **result}
             print(f"{target}: {results[target]['problem'] or 'ok'}, {results[target]['seconds']} s", flush=True)
@@ -95,16 +113,36 @@ async def check(
             group.create_task(run_one(target))
 
 
-async def _run(target: str, command: Sequence[str], limit_seconds: int) -> int:
-    """Return the command's exit status. The kernel has the tree of processes end should this one be killed."""
+@asynccontextmanager
+async def _platform() -> AsyncIterator[dict[str, str] | None]:
+    """Run the platform of bench/shared_platform.py; give the variable that names it, or None if it did not start."""
+    file = OUTPUT / f"{SHARED}.json"
+    command = (sys.executable, "-m", "bench.shared_platform", str(file))
+    async with _started(SHARED, command, len(ON_PLATFORM) * LIMIT_SECONDS, {}) as process:
+        output = OUTPUT / f"{SHARED}.out"
+        while process.returncode is None and not output.read_text():
+            await asyncio.sleep(POLL_SECONDS)
+        yield {PLATFORM: str(file)} if process.returncode is None else None
+
+
+@asynccontextmanager
+async def _started(
+    name: str, command: Sequence[str], limit_seconds: int, variables: Mapping[str, str]
+) -> AsyncIterator[subprocess.Process]:
+    """Run the command until the block ends. The kernel has its tree of processes end should this one be killed."""
     tree = ("setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "bench.process_tree", str(limit_seconds))
     environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE} | {"BENCH_SMOKE": "1"}
-    with (OUTPUT / f"{target}.out").open("wb") as out, (OUTPUT / f"{target}.err").open("wb") as err:
+    with (OUTPUT / f"{name}.out").open("wb") as out, (OUTPUT / f"{name}.err").open("wb") as err:
         process = await subprocess.create_subprocess_exec(
-            *tree, *command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            *(*tree, *command),
+            env=environment | dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
     try:
-        return await process.wait()
+        yield process
     finally:
         if process.returncode is None:
             process.terminate()
@@ -127,9 +165,9 @@ def _judged(target: str, status: int, expected: Sequence[str] | None, limit_seco
     return {"problem": problem, "keys": keys}
 
 
-def _last_lines(target: str) -> str:
-    """Return the last lines that a benchmark has written."""
-    texts = [(OUTPUT / f"{target}.{kind}").read_text(errors="replace") for kind in ("out", "err")]
+def _last_lines(name: str) -> str:
+    """Return the last lines that a benchmark, or its platform, has written."""
+    texts = [(OUTPUT / f"{name}.{kind}").read_text(errors="replace") for kind in ("out", "err")]
     return "\n".join(f"    {line}" for text in texts for line in text.splitlines()[-LAST_LINES:])
 
 

@@ -20,12 +20,13 @@ import requests
 import uvloop
 
 from bench.common import SHAPE, ApiUser, load
+from bench.shared_platform import bench_platform
 from bench.sizes import size
 from engine.containers import container_name
 from engine.engine import Engine
 from engine.shell import Shell
 from resources import procfs
-from tests.platform import ADMIN, ROOT, Platform, running_platform
+from tests.platform import ADMIN, Platform
 from tests.tiny_image import ensure_tiny_image
 from tests.web_terminal import WebTerminal, web_terminal
 
@@ -43,9 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=size(20, 1))
     rounds = parser.parse_args().rounds
-    with running_platform(
-        ROOT / "var" / "bench-terminal", COMPUTE_SANDBOX_POOL="0", COMPUTE_WEB_PROCESSES="1"
-    ) as platform:
+    with bench_platform("bench-terminal", COMPUTE_SANDBOX_POOL="0", COMPUTE_WEB_PROCESSES="1") as platform:
         sessions = two_sessions(platform)
         figures = uvloop.run(measure(platform, cookie_of(platform), sessions, rounds))
     sys.stdout.write(json.dumps(figures | {"rounds": rounds, "keys": rounds * KEYS, "load": load()}) + "\n")

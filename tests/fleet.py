@@ -18,6 +18,7 @@ import requests
 from operations.machine.address import address_from
 from operations.supervisor import processes
 from operations.supervisor.supervisor import Command
+from tests.migrated import fill_database
 from tests.platform import ROOT
 from tests.ports import free_port
 from tests.wait import SECONDS, until
@@ -303,7 +304,8 @@ def in_memory_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
     }
     fleet = Fleet(os.environ | variables | settings)
     try:
-        fleet.manage("migrate", "-v", "0")
+        if not fill_database(fleet.environment["DATABASE_URL"]):
+            fleet.manage("migrate", "-v", "0")
         fleet.manage("shell", "-v", "0", "-c", SET_UP)
         fleet.start("web", "scheduler", "beat", "host")
         fleet.wait_until_served()

@@ -63,10 +63,23 @@ def begin_platform(var_dir: Path) -> bool:
         if not _dump().exists():
             return False
         postgres.start(var_dir)
-        _restore(embedded.database_url(var_dir))
-        with psycopg.connect(embedded.database_url(var_dir)) as connection:
-            connection.execute("UPDATE resources_installation SET key = gen_random_uuid()")
+        _restore_with_new_key(embedded.database_url(var_dir))
     return True
+
+
+def fill_database(url: str) -> bool:
+    """Give an empty database all tables, and an installation key of its own; return as `begin_platform` does."""
+    with _lock():
+        if not (apps.ready and _dump().exists()):
+            return False
+        _restore_with_new_key(url)
+    return True
+
+
+def _restore_with_new_key(url: str) -> None:
+    _restore(url)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE resources_installation SET key = gen_random_uuid()")
 
 
 def _restore(url: str) -> None:

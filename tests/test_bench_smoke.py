@@ -76,6 +76,14 @@ def test_an_interrupted_run_ends_with_json() -> None:
     assert process.returncode == 1
 
 
+def test_without_a_platform_its_benchmarks_say_so() -> None:
+    command = [sys.executable, "-m", "bench.smoke", "bench-launch", "bench-terminal"]
+    nowhere = os.environ | {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+    last = subprocess.run(command, env=nowhere, capture_output=True, text=True, check=False).stdout.splitlines()[-1]
+    problem = {"problem": "its platform did not start"}
+    assert json.loads(last)["benches"] == {"bench-launch": problem, "bench-terminal": problem}
+
+
 @pytest.mark.parametrize(("then", "status"), [("exit 3", 3), ("sleep 300", TIMED_OUT)])
 def test_a_daemon_ends_with_the_command_that_left_it(tmp_path: Path, then: str, status: int) -> None:
     file = tmp_path / "pid"

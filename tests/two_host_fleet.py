@@ -7,9 +7,11 @@ from typing import Final
 from uuid import uuid4
 
 from engine.containers import HOST_LABEL
+from operations import embedded
 from operations.embedded_servers import redis_and_postgres as services
 from tests.containers import remove_containers
 from tests.fleet import Fleet
+from tests.migrated import fill_database
 from tests.platform import ROOT, environment_of
 from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
@@ -56,7 +58,8 @@ def two_host_fleet(folder: Path, tree: Path = ROOT) -> Iterator[Fleet]:
         stack.callback(fleet.stop_all)
         fleet.add("far-host", "hostworker", **far)
         fleet.add("far-gateway", "gateway", **far)
-        fleet.manage("migrate", "-v", "0")
+        if tree != ROOT or not fill_database(embedded.database_url(var_dir)):
+            fleet.manage("migrate", "-v", "0")
         fleet.manage("shell", "-v", "0", "-c", SET_UP.format(image=image))
         fleet.start(*PROCESSES)
         fleet.wait_until_served()
