@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bench.common import load
-from bench.pages import HOST, running
+from bench.pages import HOST, close_if_dropped, running
 from bench.sizes import size
 
 CLIENTS: Final = 8
@@ -58,6 +58,7 @@ class ApiCaller:
 
     def ask(self) -> float:
         """Return the milliseconds until the response is read. Raises RuntimeError for another than 2xx."""
+        close_if_dropped(self._connection)
         begun = time.perf_counter()
         self._connection.request(self._verb, self._path, self._body, self._headers)
         response = self._connection.getresponse()

@@ -11,6 +11,7 @@ import asyncio
 import http.client
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -62,11 +63,18 @@ class Browser:
     def get(self, path: str) -> tuple[int, float]:
         """Return the status and the milliseconds of a page, which is read to its end."""
         headers = self._headers | ({"HX-Request": "true"} if "htmx" in path else {})
+        close_if_dropped(self._connection)
         begun = time.perf_counter()
         self._connection.request("GET", path, headers=headers)
         response = self._connection.getresponse()
         response.read()
         return response.status, (time.perf_counter() - begun) * 1000
+
+
+def close_if_dropped(connection: http.client.HTTPConnection) -> None:
+    """Have a connection open again for its next request where the server has closed it, being idle for too long."""
+    if connection.sock and select.select([connection.sock], [], [], 0)[0]:
+        connection.close()
 
 
 def main() -> None:
