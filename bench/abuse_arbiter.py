@@ -7,16 +7,14 @@ while one session has opened more connections than an arbiter of 1,024 descripto
 
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from bench import fgpu
 from bench.sizes import size
-from fgpu.mounts import BUILD
 from fgpu.tests.host import Host, Session
 from fgpu.tests.sharing import Lie, Load, run_beside_liar
 from tests.wait import until
@@ -32,7 +30,7 @@ LAUNCHES: Final = size(20, 2)
 
 def figures() -> dict[str, Any]:
     """Return all figures."""
-    subprocess.run(["make", "-s", "-C", str(BUILD.parent), f"PYTHON={sys.executable}", "tests"], check=True)
+    fgpu.build()
     return {"arbiter_liar_min_share_ratio": round(_least_ratio(), 3), "arbiter_fd_others_ok": _others_go_on()}
 
 

@@ -76,7 +76,8 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=size(10_000, 100))
     parser.add_argument("--seconds", type=float, default=size(2, 0.05), help="that eight clients ask for each endpoint")
     options = parser.parse_args()
-    with running(options.hosts, options.sessions, COMPUTE_API_REQUESTS_PER_MINUTE="0") as (port, made, _):
+    settings = {"COMPUTE_API_REQUESTS_PER_MINUTE": "0"}
+    with running("bench-api", options.hosts, options.sessions, **settings) as (port, made, _):
         figures = measure(port, made, options.rounds, options.seconds)
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 

@@ -32,7 +32,6 @@ from operations.machine import system_packages
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-FOLDER: Final = ROOT / "var" / "bench-pages"
 HOST: Final = "127.0.0.1"
 CLIENTS: Final = 8
 EMPTY: Final = "empty"
@@ -87,7 +86,7 @@ def main() -> None:
     parser.add_argument("--browsers", type=int, default=size(500, 5), help="with the list open when it changes")
     parser.add_argument("--hold", action="store_true", help="serve until Ctrl-C instead")
     options = parser.parse_args()
-    with running(options.hosts, options.sessions) as (port, made, environment):
+    with running("bench-pages", options.hosts, options.sessions) as (port, made, environment):
         if options.hold:
             print(f"http://{HOST}:{port}/ with the cookies {made['cookies']}")
             threading.Event().wait()
@@ -102,10 +101,12 @@ def main() -> None:
 
 
 @contextmanager
-def running(hosts: int, sessions: int, **variables: str) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
+def running(
+    folder: str, hosts: int, sessions: int, **variables: str
+) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
     """Serve a platform with that many hosts and sessions; give its port, bench/page_world.py's facts, the settings.
 
-    `variables` are further settings.
+    Its data are in a folder of var; `variables` are further settings.
     """
     settings = {
         "DEBUG": os.environ.get("BENCH_DEBUG", "false"),
@@ -114,7 +115,7 @@ def running(hosts: int, sessions: int, **variables: str) -> Iterator[tuple[int, 
     }
     port = free_port()
     with ExitStack() as stack:
-        environment = stack.enter_context(fresh_services(FOLDER, **settings))
+        environment = stack.enter_context(fresh_services(ROOT / "var" / folder, **settings))
         subprocess.run([*MANAGE, "collectstatic", "--no-input", "-v", "0"], env=environment, check=True)
         made = shell_facts(environment, f"from bench.page_world import main; main({hosts}, {sessions})")
         stack.enter_context(server([*MANAGE, "web", "--address", f"{HOST}:{port}"], environment, port))
