@@ -43,7 +43,7 @@ class LoopbackTransport(httpx.HTTPTransport):
         """Send the request with its own Host."""
         url = request.url.copy_with(host="127.0.0.1")
         return super().handle_request(
-            httpx.Request(request.method, url, headers=request.headers, stream=request.stream)  # type: ignore[arg-type]
+            httpx.Request(request.method, url, headers=request.headers, stream=request.stream)
         )
 
 
