@@ -51,9 +51,9 @@ class Student:
     """What a browser does for one of them; every answer that is no page for people is noted."""
 
     def __init__(self, platform: Platform, number: int) -> None:
-        self._client = httpx.Client(
-            base_url=platform.url, transport=LoopbackTransport(), timeout=SECONDS, follow_redirects=True
-        )
+        unshared = httpx.Limits(max_keepalive_connections=0)  # a connection is the platform's or that of one app
+        transport = LoopbackTransport(limits=unshared)
+        self._client = httpx.Client(base_url=platform.url, transport=transport, timeout=SECONDS, follow_redirects=True)
         self._name = f"student{number}"
         self.errors: list[str] = []
 
