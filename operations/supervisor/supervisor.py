@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from operations.services.base import MAX_LINES, ServiceAction, ServiceControlError, ServiceState, ServiceStatus
+from operations.services.base import ServiceAction, ServiceControlError, ServiceState, ServiceStatus
 from operations.supervisor import log_end
+from operations.supervisor.console import Console
 from operations.supervisor.control_server import listening
 from operations.supervisor.restarts import FIRST_DELAY, MOST, Restarts
 
@@ -24,10 +25,7 @@ GRACE_SECONDS: Final = 15.0  # for a worker to finish what it is doing
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.3
 CHECK_SECONDS: Final = 2.0  # between checks of the services
-DRAIN_SECONDS: Final = 2.0
-CHUNK: Final = 65536
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-COLOURS: Final = (36, 33, 32, 35, 34)  # of the prefixes, on a terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +36,20 @@ class Command:
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     starts_last: bool = False  # once the platform is ready, which its processor time would delay
+
+    async def start(self, folder: Path) -> asyncio.subprocess.Process:
+        """Start it in a process group of its own, which the kernel ends with this process."""
+        follow_us = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
+        return await asyncio.create_subprocess_exec(
+            *follow_us,
+            *self.arguments,
+            cwd=folder,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 class ServiceError(Exception):
@@ -65,7 +77,6 @@ class ServiceRecord:
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
     restarts: int = 0
     acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one act at a time
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
 
     def __post_init__(self) -> None:
         self.wanted.set()
@@ -99,15 +110,13 @@ class Supervisor:
         self._first_delay = first_delay
         self._check_every = check_every
         self._folder = folder
-        self._output = output
-        self._width = max(len(command.name) for command in commands)
+        self._console = Console(output, [command.name for command in commands])
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._is_ready = asyncio.Event()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._control = control
         self._records: defaultdict[str, ServiceRecord] = defaultdict(ServiceRecord)
-        self._relays: set[asyncio.Task[None]] = set()
 
     async def run(self, is_ready: Callable[[], bool], on_ready: Callable[[bool], None]) -> str | None:
         """Return None after a stop signal, or a sentence that names what exited and could not be restarted.
@@ -120,12 +129,12 @@ class Supervisor:
         tasks: list[asyncio.Task[Any]] = []
         open_socket = AsyncExitStack()
         try:
-            for index, command in enumerate(self._commands):
+            for command in self._commands:
                 if command.starts_last:
                     self._records[command.name].ended.set()
                 else:
-                    await self._start(index, command)
-            keepers = [asyncio.create_task(self._keep(index, command)) for index, command in enumerate(self._commands)]
+                    await self._start(command)
+            keepers = [asyncio.create_task(self._keep(command)) for command in self._commands]
             keepers += [asyncio.create_task(self._guard(service)) for service in self._services]
             tasks = [*keepers, asyncio.create_task(self._announce(is_ready, on_ready))]
             if self._control:
@@ -137,8 +146,7 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)  # so that nothing is started any more
             await self._end_all(self._processes)
-            if self._relays:
-                await asyncio.wait(self._relays, timeout=DRAIN_SECONDS)
+            await self._console.drain()
             for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
         return ended
@@ -148,33 +156,22 @@ class Supervisor:
             self._hurry.set()
         self._stop.set()
 
-    async def _start(self, index: int, command: Command) -> None:
-        follow_us = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
-        process = await asyncio.create_subprocess_exec(
-            *follow_us,
-            *command.arguments,
-            cwd=self._folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **command.environment},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+    async def _start(self, command: Command) -> None:
+        process = await command.start(self._folder)
         self._processes[command.name] = process
         record = self._records[command.name]
         record.since = datetime.now(UTC)
         record.ended.clear()
-        relay = asyncio.create_task(self._relay(command.name, index, process))
-        self._relays.add(relay)
-        relay.add_done_callback(self._relays.discard)
+        if process.stdout is not None:
+            self._console.follow(command.name, process.stdout)
 
-    async def _keep(self, index: int, command: Command) -> str:
+    async def _keep(self, command: Command) -> str:
         """Start the command again whenever it ends by itself; return a sentence once it must not be."""
         restarts, record = Restarts(self._first_delay), self._records[command.name]
         if command.starts_last:
             await self._is_ready.wait()
             await record.wanted.wait()
-            await self._start(index, command)
+            await self._start(command)
         while True:
             process = self._processes[command.name]
             await _exit_of(process.pid)
@@ -184,7 +181,7 @@ class Supervisor:
             record.ended.set()
             if not record.wanted.is_set():
                 await record.wanted.wait()
-                await self._start(index, command)
+                await self._start(command)
                 continue
             ended = f"the process {command.name!r} ended by itself, {_how(status)}"
             if not self._is_ready.is_set():
@@ -192,11 +189,11 @@ class Supervisor:
             delay = restarts.delay(time.monotonic())
             if delay is None:
                 return f"{ended}, {MOST + 1} times within a minute; its last lines are above"
-            self._say(f"WARNING: {ended}; it is started again in {delay:g} s")
+            self._console.say(f"WARNING: {ended}; it is started again in {delay:g} s")
             await asyncio.sleep(delay)
             await record.wanted.wait()
             record.restarts += 1
-            await self._start(index, command)
+            await self._start(command)
 
     async def _guard(self, service: Service) -> str:
         """Start the service again whenever it is down; return a sentence once it must not be."""
@@ -211,7 +208,7 @@ class Supervisor:
             delay = restarts.delay(time.monotonic())
             if delay is None:
                 return f"{service.name} was down {MOST + 1} times within a minute; the lines above say why"
-            self._say(f"WARNING: {service.name} is down; it is started again in {delay:g} s")
+            self._console.say(f"WARNING: {service.name} is down; it is started again in {delay:g} s")
             await asyncio.sleep(delay)
             async with record.acting:
                 if await _is_missed(service, record):
@@ -234,7 +231,7 @@ class Supervisor:
         record = self._record(name)
         if not self._is_ready.is_set():
             raise ServiceControlError("the platform is still starting")
-        self._say(f"{action.value} of {name} on demand")
+        self._console.say(f"{action.value} of {name} on demand")
         async with record.acting:
             if action is not ServiceAction.START:
                 record.wanted.clear()
@@ -253,9 +250,10 @@ class Supervisor:
 
     async def log(self, name: str, lines: int) -> list[str]:
         """Return the newest lines of its output. Raises ServiceControlError."""
-        record, service = self._record(name), self._controlled().get(name)
+        self._record(name)
+        service = self._controlled().get(name)
         if service is None or service.log is None:
-            return list(record.lines)[-lines:]
+            return self._console.newest(name, lines)
         try:
             text = await asyncio.to_thread(log_end.read, service.log)
         except OSError as error:
@@ -292,7 +290,7 @@ class Supervisor:
         try:
             await asyncio.shield(start)
         except ServiceError as problem:
-            self._say(f"WARNING: {service.name} does not start: {problem}")
+            self._console.say(f"WARNING: {service.name} does not start: {problem}")
             return str(problem)
         finally:
             await asyncio.wait({start})
@@ -305,7 +303,7 @@ class Supervisor:
         done, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         if stop in done:
-            self._say("Stopping; press Ctrl-C again to end at once")
+            self._console.say("Stopping; press Ctrl-C again to end at once")
             return None
         return next(keeper.result() for keeper in keepers if keeper in done)
 
@@ -332,36 +330,9 @@ class Supervisor:
         hurry.cancel()
         for name, process in processes.items():
             if process.returncode is None:
-                self._say(f"{name} did not end in time and is killed")
+                self._console.say(f"{name} did not end in time and is killed")
         _signal_groups(processes, signal.SIGKILL)  # of a group whose leader has ended, this ends the rest
         await all_ended
-
-    async def _relay(self, name: str, index: int, process: asyncio.subprocess.Process) -> None:
-        """Show the lines of a process, each behind its name; a line longer than a chunk is shown in parts."""
-        prefix = f"{name:<{self._width}} | "
-        if self._output.isatty():
-            prefix = f"\033[{COLOURS[index % len(COLOURS)]}m{prefix}\033[0m"
-        if process.stdout is None:
-            return
-        rest = b""
-        while chunk := await process.stdout.read(CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > CHUNK:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._show(name, prefix, line)
-        if rest:
-            self._show(name, prefix, rest)
-
-    def _show(self, name: str, prefix: str, line: bytes) -> None:
-        text = line.decode(errors="replace")
-        self._records[name].lines.append(text)
-        self._say(prefix + text)
-
-    def _say(self, line: str) -> None:
-        with suppress(OSError):  # the terminal may be closed, and the processes must be stopped nonetheless
-            self._output.write(f"{line}\n")
-            self._output.flush()
 
 
 async def _is_missed(service: Service, record: ServiceRecord) -> bool:
