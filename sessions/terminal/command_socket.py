@@ -14,8 +14,8 @@ from sessions.access.engine_address import HostUnreachableError, find_engine
 from sessions.access.entries import record_entry
 from sessions.models import Session
 from sessions.revocation.login_watch import LoginWatch
-from sessions.terminal.consumer import INPUT_ACK, TerminalConsumer
-from sessions.terminal.messages import CloseCode, text_from_ack
+from sessions.terminal.consumer import TerminalConsumer
+from sessions.terminal.messages import CloseCode
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class CommandConsumer(TerminalConsumer):
                     await self._run(session, command)
             case {"eof": True} if not self._is_input_ended:
                 self._is_input_ended = True
-                self._input.put_nowait(b"")
+                self._input.put(b"")
             case {"ack": int(count)} if count > 0:
                 self._credit.give_back(count)
             case _:
@@ -107,15 +107,8 @@ class CommandConsumer(TerminalConsumer):
         await self._credit.wait()
 
     async def _copy_input(self, process: Command) -> None:
-        """Write input until its end; confirm it."""
-        unconfirmed = 0
-        while data := await self._input.get():
-            await process.write(data)
-            self._input_size -= len(data)
-            unconfirmed += len(data)
-            if unconfirmed >= INPUT_ACK:
-                await self.send(text_data=text_from_ack(unconfirmed))
-                unconfirmed = 0
+        """Write input until its end."""
+        await self._input.copy_to(process.write)
         await process.end_input()
 
     async def _clean_up(self) -> None:

@@ -27,6 +27,7 @@ from sessions.lifecycle import Status
 from sessions.models import SESSION_ID, Session
 from sessions.revocation.login_watch import LoginWatch
 from sessions.terminal.freshness import Freshness
+from sessions.terminal.input import InputQueue, TerminalSize
 from sessions.terminal.messages import (
     Ack,
     CloseCode,
@@ -47,12 +48,8 @@ from translation.languages import language_of_scope
 logger = logging.getLogger(__name__)
 
 OUTPUT_WINDOW: Final = 512 * 1024  # bytes sent and not yet drawn by the browser
-INPUT_WINDOW: Final = 512 * 1024  # bytes received and not yet taken by the shell; the browser keeps to half of it
-INPUT_ACK: Final = 16 * 1024  # bytes taken between two confirmations
 BURST: Final = 1024  # bytes; after a larger read, more output is gathered before the next frame
 GATHER_SECONDS: Final = 0.002
-RESIZE_SECONDS: Final = 3.0  # then it is tried again
-RESIZE_PAUSE_SECONDS: Final = 1.0
 REASON_CHECKS: Final = 12
 REASON_PAUSE_SECONDS: Final = 0.25
 
@@ -68,10 +65,8 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         self._login: LoginWatch | None = None
         self._pumps: list[asyncio.Task[None]] = []
         self._credit = Credit(OUTPUT_WINDOW)
-        self._input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._input_size = 0
-        self._size = (80, 24)  # columns, rows
-        self._resized = asyncio.Event()
+        self._input = InputQueue(lambda count: self.send(text_data=text_from_ack(count)))
+        self._size = TerminalSize()
         self._freshness = Freshness()
         self._ends_at: datetime | None = None
 
@@ -109,8 +104,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             case Ack(count):
                 self._credit.give_back(count)
             case Resize(columns, rows):
-                self._size = columns, rows
-                self._resized.set()
+                self._size.change(columns, rows)
             case Ping(number):
                 self._freshness.answer(number)
                 await self.send(text_data=text_from_pong(number))
@@ -123,10 +117,8 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if self._freshness.is_stale:
             return await self._finish(CloseCode.STALE, "What was typed while the network was away was not sent.")
         activity.used(self._session_id)
-        self._input_size += len(data)
-        if self._input_size > INPUT_WINDOW:
-            return await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
-        self._input.put_nowait(data)
+        if not self._input.put(data):
+            await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
 
     async def login_changed(self, message: dict[str, Any]) -> None:
         """Check the login; called by a message of the channel layer (sessions.notify)."""
@@ -213,8 +205,8 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)
         for pump in (
             self._pump_output(self._shell),
-            self._pump_input(self._shell),
-            self._pump_size(self._shell),
+            self._input.copy_to(self._shell.write),
+            self._size.apply_to(self._shell, self._session_id),
             self._watch_login(login),
         ):
             self._pumps.append(asyncio.create_task(self._guarded(pump)))
@@ -228,17 +220,6 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             await self._credit.wait()
         await self._finish_after_shell(shell)
 
-    async def _pump_input(self, shell: Shell) -> None:
-        unconfirmed = 0
-        while True:
-            data = await self._input.get()
-            await shell.write(data)
-            self._input_size -= len(data)
-            unconfirmed += len(data)
-            if unconfirmed >= INPUT_ACK:
-                await self.send(text_data=text_from_ack(unconfirmed))
-                unconfirmed = 0
-
     async def _guarded(self, pump: Coroutine[Any, Any, None]) -> None:
         """Run a pump, which nobody awaits; log its exception and close."""
         try:
@@ -248,19 +229,6 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         except Exception:
             logger.exception("session %s: the terminal failed", self._session_id)
             await self._finish(CloseCode.ENGINE_TROUBLE, "The terminal failed; the platform's log has the cause.")
-
-    async def _pump_size(self, shell: Shell) -> None:
-        """Apply the newest size, and retry on failure, without delaying input or output."""
-        while True:
-            await self._resized.wait()
-            self._resized.clear()
-            try:
-                async with asyncio.timeout(RESIZE_SECONDS):
-                    await shell.resize(*self._size)
-            except (ExecError, TimeoutError) as error:
-                logger.warning("session %s: its terminal kept its size: %s", self._session_id, error)
-                await asyncio.sleep(RESIZE_PAUSE_SECONDS)
-                self._resized.set()
 
     async def _watch_login(self, login: LoginWatch) -> None:
         """Close once the login that opened the terminal has ended, or its user may no longer see the session."""
