@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
@@ -22,6 +22,7 @@ from sessions import lifecycle, notify
 from sessions.lifecycle import FINAL, HOSTED, LIVE, UNPLACED, Kind, Reason, Result, Status
 from sessions.models.ends import MIN_EXTENSION, end_of, extension_left
 from sessions.models.lease import GpuShare, Lease
+from sessions.models.session_constraints import CONSTRAINTS, INDEXES
 
 logger = logging.getLogger(__name__)
 
@@ -227,63 +228,8 @@ class Session(models.Model):
 
     class Meta:
         ordering = ("-created_at", "-id")
-        # Each index is written whenever a session moves, so there is none that only the removal of a host, image or
-        # group would use.
-        indexes = (
-            models.Index(fields=("owner", "-created_at"), name="session_owner_created"),
-            models.Index(
-                fields=("project", "-created_at"), condition=Q(project__isnull=False), name="session_project_created"
-            ),
-            models.Index(
-                F("priority").desc(),
-                "created_at",
-                "id",
-                condition=Q(status=Status.PENDING.value),
-                name="session_queue",
-            ),
-            models.Index(
-                fields=("host",), condition=Q(status__in=sorted(s.value for s in HOSTED)), name="session_on_host"
-            ),
-            models.Index(
-                fields=("parked_on",),
-                condition=Q(parked_on__isnull=False, ended_at=None),
-                name="session_parked_on_host",
-            ),
-        )
-        constraints = (
-            models.UniqueConstraint(
-                fields=("owner", "name"),
-                condition=Q(status__in=sorted(s.value for s in LIVE)),
-                name="session_live_name_unique",
-            ),
-            models.CheckConstraint(
-                condition=Q(shared_memory__lte=F("memory")), name="session_shared_memory_within_memory"
-            ),
-            models.CheckConstraint(condition=Q(cpu__gte=1), name="session_has_a_core"),
-            models.CheckConstraint(
-                condition=Q(kind=Kind.BATCH.value) ^ Q(command=""), name="session_batch_has_a_command"
-            ),
-            models.CheckConstraint(
-                condition=Q(time_limit=None) | Q(time_limit__gt=timedelta(0)), name="session_time_limit_is_a_span"
-            ),
-            models.CheckConstraint(
-                condition=~Q(status=Status.PENDING.value) | Q(host=None), name="session_pending_has_no_host"
-            ),
-            models.CheckConstraint(
-                condition=~Q(status__in=sorted(s.value for s in HOSTED)) | Q(host__isnull=False),
-                name="session_hosted_has_host",
-            ),
-            models.CheckConstraint(
-                condition=~Q(status=Status.PARKED.value)
-                | Q(host=F("parked_on"), parked_attempt__gt=0, started_at=None),
-                name="session_parked_on_its_host",
-            ),
-            models.CheckConstraint(
-                condition=Q(status__in=sorted(s.value for s in FINAL), ended_at__isnull=False)
-                | Q(status__in=sorted(s.value for s in LIVE), ended_at=None),
-                name="session_final_has_end",
-            ),
-        )
+        indexes = INDEXES
+        constraints = CONSTRAINTS
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
