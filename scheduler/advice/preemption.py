@@ -38,7 +38,7 @@ def starts_by_preemption(
     found: dict[str, StartEstimate] = {}
     for request in requests:
         known = starts.get(request.id)
-        if (known is not None and known.at <= at) or cluster.exceeds_limit(request):
+        if (known is not None and known.at <= at) or cluster.limits.are_exceeded_by(request):
             continue
         decision = find_preemption(group, request, Candidates(cluster.running_sessions()), now)
         if decision is None:

@@ -117,7 +117,7 @@ class IncrementalState:
         """Reserve a host of a group for the first request that does not fit now, where none is reserved."""
         group = self.cluster.groups[group_id]
         for request in self.in_order(group_id, now, MAX_BEFORE_HEAD) if group.head is None else ():
-            if not self.cluster.exceeds_limit(request) and group.capacity.find(request.shape) is None:
+            if not self.cluster.limits.are_exceeded_by(request) and group.capacity.find(request.shape) is None:
                 group.make_head(request, now)
                 if group.head is not None:
                     break

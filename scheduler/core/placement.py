@@ -58,7 +58,7 @@ def serve(
     for request in sequence(entries, rules, cluster.fair_shares, now):
         if started and request.id in started:
             continue
-        if (refused and request.bounded_class_key in refused) or cluster.exceeds_limit(request):
+        if (refused and request.bounded_class_key in refused) or cluster.limits.are_exceeded_by(request):
             left.append(request)
         elif placement := cluster.place(request, now):
             placements.append(placement)

@@ -50,9 +50,9 @@ def hold(state: SchedulerState, placements: Sequence[Placement]) -> None:
     for placement in placements:
         session = state.placed(placement.session_id)
         one = Amounts(cpu=session.cpu, memory=session.memory_bytes, fgpu=session.fgpu_milli, sessions=1)
-        users.add(session.owner_id, cluster.user_limits(session.owner_id), one)
+        users.add(session.owner_id, cluster.limits.users.get(session.owner_id), one)
         if session.project_id is not None:
-            projects.add(session.project_id, cluster.project_limits(session.project_id), one)
+            projects.add(session.project_id, cluster.limits.projects.get(session.project_id), one)
     if not users.limits and not projects.limits:
         return
     capacity_locks.hold_limits(users.limits, projects.limits)

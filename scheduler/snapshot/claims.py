@@ -55,7 +55,7 @@ def status_of(session_id: str, claim: StoredClaim) -> WaitStatus:
 
 def is_over_limit(cluster: ClusterState, hold: RunningSession) -> bool:
     """Return whether a limit forbids what is held by now, as limits may have been lowered."""
-    limits = cluster.limits_of(hold.owner_id, hold.project_id)
+    limits = cluster.limits.of(hold.owner_id, hold.project_id)
     return any(min(left.cpu, left.memory_bytes, left.fgpu_milli, left.sessions) < 0 for left in limits)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from accounts.limits import PolicyLimits
 from scheduler.core.cluster.preemption import Candidates, Preemption, find_preemption
 from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.queue.remaining_limits import RemainingLimits
 from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.core.waiting.explanation import Explainer, ReasonText
 from scheduler.core.waiting.forecast import StartEstimate
@@ -102,16 +103,17 @@ class SchedulerState:
         self, limits: Mapping[int, PolicyLimits], project_limits: Mapping[int, PolicyLimits] = MappingProxyType({})
     ) -> None:
         """Add the limits of users and of projects, by id, that are not known yet."""
-        cluster = self.incremental.cluster
-        if new := {holder_id for holder_id in limits if not cluster.knows_holder(holder_id)}:
+        known = self.incremental.cluster.limits
+        if new := limits.keys() - known.users.keys():
             usage = usage_of(self._running.values())
             for owner_id in new:
-                cluster.add_holder(owner_id, LimitHolder(limits=limits[owner_id], used=usage.get(owner_id, NOTHING)))
-        if new := {holder_id for holder_id in project_limits if not cluster.knows_project(holder_id)}:
+                holder = LimitHolder(limits=limits[owner_id], used=usage.get(owner_id, NOTHING))
+                known.users[owner_id] = RemainingLimits(holder)
+        if new := project_limits.keys() - known.projects.keys():
             usage = project_usage_of(self._running.values())
             for project_id in new:
-                held = usage.get(project_id, NOTHING)
-                cluster.add_project(project_id, LimitHolder(limits=project_limits[project_id], used=held))
+                holder = LimitHolder(limits=project_limits[project_id], used=usage.get(project_id, NOTHING))
+                known.projects[project_id] = RemainingLimits(holder)
 
     def enqueue_due(self, now: datetime) -> None:
         """Add to the queue the sessions whose dependencies have succeeded and whose start time has come."""
@@ -203,7 +205,7 @@ class SchedulerState:
     def _needs_preemption(self, request: SessionRequest, starts_at: datetime) -> bool:
         """Return whether a waiting request is held up by what others hold, for longer than until `starts_at`."""
         cluster = self.incremental.cluster
-        if request.is_preemptible or request.is_alternative or cluster.exceeds_limit(request):
+        if request.is_preemptible or request.is_alternative or cluster.limits.are_exceeded_by(request):
             return False
         group, status = cluster.groups[request.group_id], self.waiting[request.id].status
         if group.head is not None and group.head.id == request.id:
@@ -392,7 +394,7 @@ class SchedulerState:
             if text != self._texts.get(group_shape):
                 self._texts[group_shape] = text
                 self._outdated |= dict.fromkeys(names)
-        touched = [holders for holders in self._touched if self.incremental.cluster.has_limits(*holders)]
+        touched = [holders for holders in self._touched if self.incremental.cluster.limits.apply_to(*holders)]
         users, projects = {user for user, _ in touched}, {project for _, project in touched} - {None}
         for (user, project), names in self._by_holders.items():
             if user in users or project in projects:

@@ -38,7 +38,7 @@ def content(cluster: ClusterState) -> object:
     limits = [
         (left.cpu, left.memory_bytes, left.fgpu_milli, left.sessions)
         for owner in (1, 2, 3)
-        for left in cluster.limits_of(owner, None)
+        for left in cluster.limits.of(owner, None)
     ]
     return free, heads, limits, {session.session_id for session in cluster.running_sessions()}
 
@@ -50,7 +50,9 @@ def vars_of(shadow: object) -> object:
 def all_start(cluster: ClusterState, requests: list[SessionRequest]) -> bool:
     """Return whether all of these start, on a copy of the state."""
     copy = cluster.copy()
-    return all(not copy.exceeds_limit(request) and copy.place(request, NOW) is not None for request in requests)
+    return all(
+        not copy.limits.are_exceeded_by(request) and copy.place(request, NOW) is not None for request in requests
+    )
 
 
 @settings(max_examples=300, deadline=None)

@@ -74,7 +74,7 @@ def known(state: SchedulerState) -> dict[str, Any]:
         "limits": {
             session.request.owner_id: [
                 (limits.cpu, limits.memory_bytes, limits.fgpu_milli, limits.sessions, limits.limits)
-                for limits in cluster.limits_of(session.request.owner_id, None)
+                for limits in cluster.limits.of(session.request.owner_id, None)
             ]
             for session in state.waiting.values()
         },

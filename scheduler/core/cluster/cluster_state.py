@@ -12,12 +12,11 @@ from scheduler.core.cluster.group_state import GroupState
 from scheduler.core.cluster.reservation import could_hold
 from scheduler.core.queue.fair_share import FairShares
 from scheduler.core.queue.order import DEFAULT
-from scheduler.core.queue.remaining_limits import UNLIMITED, RemainingLimits
+from scheduler.core.queue.remaining_limits import HolderLimits
 from scheduler.core.types import (
     Association,
     DecayedUsage,
     HostView,
-    LimitHolder,
     Placement,
     RunningSession,
     SessionRequest,
@@ -31,8 +30,7 @@ class ClusterState:
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Set up the state of `snapshot`."""
-        self._users = {owner_id: RemainingLimits(holder) for owner_id, holder in snapshot.owners.items()}
-        self._projects = {project_id: RemainingLimits(holder) for project_id, holder in snapshot.projects.items()}
+        self.limits = HolderLimits(snapshot.owners, snapshot.projects)
         self._shares: dict[int, FairShares] = {}  # of fair groups, once asked for
         self._used, self._weights = dict(snapshot.used), snapshot.weights
         self.groups: dict[int, GroupState] = {}
@@ -58,8 +56,7 @@ class ClusterState:
     def copy(self) -> "ClusterState":
         """Return an independent copy."""
         copy = shallow_copy(self)
-        copy._users = {owner_id: shallow_copy(remaining) for owner_id, remaining in self._users.items()}
-        copy._projects = {project_id: shallow_copy(remaining) for project_id, remaining in self._projects.items()}
+        copy.limits = self.limits.copy()
         copy._used = self._used | self._used_now()
         copy._shares = {}
         copy.groups = {group_id: group.copy() for group_id, group in self.groups.items()}
@@ -71,25 +68,9 @@ class ClusterState:
         """Whether any running session is bounded."""
         return any(group.ends for group in self.groups.values())
 
-    def add_holder(self, owner_id: int, holder: LimitHolder) -> None:
-        """Add a user whom the snapshot did not name."""
-        self._users[owner_id] = RemainingLimits(holder)
-
-    def knows_holder(self, owner_id: int) -> bool:
-        """Return whether the limits of a user are known."""
-        return owner_id in self._users
-
-    def add_project(self, project_id: int, holder: LimitHolder) -> None:
-        """Add a project that the snapshot did not name."""
-        self._projects[project_id] = RemainingLimits(holder)
-
-    def knows_project(self, project_id: int) -> bool:
-        """Return whether the limits of a project are known."""
-        return project_id in self._projects
-
     def add_running(self, session: RunningSession) -> None:
         """Add a running session, whoever placed it: take its capacity and count it against limits."""
-        self._count(session, -1)
+        self.limits.count(session, -1)
         group_id = self.group_of.get(session.host_id)
         if group_id is None:
             self._outside_groups[session.session_id] = session
@@ -105,47 +86,11 @@ class ClusterState:
             self.end(group_id, session.session_id)
         else:
             del self._outside_groups[session.session_id]
-            self._count(session, 1)
+            self.limits.count(session, 1)
 
     def running_sessions(self) -> Iterable[RunningSession]:
         """Yield all running sessions, on whatever host."""
         return chain(self._outside_groups.values(), *(group.running.values() for group in self.groups.values()))
-
-    def limits_of(self, owner_id: int, project_id: int | None) -> tuple[RemainingLimits, ...]:
-        """Return the remaining limits that apply to a session, the user's first; without those that are unknown."""
-        found = self.user_limits(owner_id), None if project_id is None else self.project_limits(project_id)
-        return tuple(remaining for remaining in found if remaining is not None)
-
-    def user_limits(self, owner_id: int) -> RemainingLimits | None:
-        """Return the remaining limits of a user; None if they are unknown."""
-        return self._users.get(owner_id)
-
-    def project_limits(self, project_id: int) -> RemainingLimits | None:
-        """Return the remaining limits of a project; None if they are unknown."""
-        return self._projects.get(project_id)
-
-    def has_limits(self, owner_id: int, project_id: int | None) -> bool:
-        """Return whether any limit applies to a session of this user and project."""
-        return any(remaining.limits != UNLIMITED for remaining in self.limits_of(owner_id, project_id))
-
-    def _count(self, session: RunningSession, sign: int) -> None:
-        """Count a session that ended (1) or started (-1) in the limits that apply to it."""
-        user = self._users.get(session.owner_id)
-        if user is not None:
-            user.add(session, sign)
-        project = None if session.project_id is None else self._projects.get(session.project_id)
-        if project is not None:
-            project.add(session, sign)
-
-    def exceeds_limit(self, request: SessionRequest) -> bool:
-        """Return whether limits forbid the request now."""
-        remaining = self._users.get(request.owner_id)
-        if remaining is not None and remaining.are_exceeded_by(request):
-            return True
-        if request.project_id is None:
-            return False
-        remaining = self._projects.get(request.project_id)
-        return remaining is not None and remaining.are_exceeded_by(request)
 
     def place(self, request: SessionRequest, now: datetime) -> Placement | None:
         """Start a request within its limits if that does not delay its group's head; return its placement.
@@ -161,7 +106,7 @@ class ClusterState:
                 group.make_head(request, now)
             return None
         session = _started(request, placement, group, now)
-        self._count(session, -1)
+        self.limits.count(session, -1)
         group.note_running(session)
         if self._shares and request.group_id in self._shares:
             self._shares[request.group_id].add(session)
@@ -204,7 +149,7 @@ class ClusterState:
         With `ended_at`, what it has used by then counts on in fair share; without, as if it had not been.
         """
         session = self.groups[group_id].end(session_id)
-        self._count(session, 1)
+        self.limits.count(session, 1)
         if group_id in self._shares:
             self._shares[group_id].remove(session, ended_at)
         return session

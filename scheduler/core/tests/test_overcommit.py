@@ -54,13 +54,13 @@ def test_an_end_frees_what_was_taken_and_counted() -> None:
     snapshot = replace(make_snapshot([full], [], {1: holder}), running=(running("a"),))
     cluster = ClusterState(snapshot)
     request = request_of("b", cpu=5)
-    assert cluster.exceeds_limit(request)
+    assert cluster.limits.are_exceeded_by(request)
     cluster.end(1, "a")
     assert cluster.groups[1].host_capacities[1].cpu == 4000
-    assert not cluster.exceeds_limit(request)
+    assert not cluster.limits.are_exceeded_by(request)
     assert cluster.place(request, NOW) is not None
     assert cluster.groups[1].host_capacities[1].cpu == 4000 - 5 * 250
-    (user,) = cluster.limits_of(1, None)
+    (user,) = cluster.limits.of(1, None)
     assert user.cpu == 3
 
 

@@ -31,7 +31,7 @@ def order_served(snapshot: Snapshot, now: datetime) -> list[str]:
     served = []
     for request in sequence(snapshot.queue, snapshot.rules, cluster.fair_shares, now):
         served.append(request.id)
-        if not cluster.exceeds_limit(request):
+        if not cluster.limits.are_exceeded_by(request):
             cluster.place(request, now)
     return served
 

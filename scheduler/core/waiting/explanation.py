@@ -52,7 +52,7 @@ class Explainer:
 
     def explain(self, request: SessionRequest) -> WaitExplanation:
         """Return the reason and the sentence, without an estimate."""
-        if self._cluster.exceeds_limit(request):
+        if self._cluster.limits.are_exceeded_by(request):
             return WaitExplanation(request.id, *self._explain_limit(request))
         return WaitExplanation(request.id, *self.explain_capacity(request.group_id, request.shape))
 
@@ -137,7 +137,7 @@ class Explainer:
         return shortage
 
     def _explain_limit(self, request: SessionRequest) -> ReasonText:
-        user, *_ = remaining = self._cluster.limits_of(request.owner_id, request.project_id)
+        user, *_ = remaining = self._cluster.limits.of(request.owner_id, request.project_id)
         exceeded = next(limits for limits in remaining if limits.are_exceeded_by(request))
         whose = "Your policy" if exceeded is user else "Your project"
         names = _exceeded_amounts(exceeded, request)

@@ -30,8 +30,7 @@ class WaitQueue:
         self._over_limit: dict[tuple[int, int | None], dict[QueueKey, SessionRequest]] = {}  # by user and project
         self._grown = {group_id: GrownHosts() for group_id in cluster.groups}
         self._complete: set[int] = set()  # groups whose classes are all in the heap
-        self._several: dict[str, dict[QueueKey, SessionRequest]] = {}  # entries of sessions in several groups, by id
-        self._elsewhere: set[str] = set()  # of these, who have started in this pass: other entries are passed over
+        self._several = MultiGroupEntries()
         self.over_limit_ids: set[str] = set()  # requests that were above a limit at any time
         self.evaluated = 0  # classes and requests: what a forecast counts as work
 
@@ -47,11 +46,11 @@ class WaitQueue:
             group_id: {class_key: request_class.copy() for class_key, request_class in classes.items()}
             for group_id, classes in self._classes.items()
         }
-        copy._several = {session_id: entries.copy() for session_id, entries in self._several.items()}
+        copy._several = self._several.copy()
         for classes in self._classes.values():
             for request_class in classes.values():
                 for key, request in request_class:
-                    if cluster.exceeds_limit(request):
+                    if cluster.limits.are_exceeded_by(request):
                         copy.remove(key, request)
                         copy._set_aside((key, request))
                         copy._drop_head(request, [])
@@ -72,7 +71,7 @@ class WaitQueue:
         classes = self._classes.get(request.group_id)
         if classes is None:
             return
-        if self._cluster.exceeds_limit(request):
+        if self._cluster.limits.are_exceeded_by(request):
             self._set_aside((key, request))
             self._drop_head(request, [])
             return
@@ -81,7 +80,7 @@ class WaitQueue:
         if request_class is None:
             request_class = classes[class_key] = RequestClass(request)
         request_class.add(key, request)
-        self._note_several(key, request)
+        self._several.add(key, request)
         if is_new:
             request_class.is_new = True
 
@@ -90,7 +89,7 @@ class WaitQueue:
         classes = self._classes.get(request.group_id)
         if classes is None:
             return
-        self._forget_several(key, request)
+        self._several.remove(key, request)
         request_class = classes.get(request.class_key)
         if request_class is not None and request_class.remove(key, request):
             if not request_class.queues:
@@ -103,7 +102,7 @@ class WaitQueue:
 
     def withdraw(self, session_id: str) -> None:
         """Remove what is left of a session that waited in several groups."""
-        for key, request in self._several.pop(session_id, {}).items():
+        for key, request in self._several.pop(session_id).items():
             self.remove(key, request)
 
     def note_growth(self, group_id: int, host: HostCapacity) -> None:
@@ -135,9 +134,9 @@ class WaitQueue:
             placement = self._serve_entry(heap, request_class, entry, at)
             if placement is not None:
                 started.append((entry[1], placement))
-        for session_id in self._elsewhere:
+        for session_id in self._several.started:
             self.withdraw(session_id)
-        self._elsewhere.clear()
+        self._several.started.clear()
         for request_class in chain.from_iterable(chosen.values()):
             request_class.is_new = False
         for grown in self._grown.values():
@@ -148,20 +147,17 @@ class WaitQueue:
         self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime
     ) -> Placement | None:
         """Start the first request of a class if it can start, and remove it; return its placement."""
-        key, request = entry
-        if self._elsewhere and request.id in self._elsewhere:
+        request = entry[1]
+        if self._several.started and request.id in self._several.started:
             self._pass_over(heap, request_class, entry, at)
         elif self._cannot_start(request_class, request):
             self._complete.discard(request.group_id)
-        elif self._cluster.exceeds_limit(request):
+        elif self._cluster.limits.are_exceeded_by(request):
             self._set_aside(request_class.pop(entry))
             self._drop_head(request, heap)
             self._continue(heap, request_class, request, at)
         elif placement := self._place(request, at):
-            request_class.pop(entry)
-            if request.id in self._several:
-                self._forget_several(key, request)
-                self._elsewhere.add(request.id)
+            self._several.start(*request_class.pop(entry))
             self._continue(heap, request_class, request, at)
             return placement
         else:
@@ -172,7 +168,7 @@ class WaitQueue:
     def _pass_over(self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime) -> None:
         """Remove the entry of a session that has started in another group, and what was reserved for it."""
         key, request = request_class.pop(entry)
-        self._forget_several(key, request)
+        self._several.remove(key, request)
         self._drop_head(request, heap)
         self._continue(heap, request_class, request, at)
 
@@ -219,22 +215,9 @@ class WaitQueue:
     def _set_aside(self, entry: QueueEntry) -> None:
         """Keep a request that is above a limit apart until the limit allows it."""
         key, request = entry
-        self._note_several(key, request)
+        self._several.add(key, request)
         self._over_limit.setdefault((request.owner_id, request.project_id), {})[key] = request
         self.over_limit_ids.add(request.id)
-
-    def _note_several(self, key: QueueKey, request: SessionRequest) -> None:
-        """Note the entry of a session that waits in several groups."""
-        if request.alternatives or request.is_alternative:
-            self._several.setdefault(request.id, {})[key] = request
-
-    def _forget_several(self, key: QueueKey, request: SessionRequest) -> None:
-        """Take back `_note_several`."""
-        entries = self._several.get(request.id)
-        if entries is not None:
-            entries.pop(key, None)
-            if not entries:
-                del self._several[request.id]
 
     def _first(self, group_id: int, at: datetime) -> RequestClass | None:
         """Return the class that holds the first request of a group that a host could hold; None if there is none."""
@@ -277,6 +260,45 @@ class WaitQueue:
         for request_class in self._classes[group_id].values():
             if request_class.queues and reservation.host.fits(request_class.shape):
                 _push(heap, request_class)
+
+
+class MultiGroupEntries:
+    """Entries of sessions that wait in several groups: once a session has started by one, its others are withdrawn."""
+
+    __slots__ = ("_by_session", "started")
+
+    def __init__(self) -> None:
+        self._by_session: dict[str, dict[QueueKey, SessionRequest]] = {}
+        self.started: set[str] = set()  # in this pass: their other entries are passed over
+
+    def copy(self) -> "MultiGroupEntries":
+        """Return a copy, in which nothing has started."""
+        copy = MultiGroupEntries()
+        copy._by_session = {session_id: entries.copy() for session_id, entries in self._by_session.items()}
+        return copy
+
+    def add(self, key: QueueKey, request: SessionRequest) -> None:
+        """Note an entry, unless it is its session's only one."""
+        if request.alternatives or request.is_alternative:
+            self._by_session.setdefault(request.id, {})[key] = request
+
+    def remove(self, key: QueueKey, request: SessionRequest) -> None:
+        """Take back `add`."""
+        entries = self._by_session.get(request.id)
+        if entries is not None:
+            entries.pop(key, None)
+            if not entries:
+                del self._by_session[request.id]
+
+    def start(self, key: QueueKey, request: SessionRequest) -> None:
+        """Remove the entry by which a session has started; the others count as started elsewhere."""
+        if request.id in self._by_session:
+            self.remove(key, request)
+            self.started.add(request.id)
+
+    def pop(self, session_id: str) -> dict[QueueKey, SessionRequest]:
+        """Remove and return the entries of a session."""
+        return self._by_session.pop(session_id, {})
 
 
 class GrownHosts:
