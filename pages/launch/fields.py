@@ -1,15 +1,20 @@
 """Fields of the launch form that are made of several inputs: environment variables, and folders to mount."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from django import forms
 from django.utils.datastructures import MultiValueDict
+from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
+from accounts.models import User
 from folders.models import Folder
 from folders.mount_paths import absolute_path
+from resources.models import ResourceGroup
+from sessions.launching import mounts
+from sessions.launching.mounts import MountRequest, OfferedFolder
 
 CARD: Final = "environment_card"  # the number of the chosen card, of which each has a select "version"
 VERSION: Final = "version"
@@ -96,3 +101,63 @@ class FolderRow:
     def usual_path(self) -> str:
         """The absolute path at which it is mounted where none is given."""
         return absolute_path("", self.folder.name)
+
+
+class FolderChoice:
+    """The folders that a launch form offers: what was chosen of them in its field, and what is wrong with each."""
+
+    def __init__(self, owner: User, offered: Sequence[OfferedFolder], field: forms.BoundField) -> None:
+        self._owner = owner
+        self._offered = offered
+        self._field = field
+        self.problems: dict[str, str] = {}  # by folder, once `mounts` was called
+
+    def mounts(self, asked: ChosenFolders, group: ResourceGroup | None) -> list[MountRequest]:
+        """Return what is to be mounted in a group. Raises ValidationError, with all that is wrong."""
+        known = {each.folder.pk: each.folder for each in self._offered}
+        if any(folder_id not in known for folder_id in asked):
+            raise forms.ValidationError(
+                _("A folder is not there any more, or no longer shared with you; choose again.")
+            )
+        requests = [
+            MountRequest(folder=known[folder_id], path=path, is_read_only=is_read_only or None)
+            for folder_id, (path, is_read_only) in asked.items()
+        ]
+        planned = mounts.plan(self._owner, requests)
+        self.problems = {requests[at].folder.pk: problem for at, problem in planned.problems.items()}
+        if errors := mounts.errors(group, requests, planned):
+            raise forms.ValidationError(errors)
+        return requests
+
+    @property
+    def always_mounted(self) -> list[Folder]:
+        """The folders that every session of the user mounts."""
+        return [each.folder for each in self._offered if each.is_automatic]
+
+    @property
+    def chosen(self) -> list[FolderRow]:
+        """The rows of the folders that are to be mounted."""
+        return [row for row in self.rows if row.is_chosen]
+
+    @property
+    def errors(self) -> list[str]:
+        """The messages that stand at none of the folders."""
+        return [str(error) for error in self._field.errors if error not in self.problems.values()]
+
+    @cached_property
+    def rows(self) -> list[FolderRow]:
+        """The folders that can be chosen, with what was typed."""
+        chosen: ChosenFolders = self._field.value() or {}
+        return [
+            FolderRow(
+                folder=each.folder,
+                is_own=each.folder.owner_id == self._owner.pk,
+                is_shared_read_only=each.is_read_only,
+                is_chosen=each.folder.pk in chosen,
+                path=chosen.get(each.folder.pk, ("", False))[0],
+                is_read_only=each.is_read_only or chosen.get(each.folder.pk, ("", False))[1],
+                problem=self.problems.get(each.folder.pk, ""),
+            )
+            for each in self._offered
+            if not each.is_automatic
+        ]

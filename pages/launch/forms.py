@@ -7,19 +7,18 @@ from typing import Any, Final
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.utils.datastructures import MultiValueDict
-from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import Project, User
 from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
-from pages.launch.fields import ChosenFolders, FolderRow, FoldersField, ImageInput, PairsField
+from pages.launch.fields import FolderChoice, FoldersField, ImageInput, PairsField
 from pages.launch.offer import LaunchOffer
 from resources.amounts.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.models import Image, Preset, ResourceGroup
 from sessions.errors import GENERAL, RejectedError
-from sessions.launching import image_choice, mounts, services, validation
+from sessions.launching import image_choice, services, validation
 from sessions.launching.mounts import MountRequest
 from sessions.models import Session
 
@@ -116,9 +115,8 @@ class LaunchForm(forms.Form):
         """Take what was posted; before that, the values to begin with."""
         self.owner = owner
         self.offer = offer or LaunchOffer.load(owner)
-        self.always_mounted = [each.folder for each in self.offer.folders if each.is_automatic]
-        self._mount_problems: dict[str, str] = {}
         super().__init__(data, initial=beginnings.from_nothing(self.offer) | dict(initial))
+        self.folders = FolderChoice(owner, self.offer.folders, self["mounts"])
         _offer(self.fields["image"], LaunchOffer.images_of(owner))
         _offer(self.fields["resource_group"], ResourceGroup.objects.usable_by(owner))
         _offer(self.fields["other_groups"], ResourceGroup.objects.usable_by(owner))
@@ -142,21 +140,7 @@ class LaunchForm(forms.Form):
 
     def clean_mounts(self) -> list[MountRequest]:
         """Return the mounts; all that is wrong with them shows at once, at the folders too."""
-        asked: dict[str, tuple[str, bool]] = self.cleaned_data["mounts"]
-        known = {each.folder.pk: each.folder for each in self.offer.folders}
-        if any(folder_id not in known for folder_id in asked):
-            raise forms.ValidationError(
-                _("A folder is not there any more, or no longer shared with you; choose again.")
-            )
-        requests = [
-            MountRequest(folder=known[folder_id], path=path, is_read_only=is_read_only or None)
-            for folder_id, (path, is_read_only) in asked.items()
-        ]
-        planned = mounts.plan(self.owner, requests)
-        self._mount_problems = {requests[at].folder.pk: problem for at, problem in planned.problems.items()}
-        if errors := mounts.errors(self.cleaned_data.get("resource_group"), requests, planned):
-            raise forms.ValidationError(errors)
-        return requests
+        return self.folders.mounts(self.cleaned_data["mounts"], self.cleaned_data.get("resource_group"))
 
     def clean_command(self) -> str:
         """Return the command with the line ends of a shell: browsers send those of forms as CR LF."""
@@ -241,42 +225,14 @@ class LaunchForm(forms.Form):
         found = {name: [str(each) for each in errors] for name, errors in self.errors.items() if name != "mounts"}
         if general := found.pop(NON_FIELD_ERRORS, []):
             found["general"] = general
-        if self.folder_errors:
-            found["mounts"] = self.folder_errors
-        return found | {f"mount-{folder_id}": [text] for folder_id, text in self._mount_problems.items()}
+        if self.folders.errors:
+            found["mounts"] = self.folders.errors
+        return found | {f"mount-{folder_id}": [text] for folder_id, text in self.folders.problems.items()}
 
     @property
     def variables(self) -> list[tuple[str, str]]:
         """The environment variables as they were typed."""
         return list(self["environment"].value() or [])
-
-    @property
-    def chosen_folders(self) -> list[FolderRow]:
-        """The rows of the folders that are to be mounted."""
-        return [row for row in self.folder_rows if row.is_chosen]
-
-    @property
-    def folder_errors(self) -> list[str]:
-        """The messages on folders that stand at none of them."""
-        return [str(error) for error in self.errors.get("mounts", []) if error not in self._mount_problems.values()]
-
-    @cached_property
-    def folder_rows(self) -> list[FolderRow]:
-        """The folders that can be chosen, with what was typed."""
-        chosen: ChosenFolders = self["mounts"].value() or {}
-        return [
-            FolderRow(
-                folder=each.folder,
-                is_own=each.folder.owner_id == self.owner.pk,
-                is_shared_read_only=each.is_read_only,
-                is_chosen=each.folder.pk in chosen,
-                path=chosen.get(each.folder.pk, ("", False))[0],
-                is_read_only=each.is_read_only or chosen.get(each.folder.pk, ("", False))[1],
-                problem=self._mount_problems.get(each.folder.pk, ""),
-            )
-            for each in self.offer.folders
-            if not each.is_automatic
-        ]
 
     @property
     def chosen_other_groups(self) -> list[str]:

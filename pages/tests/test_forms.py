@@ -222,7 +222,7 @@ class TestFolders:
         form = LaunchForm(owner, data)
         assert not form.is_valid()
         assert set(form.errors) == {"name", "mounts"}
-        (row,) = form.folder_rows
+        (row,) = form.folders.rows
         assert (row.is_chosen, row.path) == (True, "/etc/x")
         assert "/etc/x is a path of the system" in row.problem
 

@@ -127,7 +127,7 @@ def test_the_last_launch_is_remembered(owner: User, host: Host, image: Image) ->
     Session.objects.update(environment={"SECRET": "1"})
     form = shown(owner)
     assert value_of(form, "image", "preset", "cpu", "memory") == [image.pk, preset.pk, 2, "3 GiB"]
-    assert [(row.folder, row.is_read_only) for row in form.chosen_folders] == [(folder, True)]
+    assert [(row.folder, row.is_read_only) for row in form.folders.chosen] == [(folder, True)]
     assert value_of(form, "name", "environment") == [None, None]
 
 
@@ -154,7 +154,7 @@ def test_a_link_names_what_is_launched(owner: User, host: Host, image: Image) ->
     form = shown(owner, "?image=example/python:3.11&group=other&preset=big&folder=data&env=A=1=2&count=3&name=exam")
     names = ("image", "resource_group", "preset", "cpu", "count", "name", "environment")
     assert value_of(form, *names) == [image.pk, other.pk, preset.pk, 4, "3", "exam", [("A", "1=2")]]
-    assert [row.folder.name for row in form.chosen_folders] == ["data"]
+    assert [row.folder.name for row in form.folders.chosen] == ["data"]
     assert not Session.objects.exists(), "a link launches nothing"
 
 
