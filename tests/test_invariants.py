@@ -285,7 +285,7 @@ class Platform(RuleBasedStateMachine):
         except ContainerRuntimeError:
             return False
         finally:
-            runtime._engine.failures.clear()
+            runtime.engine.failures.clear()
         return True
 
     def _reconcile(self, host: Host) -> None:

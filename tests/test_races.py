@@ -45,7 +45,7 @@ class RecordingRuntime(MemoryRuntime):
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the container and note it if it was not running before."""
-        with self._engine.lock:
+        with self.engine.lock:
             container = self.find(session, attempt)
             is_new = container is not None and container.state.phase is ContainerPhase.CREATED
             super().start(session, attempt, announce)

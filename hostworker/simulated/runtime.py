@@ -54,7 +54,7 @@ class SimulatedRuntime(MemoryRuntime):
 
     def __init__(self, installation: str, host: str, registry: SimulatedContainers) -> None:
         super().__init__(installation, host, f"memory://{host}")
-        self._engine.serial = itertools.count(secrets.randbits(SERIAL_BITS))
+        self.engine.serial = itertools.count(secrets.randbits(SERIAL_BITS))
         self._registry = registry
         self._mine: dict[Key, SimulatedContainer] = {}
 
@@ -87,8 +87,8 @@ class SimulatedRuntime(MemoryRuntime):
         state = ContainerState(
             session=spec.session, attempt=spec.attempt, container_id=container_id, phase=ContainerPhase.RUNNING
         )
-        with self._engine.lock, self._registry.lock:
-            self._engine.containers[container_name(*key)] = MemoryContainer(self._owner, spec, state)
+        with self.engine.lock, self._registry.lock:
+            self.engine.containers[container_name(*key)] = MemoryContainer(self._owner, spec, state)
             self._note(key, spec, container_id, time.monotonic() - age_seconds)
 
     def uses(self) -> dict[Key, ContainerUse]:

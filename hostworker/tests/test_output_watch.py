@@ -41,7 +41,7 @@ def test_a_flood_is_slowed_down_and_told_once(runtime: MemoryRuntime, host: Host
     runtime.set_flooding(session.pk, session.attempt)
     watch = OutputWatch(runtime, host)
     watch.poll()
-    assert runtime.floods() == {(session.pk, session.attempt): True}
+    assert runtime.outputs().slowed() == {(session.pk, session.attempt)}
     assert not session.events.filter(reason=Reason.OUTPUT_SLOWED).exists(), "it may have been a burst"
     for _ in range(3):
         watch.poll()

@@ -84,8 +84,8 @@ def test_host_without_engine_takes_no_sessions(
         take_all("scheduler")
         runtime.fail_next("containers", EngineUnreachableError("away"), times=10_000)
         until(has(host, HostStatus.JOINING))
-        with runtime._engine.lock:
-            runtime._engine.failures.clear()
+        with runtime.engine.lock:
+            runtime.engine.failures.clear()
         until(has(host, HostStatus.READY))
     assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
     assert caplog.text.count("its container engine does not answer: away") == 1
@@ -217,7 +217,7 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
 
         def __init__(self, other: FaultInjectingRuntime) -> None:
             super().__init__()
-            self._engine = other._engine
+            self.engine = other.engine
 
         def create(self, spec: ContainerSpec) -> str:
             assert go_on.wait(SECONDS)

@@ -70,7 +70,7 @@ class VirtualRuntime(MemoryRuntime):
 
     def states(self) -> dict[tuple[str, int], ContainerPhase]:
         """Return the phases of the containers by session and attempt, whether the engine is down or not."""
-        return {(each.spec.session, each.spec.attempt): each.state.phase for each in self._engine.containers.values()}
+        return {(each.spec.session, each.spec.attempt): each.state.phase for each in self.engine.containers.values()}
 
     def saved_keys(self) -> set[tuple[str, int]]:
         """Return of which attempts the engine has saved the files."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from engine.containers import container_name, saved_reference
+from engine.containers import container_name
 from hostworker.runtime_protocol import (
     ContainerPhase,
     ContainerRuntimeError,
@@ -18,7 +18,6 @@ from hostworker.runtime_protocol import (
     DiskSpace,
     ExecResult,
     Key,
-    SaveError,
 )
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
@@ -75,126 +74,78 @@ class MemoryEngineControl:
 
     def __init__(self, owner: Owner, engine_url: str) -> None:
         self._owner = owner
-        self._engine = _engines.setdefault(engine_url, MemoryEngine())
+        self.engine = _engines.setdefault(engine_url, MemoryEngine())
 
     def end(self, session: str, attempt: int, exit_code: int = 0, out_of_memory: bool = False) -> None:
         """Let the container's main process end by itself, or by the kernel for want of memory."""
-        with self._engine.lock:
+        with self.engine.lock:
             self.end_container(self.find(session, attempt), KILLED if out_of_memory else exit_code, out_of_memory)
 
     def kill_for_memory(self, session: str, attempt: int) -> None:
         """Let the kernel kill a process that is not the container's main one, for want of memory."""
-        with self._engine.lock:
+        with self.engine.lock:
             if container := self.find(session, attempt):
                 self._tell(container, replace(container.state, out_of_memory=True))
 
     def set_use(self, session: str, attempt: int, use: ContainerUse) -> None:
         """Let the container use this much from now on."""
-        with self._engine.lock:
+        with self.engine.lock:
             if container := self.find(session, attempt):
                 container.use = use
 
     def set_written(self, session: str, attempt: int, size_bytes: int) -> None:
         """Let the container have written this much."""
-        with self._engine.lock:
+        with self.engine.lock:
             if container := self.find(session, attempt):
                 container.written_bytes = size_bytes
 
     def set_made(self, session: str, attempt: int, files: int) -> None:
         """Let the container have made so many files."""
-        with self._engine.lock:
+        with self.engine.lock:
             if container := self.find(session, attempt):
                 container.made_files = files
 
     def set_flooding(self, session: str, attempt: int) -> None:
         """Let the container write to its output without end."""
-        with self._engine.lock:
+        with self.engine.lock:
             if container := self.find(session, attempt):
                 container.is_flooding = True
 
-    def set_slowed(self, session: str, attempt: int) -> None:
-        """Let the container be slowed down."""
-        with self.operation("slow_down"):
-            if container := self.find(session, attempt):
-                container.is_slowed = True
-
-    def floods(self) -> dict[Key, bool]:
-        """Return which running containers of this owner flood, and whether each was slowed down."""
-        with self.operation("floods"):
-            return {
-                (each.spec.session, each.spec.attempt): each.is_slowed
-                for each in self._engine.containers.values()
-                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING and each.is_flooding
-            }
-
     def set_disk_space(self, space: DiskSpace | None) -> None:
         """Let the engine's disk have this space."""
-        with self._engine.lock:
-            self._engine.disk_space = space
-
-    def disk_space(self) -> DiskSpace | None:
-        """Return the space of the engine's disk."""
-        with self.operation("disk_space"):
-            return self._engine.disk_space
-
-    def written_bytes(self) -> dict[Key, int]:
-        """Return what each running container of this owner has written."""
-        with self.operation("written_bytes"):
-            return {
-                (each.spec.session, each.spec.attempt): each.written_bytes
-                for each in self._engine.containers.values()
-                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
-            }
-
-    def made_files(self) -> dict[Key, int]:
-        """Return how many files each running container of this owner has made."""
-        with self.operation("made_files"):
-            return {
-                (each.spec.session, each.spec.attempt): each.made_files
-                for each in self._engine.containers.values()
-                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
-            }
+        with self.engine.lock:
+            self.engine.disk_space = space
 
     def saved(self) -> dict[Key, int]:
         """Return what the saved containers of this owner had written; to change it, hold the engine's lock."""
-        return self._engine.saved.setdefault(self._owner, {})
-
-    def save(self, session: str, attempt: int) -> int:
-        """Save the container; the caller holds the engine's lock. Raises SaveError."""
-        saved, container = self.saved(), self.find(session, attempt)
-        if (session, attempt) not in saved:
-            if container is None or container.state.phase is ContainerPhase.RUNNING:
-                raise SaveError("The session's container is not there, or still runs.")
-            before = next((size for key, size in saved.items() if saved_reference(*key) == container.spec.image), 0)
-            saved[session, attempt] = before + container.written_bytes
-        return saved[session, attempt]
+        return self.engine.saved.setdefault(self._owner, {})
 
     def lose_container(self, session: str, attempt: int) -> None:
         """Make the container disappear without any event, as when the engine loses its data."""
-        with self._engine.lock:
-            self._engine.containers.pop(container_name(session, attempt), None)
+        with self.engine.lock:
+            self.engine.containers.pop(container_name(session, attempt), None)
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         """Let the container write a line."""
-        with self._engine.lock:
+        with self.engine.lock:
             if container := self.find(session, attempt):
                 container.log.append(line)
 
     def set_exec_handler(self, program: Program) -> None:
         """Have `execute` do this in every container of the engine."""
-        with self._engine.lock:
-            self._engine.program = program
+        with self.engine.lock:
+            self.engine.program = program
 
     def spec(self, session: str, attempt: int) -> ContainerSpec | None:
         """Return what the container was created from, or None when it is not there."""
-        with self._engine.lock:
+        with self.engine.lock:
             container = self.find(session, attempt)
             return container.spec if container else None
 
     def remove_image(self, reference: str, can_pull: bool = False) -> None:
         """Take the image off the host, and out of the registry too unless it can be pulled."""
-        with self._engine.lock:
-            self._engine.missing_images[reference] = can_pull
+        with self.engine.lock:
+            self.engine.missing_images[reference] = can_pull
 
     def fail_next(
         self, operation: str, error: ContainerRuntimeError, times: int = 1, happens_after: bool = False
@@ -205,14 +156,14 @@ class MemoryEngineControl:
         failure breaks one stream.
         """
         failures = [InjectedFailure(error, happens_after) for _ in range(times)]
-        with self._engine.lock:
-            self._engine.failures.setdefault((self._owner, operation), []).extend(failures)
+        with self.engine.lock:
+            self.engine.failures.setdefault((self._owner, operation), []).extend(failures)
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
         """Hold the engine's lock for the whole operation, and let it fail where that was asked for."""
-        with self._engine.lock:
-            failures = self._engine.failures.get((self._owner, name), [])
+        with self.engine.lock:
+            failures = self.engine.failures.get((self._owner, name), [])
             failure = failures.pop(0) if failures else None
             if failure and not failure.happens_after:
                 raise failure.error
@@ -222,8 +173,16 @@ class MemoryEngineControl:
 
     def find(self, session: str, attempt: int) -> MemoryContainer | None:
         """Return the owner's container with this key; the caller holds the engine's lock."""
-        container = self._engine.containers.get(container_name(session, attempt))
+        container = self.engine.containers.get(container_name(session, attempt))
         return container if container and container.owner == self._owner else None
+
+    def running(self) -> dict[Key, MemoryContainer]:
+        """Return the owner's running containers; the caller holds the engine's lock."""
+        return {
+            (each.spec.session, each.spec.attempt): each
+            for each in self.engine.containers.values()
+            if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
+        }
 
     def end_container(self, container: MemoryContainer | None, exit_code: int, out_of_memory: bool = False) -> None:
         """Move a running container to EXITED and tell the listeners; any other is left alone."""
@@ -235,6 +194,6 @@ class MemoryEngineControl:
         self._tell(container, container.state)
 
     def _tell(self, container: MemoryContainer, state: ContainerState) -> None:
-        for owner, inbox in self._engine.listeners:
+        for owner, inbox in self.engine.listeners:
             if owner == container.owner:
                 inbox.put(state)

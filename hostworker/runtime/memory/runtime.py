@@ -35,6 +35,7 @@ from hostworker.runtime_protocol import (
     ResizeError,
     Resizer,
     SavedContainers,
+    SaveError,
     StartError,
     ignore_kill,
     no_login,
@@ -78,42 +79,42 @@ class MemoryRuntime(MemoryEngineControl):
     ) -> None:
         """Have the image: every reference is on the host, save those of `remove_image`."""
         with self.operation("ensure_image"):
-            if reference not in self._engine.missing_images:
+            if reference not in self.engine.missing_images:
                 return
             on_progress(PullText(f"Pulling {reference}"))
-            if not self._engine.missing_images[reference]:
+            if not self.engine.missing_images[reference]:
                 raise ImageUnavailableError(
                     f"Image {reference} could not be pulled: the registry has no such image or tag."
                 )
-            del self._engine.missing_images[reference]
+            del self.engine.missing_images[reference]
 
     def has_image(self, reference: str) -> bool:
         with self.operation("has_image"):
-            return reference not in self._engine.missing_images
+            return reference not in self.engine.missing_images
 
     def images(self, references: Collection[str]) -> dict[str, HeldImage]:
         with self.operation("images"):
             held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
-            return {reference: held for reference in references if reference not in self._engine.missing_images}
+            return {reference: held for reference in references if reference not in self.engine.missing_images}
 
     def create(self, spec: ContainerSpec) -> str:
         name = container_name(spec.session, spec.attempt)
         with self.operation("create"):
-            if existing := self._engine.containers.get(name):
+            if existing := self.engine.containers.get(name):
                 if existing.owner != self._owner:
                     raise StartError(f"The name {name} is taken by a container that is not the platform's.")
                 return existing.state.container_id
-            if spec.image in self._engine.missing_images:
+            if spec.image in self.engine.missing_images:
                 raise ImageUnavailableError(f"Image {spec.image} is not on the host.")
             if missing := [mount.source for mount in spec.folders if not mount.source.is_dir()]:
                 raise StartError(f"The container could not be created: {missing[0]} is not there.")
             state = ContainerState(
                 session=spec.session,
                 attempt=spec.attempt,
-                container_id=f"{next(self._engine.serial):064x}",
+                container_id=f"{next(self.engine.serial):064x}",
                 phase=ContainerPhase.CREATED,
             )
-            self._engine.containers[name] = MemoryContainer(self._owner, spec, state)
+            self.engine.containers[name] = MemoryContainer(self._owner, spec, state)
             return state.container_id
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
@@ -144,12 +145,12 @@ class MemoryRuntime(MemoryEngineControl):
     def remove(self, session: str, attempt: int) -> None:
         with self.operation("remove"):
             if container := self.find(session, attempt):
-                del self._engine.containers[container_name(session, attempt)]
+                del self.engine.containers[container_name(session, attempt)]
                 self.end_container(container, exit_code=KILLED)
 
     def containers(self) -> list[ContainerState]:
         with self.operation("containers"):
-            return [each.state for each in self._engine.containers.values() if each.owner == self._owner]
+            return [each.state for each in self.engine.containers.values() if each.owner == self._owner]
 
     def leftover_attempts(self) -> set[Key]:
         """Return nothing: there is no GPU here whose share would need files."""
@@ -166,7 +167,7 @@ class MemoryRuntime(MemoryEngineControl):
             container = self.find(session, attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
                 raise ExecutionError("The session's container is not running.")
-            program = self._engine.program
+            program = self.engine.program
         return program(command, environment)
 
     def saved_containers(self) -> SavedContainers:
@@ -195,19 +196,15 @@ class MemoryRuntime(MemoryEngineControl):
 
     def uses(self) -> dict[Key, ContainerUse]:
         with self.operation("uses"):
-            return {
-                (each.spec.session, each.spec.attempt): each.use
-                for each in self._engine.containers.values()
-                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
-            }
+            return {key: container.use for key, container in self.running().items()}
 
     def exits(
         self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
     ) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for."""
         inbox: queue.SimpleQueue[ContainerState] = queue.SimpleQueue()
-        with self._engine.lock:
-            self._engine.listeners.append((self._owner, inbox))
+        with self.engine.lock:
+            self.engine.listeners.append((self._owner, inbox))
         return self._exits(stopped, inbox, on_memory_kill)
 
     def _exits(
@@ -229,8 +226,8 @@ class MemoryRuntime(MemoryEngineControl):
                 if state.phase is ContainerPhase.EXITED:
                     yield state
         finally:
-            with self._engine.lock:
-                self._engine.listeners = [each for each in self._engine.listeners if each[1] is not inbox]
+            with self.engine.lock:
+                self.engine.listeners = [each for each in self.engine.listeners if each[1] is not inbox]
 
 
 class MemorySavedContainers:
@@ -239,37 +236,42 @@ class MemorySavedContainers:
     Implements SavedContainers.
     """
 
-    def __init__(self, engine: MemoryEngineControl) -> None:
-        self._engine = engine
+    def __init__(self, control: MemoryEngineControl) -> None:
+        self._control = control
 
     def save(self, session: str, attempt: int) -> int:
-        with self._engine.operation("save_container"):
-            return self._engine.save(session, attempt)
+        with self._control.operation("save_container"):
+            saved, container = self._control.saved(), self._control.find(session, attempt)
+            if (session, attempt) not in saved:
+                if container is None or container.state.phase is ContainerPhase.RUNNING:
+                    raise SaveError("The session's container is not there, or still runs.")
+                before = next((size for key, size in saved.items() if saved_reference(*key) == container.spec.image), 0)
+                saved[session, attempt] = before + container.written_bytes
+            return saved[session, attempt]
 
     def reference(self, session: str, attempt: int) -> str | None:
-        with self._engine.operation("saved_reference"):
-            is_saved = (session, attempt) in self._engine.saved()
-            return saved_reference(session, attempt) if is_saved else None
+        with self._control.operation("saved_reference"):
+            return saved_reference(session, attempt) if (session, attempt) in self._control.saved() else None
 
     def keys(self) -> set[Key]:
-        with self._engine.operation("saved_keys"):
-            return set(self._engine.saved())
+        with self._control.operation("saved_keys"):
+            return set(self._control.saved())
 
     def discard(self, session: str, attempt: int) -> None:
-        with self._engine.operation("discard_saved"):
-            self._engine.saved().pop((session, attempt), None)
+        with self._control.operation("discard_saved"):
+            self._control.saved().pop((session, attempt), None)
 
 
 class MemoryResizer:
     """Resizes one owner's containers in memory; `fail_next` has `resize`. Implements Resizer."""
 
-    def __init__(self, engine: MemoryEngineControl) -> None:
-        self._engine = engine
+    def __init__(self, control: MemoryEngineControl) -> None:
+        self._control = control
 
     def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
         """Change the spec, unless more memory is used by `set_use`."""
-        with self._engine.operation("resize"):
-            container = self._engine.find(spec.session, spec.attempt)
+        with self._control.operation("resize"):
+            container = self._control.find(spec.session, spec.attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
                 raise ResizeError("Its container does not run.")
             if container.use.memory_bytes > spec.memory_bytes:
@@ -286,36 +288,46 @@ class MemoryResizer:
 class MemoryOutputs:
     """The outputs of one owner's containers in memory: tests say which flood. Implements HostOutputs."""
 
-    def __init__(self, engine: MemoryEngineControl) -> None:
-        self._engine = engine
+    def __init__(self, control: MemoryEngineControl) -> None:
+        self._control = control
 
     def flooding(self) -> set[Key]:
-        return {key for key, is_slowed in self._engine.floods().items() if not is_slowed}
+        return self._floods(is_slowed=False)
 
     def slow_down(self, session: str, attempt: int) -> None:
-        self._engine.set_slowed(session, attempt)
+        with self._control.operation("slow_down"):
+            if container := self._control.find(session, attempt):
+                container.is_slowed = True
 
     def slowed(self) -> set[Key]:
-        return {key for key, is_slowed in self._engine.floods().items() if is_slowed}
+        return self._floods(is_slowed=True)
 
     def release(self, session: str, attempt: int) -> None:
         """Do nothing, as nothing waits here."""
+
+    def _floods(self, *, is_slowed: bool) -> set[Key]:
+        with self._control.operation("floods"):
+            running = self._control.running().items()
+            return {key for key, each in running if each.is_flooding and each.is_slowed == is_slowed}
 
 
 class MemoryDisks:
     """The disk of the in-memory engine, and what one owner's containers have written. Implements HostDisks."""
 
-    def __init__(self, engine: MemoryEngineControl) -> None:
-        self._engine = engine
+    def __init__(self, control: MemoryEngineControl) -> None:
+        self._control = control
 
     def space(self) -> DiskSpace | None:
-        return self._engine.disk_space()
+        with self._control.operation("disk_space"):
+            return self._control.engine.disk_space
 
     def written_bytes(self) -> dict[Key, int]:
-        return self._engine.written_bytes()
+        with self._control.operation("written_bytes"):
+            return {key: container.written_bytes for key, container in self._control.running().items()}
 
     def made_files(self, limits: Mapping[Key, int | None]) -> dict[Key, int]:
-        return {key: count for key, count in self._engine.made_files().items() if key in limits}
+        with self._control.operation("made_files"):
+            return {key: each.made_files for key, each in self._control.running().items() if key in limits}
 
 
 class MemoryFolders:
@@ -324,14 +336,14 @@ class MemoryFolders:
     Implements MountControl.
     """
 
-    def __init__(self, engine: MemoryEngineControl) -> None:
-        self._engine = engine
+    def __init__(self, control: MemoryEngineControl) -> None:
+        self._control = control
 
     def set_read_only(
         self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
     ) -> bool:
-        with self._engine.operation("set_folder_read_only"):
-            if container := self._engine.find(session, attempt):
+        with self._control.operation("set_folder_read_only"):
+            if container := self._control.find(session, attempt):
                 folders = [
                     replace(each, is_read_only=read_only) if each.source == source else each
                     for each in container.spec.folders
@@ -340,8 +352,8 @@ class MemoryFolders:
             return True
 
     def take_away(self, session: str, attempt: int, source: Path) -> None:
-        with self._engine.operation("take_folder_away"):
-            if container := self._engine.find(session, attempt):
+        with self._control.operation("take_folder_away"):
+            if container := self._control.find(session, attempt):
                 left = tuple(each for each in container.spec.folders if each.source != source)
                 container.spec = replace(container.spec, folders=left)
 
