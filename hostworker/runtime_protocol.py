@@ -308,6 +308,12 @@ class Runtime(Protocol):
     Each may raise EngineUnreachableError beside what it names. Implementations are safe to use from many threads.
     """
 
+    mount_control: MountControl
+    resizer: Resizer
+    saved_containers: SavedContainers
+    disks: HostDisks  # its methods may raise EngineUnreachableError too
+    image_engine: ImageEngine | None  # what makes images of the containers; None where this runtime makes none
+
     def ensure_image(
         self,
         reference: str,
@@ -380,26 +386,11 @@ class Runtime(Protocol):
     def outputs(self) -> HostOutputs:
         """Return what slows the outputs of containers down; its methods may raise EngineUnreachableError too."""
 
-    def mount_control(self) -> MountControl:
-        """Return what changes the folders of running containers."""
-
-    def resizer(self) -> Resizer:
-        """Return what resizes running containers."""
-
-    def saved_containers(self) -> SavedContainers:
-        """Return what keeps the files of sessions that are parked."""
-
-    def disks(self) -> HostDisks:
-        """Return what knows the disk of this engine; its methods may raise EngineUnreachableError too."""
-
     def keep_warm(self, stopped: threading.Event) -> None:
         """Keep resources ready that speed up the next starts until `stopped` is set, then release them.
 
         Returns early where there are none. Does not raise when the engine fails: starts work without them.
         """
-
-    def image_engine(self) -> ImageEngine | None:
-        """Return what makes images of the containers; None where this runtime makes none."""
 
     def uses(self) -> dict[Key, ContainerUse]:
         """Return what each running container uses; one that cannot be measured is left out.

@@ -49,6 +49,7 @@ class CrashingSnapshots(_Crashing, DockerSnapshots):
 class CrashingRuntime(_Crashing, DockerRuntime):
     """Dies where containers are started and stopped, or images are made of them."""
 
-    def image_engine(self) -> DockerSnapshots:
-        """Return one that dies too."""
-        return CrashingSnapshots(self._engine_url, self._owner)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Have an image engine that dies too."""
+        super().__init__(*arguments, **named)
+        self.image_engine = CrashingSnapshots(self._engine_url, self._owner)

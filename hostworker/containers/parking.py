@@ -51,7 +51,7 @@ def keep(runtime: Runtime, session_id: str, attempt: int) -> None:
     """
     output = runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")[-LOG_TAIL_CHARACTERS:]
     runtime.stop(session_id, attempt, 0)  # it may still run where the session was parked without its host
-    written = runtime.saved_containers().save(session_id, attempt)
+    written = runtime.saved_containers.save(session_id, attempt)
     parked = Session.objects.filter(pk=session_id, parked_attempt=attempt)
     parked.update(parked_bytes=written)
     if output:
@@ -69,7 +69,7 @@ def image_of(runtime: Runtime, session: Session) -> str:
     key = (session.pk, session.parked_attempt)
     if key in {(state.session, state.attempt) for state in runtime.containers()}:
         keep(runtime, *key)
-    reference = runtime.saved_containers().reference(*key)
+    reference = runtime.saved_containers.reference(*key)
     if reference is None:
         raise FilesLostError(FILES_LOST)
     return reference
@@ -99,7 +99,7 @@ def at_rest(parked: Mapping[Key, Status], found: Collection[Key]) -> list[Key]:
 
 def clear_saved(runtime: Runtime, host: Host) -> None:
     """Delete what was saved of sessions that have ended, or were parked again since. Raises EngineUnreachableError."""
-    saved = runtime.saved_containers()
+    saved = runtime.saved_containers
     if stored := saved.keys():
         live = Session.objects.filter(parked_on=host, ended_at=None).order_by()
         for key in stored - set(live.values_list("pk", "parked_attempt")):

@@ -29,7 +29,7 @@ def apply(runtime: Runtime, session_id: str, resize_id: str) -> None:
         try:
             spec = specs.spec_of(session)
             target, before = (_resized(spec, session, size) for size in (stored.target, stored.before))
-            runtime.resizer().resize(target, before)
+            runtime.resizer.resize(target, before)
         except ResizeError as refused:
             resizing.finish(session_id, resize_id, str(refused)[:300])
         except ContainerRuntimeError as failure:

@@ -110,7 +110,7 @@ def remove_deleted(runtime: Runtime, host: Host) -> None:
 
 def untag_deleted(runtime: Runtime, host: Host) -> None:
     """Remove from the engine the images that were deleted, or never finished, and forget that the host has them."""
-    if engine := runtime.image_engine():
+    if engine := runtime.image_engine:
         made = set(engine.made_here())
         in_use = set(Image.objects.filter(reference__in=made, removed_at=None).values_list("reference", flat=True))
         active = Conversion.objects.filter(reference__in=made, state__in=ACTIVE_CONVERSIONS)
@@ -252,7 +252,7 @@ def _new_image(conversion: Conversion) -> archive.NewImage:
 
 def _clear(runtime: Runtime, conversion: Conversion, problem: str) -> None:
     """Leave nothing of the conversion behind, and let it have failed."""
-    engine = runtime.image_engine()
+    engine = runtime.image_engine
     if engine and not Image.objects.filter(reference=conversion.reference, removed_at=None).exists():
         engine.untag(conversion.reference)
         if conversion.state == ConversionState.PUSHING:
@@ -261,7 +261,7 @@ def _clear(runtime: Runtime, conversion: Conversion, problem: str) -> None:
 
 
 def _engine(runtime: Runtime) -> ImageEngine:
-    if engine := runtime.image_engine():
+    if engine := runtime.image_engine:
         return engine
     raise SnapshotError(NO_ENGINE)
 

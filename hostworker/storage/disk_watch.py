@@ -74,7 +74,7 @@ class DiskWatch:
 
     def poll(self) -> None:
         """Look at the disk, and at what sessions have taken of it when due. Raises EngineUnreachableError."""
-        disks = self._runtime.disks()
+        disks = self._runtime.disks
         space = disks.space()
         reserve_files = self._reserve_files(space)
         lacks_bytes = space is not None and space.free_bytes < self._reserve_bytes
@@ -113,7 +113,7 @@ class DiskWatch:
         limits = {(session.pk, session.attempt): session.bounds.disk_files for session in running}
         self._free_files = space.free_files if space else 0
         with self._files_pace.walk():
-            made = self._runtime.disks().made_files(limits)
+            made = self._runtime.disks.made_files(limits)
         for session in running:
             used, limit = made.get((session.pk, session.attempt), 0), limits[session.pk, session.attempt]
             if limit is not None:

@@ -73,8 +73,8 @@ class ShareWatch:
         with runner.container_lock(session.pk):
             try:
                 if is_withdrawn:
-                    self._runtime.mount_control().take_away(session.pk, session.attempt, _source(folder))
-                elif not self._runtime.mount_control().set_read_only(
+                    self._runtime.mount_control.take_away(session.pk, session.attempt, _source(folder))
+                elif not self._runtime.mount_control.set_read_only(
                     session.pk, session.attempt, _source(folder), read_only=True
                 ):
                     return self._note_held(row)

@@ -91,7 +91,7 @@ class StorageQuotas:
             if not current.filter(session__status=Status.RUNNING).exists():
                 return
             try:
-                is_done = self._runtime.mount_control().set_read_only(
+                is_done = self._runtime.mount_control.set_read_only(
                     session.pk, session.attempt, source, read_only=read_only, end_writers=use.exceeds(TOLERANCE)
                 )
             except MountError as error:

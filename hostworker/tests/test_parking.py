@@ -54,7 +54,7 @@ def reconcile(runtime: FaultInjectingRuntime, session: Session) -> None:
 
 
 def saved(runtime: FaultInjectingRuntime) -> set[tuple[str, int]]:
-    return runtime.saved_containers().keys()
+    return runtime.saved_containers.keys()
 
 
 def test_parked_container_is_saved_and_resumed_from_its_files(runtime: FaultInjectingRuntime) -> None:
@@ -152,6 +152,6 @@ def test_host_that_keeps_failing_leaves_the_session_parked(runtime: FaultInjecti
 
 def test_files_that_are_gone_end_the_session_when_resumed(runtime: FaultInjectingRuntime) -> None:
     session = parked(runtime)
-    runtime.saved_containers().discard(session.pk, 1)
+    runtime.saved_containers.discard(session.pk, 1)
     session = resumed(runtime, session)
     assert (session.status, session.reason) == (Status.ERROR, Reason.FILES_LOST)

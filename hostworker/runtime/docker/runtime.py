@@ -65,9 +65,12 @@ from hostworker.runtime_protocol import (
     FindLogin,
     HasEndedError,
     HeldImage,
+    HostDisks,
     ImageUnavailableError,
     Key,
     MountControl,
+    Resizer,
+    SavedContainers,
     StartError,
     ignore_kill,
     no_login,
@@ -110,11 +113,12 @@ class DockerRuntime:
         self._client = ProcessClient(engine_url)
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
-        self._snapshots = DockerSnapshots(engine_url, self._owner)
-        self._folders = DockerFolders(self._client, self._owner, self._privileges)
-        self._saved = DockerSavedContainers(engine_url, self._owner)
+        self.image_engine: ImageEngine | None = DockerSnapshots(engine_url, self._owner)
+        self.mount_control: MountControl = DockerFolders(self._client, self._owner, self._privileges)
+        self.saved_containers: SavedContainers = DockerSavedContainers(engine_url, self._owner)
         beside = enforcer.written_bytes if enforcer else dict
         self._disks = DockerDisks(self._client, self._owner, engine_url, self._privileges, beside)
+        self.disks: HostDisks = self._disks
         self._info = functools.cache(lambda: dict(self._client().info()))
         self._seccomp = functools.cache(lambda: profile_for(self._info()))
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
@@ -123,7 +127,7 @@ class DockerRuntime:
         self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
         self._uses = ContainerUses()
-        self._resizer = DockerResizer(self._client, self._owner, enforcer, self._uses)
+        self.resizer: Resizer = DockerResizer(self._client, self._owner, enforcer, self._uses)
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
     def ensure_image(
@@ -298,27 +302,12 @@ class DockerRuntime:
             container_id = str(container["Id"])
         return execute(self._engine_url, container_id, command, environment)
 
-    def image_engine(self) -> ImageEngine:
-        return self._snapshots
-
     def folders_problem(self) -> str:
         with translated(EngineUnreachableError):
             return self._folders_problem()
 
-    def saved_containers(self) -> DockerSavedContainers:
-        return self._saved
-
-    def resizer(self) -> DockerResizer:
-        return self._resizer
-
-    def disks(self) -> DockerDisks:
-        return self._disks
-
     def outputs(self) -> DockerOutputs:
         return self._outputs
-
-    def mount_control(self) -> MountControl:
-        return self._folders
 
     def uses(self) -> dict[Key, ContainerUse]:
         """Return what /proc and /sys say; one request, and one for each container that is new."""

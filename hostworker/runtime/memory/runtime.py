@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.containers import container_name, saved_reference
+from hostworker.conversion.base import ImageEngine
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.runtime.memory.engine import KILLED, MemoryContainer, MemoryEngineControl
 from hostworker.runtime.pull import PullText
@@ -68,6 +69,11 @@ class MemoryRuntime(MemoryEngineControl):
         sandboxes: int = 0,
     ) -> None:
         super().__init__((installation, host), engine_url)
+        self.saved_containers: SavedContainers = MemorySavedContainers(self)
+        self.resizer: Resizer = MemoryResizer(self)
+        self.disks: HostDisks = MemoryDisks(self)
+        self.mount_control: MountControl = MemoryFolders(self)
+        self.image_engine: ImageEngine | None = None  # there are no files here to make an image of
 
     def ensure_image(
         self,
@@ -170,29 +176,14 @@ class MemoryRuntime(MemoryEngineControl):
             program = self.engine.program
         return program(command, environment)
 
-    def saved_containers(self) -> SavedContainers:
-        return MemorySavedContainers(self)
-
     def folders_problem(self) -> str:
         return ""
-
-    def resizer(self) -> Resizer:
-        return MemoryResizer(self)
 
     def outputs(self) -> HostOutputs:
         return MemoryOutputs(self)
 
-    def disks(self) -> HostDisks:
-        return MemoryDisks(self)
-
-    def mount_control(self) -> MountControl:
-        return MemoryFolders(self)
-
     def keep_warm(self, stopped: threading.Event) -> None:
         """Return at once: every start is quick here."""
-
-    def image_engine(self) -> None:
-        """Return None: there are no files here to make an image of."""
 
     def uses(self) -> dict[Key, ContainerUse]:
         with self.operation("uses"):

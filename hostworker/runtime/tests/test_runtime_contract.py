@@ -362,18 +362,18 @@ def test_bytes_written_by_running_containers_are_reported(
     world: World, runtime: Runtime, running: ContainerSpec
 ) -> None:
     key = running.session, running.attempt
-    assert runtime.disks().written_bytes()[key] < MIB
+    assert runtime.disks.written_bytes()[key] < MIB
     world.write_data(*key, 2 * MIB)
-    until(lambda: runtime.disks().written_bytes()[key] >= 2 * MIB)
-    space = runtime.disks().space()
+    until(lambda: runtime.disks.written_bytes()[key] >= 2 * MIB)
+    space = runtime.disks.space()
     assert space is None or 0 <= space.free_bytes <= space.total_bytes
 
 
 def test_files_made_by_running_containers_are_counted(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     key = running.session, running.attempt
-    before = runtime.disks().made_files({key: 1000})[key]
+    before = runtime.disks.made_files({key: 1000})[key]
     world.make_files(*key, 100)
-    assert runtime.disks().made_files({key: 1000, (new_session(), 1): None}) == {key: before + 100}
+    assert runtime.disks.made_files({key: 1000, (new_session(), 1): None}) == {key: before + 100}
 
 
 def test_every_listener_hears_every_exit(world: World, runtime: Runtime, running: ContainerSpec) -> None:

@@ -36,7 +36,7 @@ def test_a_running_container_grows_and_shrinks(world: World) -> None:
     spec = launch(runtime, make_spec(world.image))
     for cpu, memory in ((2, 256 * MIB), (2, 256 * MIB), (1, 96 * MIB)):
         wanted = replace(spec, cpu=cpu, memory_bytes=memory)
-        runtime.resizer().resize(wanted, spec)
+        runtime.resizer.resize(wanted, spec)
         if isinstance(world, DockerWorld):
             assert kernel_limits(world, spec) == (memory, cpu)
             assert world.inspect(spec.session, 1)["HostConfig"]["CpuShares"] == 1024 * cpu
@@ -45,17 +45,17 @@ def test_a_running_container_grows_and_shrinks(world: World) -> None:
         held = replace(spec, memory_bytes=96 * MIB)
         filled = "dd if=/dev/zero of=/dev/shm/full bs=1M count=14"
         assert world.execute(spec.session, spec.attempt, filled)[0] == 0
-        runtime.resizer().resize(replace(spec, memory_bytes=128 * MIB), held)  # by a worker that then dies
+        runtime.resizer.resize(replace(spec, memory_bytes=128 * MIB), held)  # by a worker that then dies
         with pytest.raises(ResizeError, match="of memory, too much for 24 MiB"):
-            runtime.resizer().resize(replace(spec, memory_bytes=24 * MIB), held)
+            runtime.resizer.resize(replace(spec, memory_bytes=24 * MIB), held)
         with pytest.raises(ResizeError, match="refused"):
-            runtime.resizer().resize(replace(spec, cpu=10_000, memory_bytes=128 * MIB), held)
+            runtime.resizer.resize(replace(spec, cpu=10_000, memory_bytes=128 * MIB), held)
         assert kernel_limits(world, spec) == (96 * MIB, 1)
     runtime.stop(spec.session, spec.attempt, 0)
     with pytest.raises(ResizeError, match="does not run"):
-        runtime.resizer().resize(spec, spec)
+        runtime.resizer.resize(spec, spec)
 
 
 def test_a_container_that_is_not_there_is_refused(world: World) -> None:
     with pytest.raises(ResizeError, match="does not run"):
-        world.runtime().resizer().resize(*[make_spec(world.image, session=new_session())] * 2)
+        world.runtime().resizer.resize(*[make_spec(world.image, session=new_session())] * 2)

@@ -26,13 +26,13 @@ world = pytest.fixture(params=EVERY_WORLD)(each_world)
 def runtime(world: World) -> Iterator[Runtime]:
     runtime = world.runtime()
     yield runtime
-    for key in runtime.saved_containers().keys():  # noqa: SIM118  # no mapping
+    for key in runtime.saved_containers.keys():  # noqa: SIM118  # no mapping
         runtime.remove(key[0], key[1] + 1)
-        runtime.saved_containers().discard(*key)
+        runtime.saved_containers.discard(*key)
 
 
 def test_stopped_container_is_saved_once_and_starts_again(world: World, runtime: Runtime) -> None:
-    saved, spec = runtime.saved_containers(), launch(runtime, make_spec(world.image))
+    saved, spec = runtime.saved_containers, launch(runtime, make_spec(world.image))
     key = (spec.session, spec.attempt)
     with pytest.raises(SaveError):
         saved.save(*key)  # it runs
@@ -45,7 +45,7 @@ def test_stopped_container_is_saved_once_and_starts_again(world: World, runtime:
     runtime.remove(*key)
     assert saved.save(*key) == written  # saved already; the container is not needed
     assert saved.keys() == {key}
-    assert world.runtime(installation="another").saved_containers().keys() == set()
+    assert world.runtime(installation="another").saved_containers.keys() == set()
     reference = saved.reference(*key)
     assert reference == saved_reference(*key)
     again = launch(runtime, replace(spec, attempt=2, image=reference or ""))

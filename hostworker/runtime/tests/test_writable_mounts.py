@@ -115,9 +115,9 @@ def test_what_is_written_to_the_account_counts(
     world: DockerWorld, runtime: DockerRuntime, session: ContainerSpec
 ) -> None:
     key = session.session, session.attempt
-    before = runtime.disks().written_bytes()[key]
+    before = runtime.disks.written_bytes()[key]
     world.execute(*key, f"head -c 3000000 /dev/zero >> {REGION_PATH}")
-    assert runtime.disks().written_bytes()[key] >= before + 3_000_000
+    assert runtime.disks.written_bytes()[key] >= before + 3_000_000
 
 
 def test_the_state_of_simulated_gpus_is_cut_to_its_length(
@@ -129,6 +129,6 @@ def test_the_state_of_simulated_gpus_is_cut_to_its_length(
     assert state.stat().st_size <= STATE_BYTES
     world.execute(*key, f"head -c 80000000 /dev/zero >> {SIMULATED_STATE_PATH}", user="work")
     assert state.stat().st_size > STATE_BYTES
-    runtime.disks().written_bytes()
+    runtime.disks.written_bytes()
     assert state.stat().st_size == STATE_BYTES
     assert world.execute(*key, "nvidia-smi -L")[0] == 0
