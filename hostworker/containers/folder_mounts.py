@@ -22,7 +22,7 @@ def prepare(session: Session, runtime: Runtime) -> tuple[FolderMount, ...]:
     found = []
     engine_problem = runtime.folders_problem()
     for row, folder in settled.mounts:
-        source = engine_problem or _source(folder, runtime.mount_control())
+        source = engine_problem or _source(folder, runtime.mount_control)
         if isinstance(source, Path):
             found.append(FolderMount(source=source, target=row.path, is_read_only=row.is_read_only))
             _note(row, "")

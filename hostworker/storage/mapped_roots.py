@@ -24,7 +24,7 @@ class MappedRoots:
             self._let_go(key)  # so that its file system can be unmounted for good
             return state.problem
         try:
-            self._runtime.mount_control().map_root(Path(root.path), key)
+            self._runtime.mount_control.map_root(Path(root.path), key)
         except MountError as error:
             return str(error)
         self._keys.add(key)
@@ -38,7 +38,7 @@ class MappedRoots:
     def _let_go(self, key: str) -> None:
         if key in self._keys:
             try:
-                self._runtime.mount_control().unmap_root(key)
+                self._runtime.mount_control.unmap_root(key)
             except MountError as error:
                 logger.warning("storage root %s: is still mounted for sessions: %s", key, error)
             self._keys.discard(key)

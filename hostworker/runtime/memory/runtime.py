@@ -349,7 +349,7 @@ class MemoryFolders:
                 container.spec = replace(container.spec, folders=left)
 
     def map_root(self, root: Path, key: str) -> Path:
-        with self._engine.operation("map_root"):
+        with self._control.operation("map_root"):
             return root
 
     def unmap_root(self, key: str) -> None:
