@@ -38,7 +38,10 @@ class Command:
     starts_last: bool = False  # once the platform is ready, which its processor time would delay
 
     async def start(self, folder: Path) -> asyncio.subprocess.Process:
-        """Start it in a process group of its own, which the kernel ends with this process."""
+        """Start it in a process group of its own, so that Ctrl-C reaches it once, through us.
+
+        Should this process be killed, the kernel ends it (prctl PR_SET_PDEATHSIG): no half of a platform is left.
+        """
         follow_us = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
         return await asyncio.create_subprocess_exec(
             *follow_us,
@@ -88,9 +91,6 @@ class Supervisor:
     Before the platform is ready, an end is a fault of its set-up and ends all. Afterwards what starts last is started,
     and a process, or a service, that ends is started again, later each time, until it has ended too often within a
     minute.
-
-    Each runs in a process group of its own, so that Ctrl-C reaches it once, through us. Should this process be killed,
-    the kernel ends them (prctl PR_SET_PDEATHSIG): no half of a platform is left behind.
     """
 
     def __init__(
