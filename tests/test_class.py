@@ -1,4 +1,4 @@
-"""A class of 30 signs in, launches and opens JupyterLab at the same time, and nobody sees an error."""
+"""A class of 30 comes within 20 s, signs in, launches and opens JupyterLab, and nobody sees an error."""
 
 import re
 import subprocess
@@ -32,7 +32,10 @@ for number in range({STUDENTS}):
     User.objects.get_or_create(email=email, defaults={{"policy": policy, "password": password}})
 """
 AMOUNTS: Final = {"preset": "", "cpu": "1", "memory": "512 MiB", "shared_memory": "64 MiB", "fgpu": "0", "count": "1"}
-LOOK_EVERY_SECONDS: Final = 1.0  # as the pages that wait do
+ARRIVE_SECONDS: Final = 20.0  # in which all of them come, one after the other
+TYPE_SECONDS: Final = 1.5  # for each form
+LOOK_EVERY_SECONDS: Final = 3.0  # where a page would be told
+PATIENCE_SECONDS: Final = 300.0  # 30 JupyterLabs take some 4 s of a core each to start
 WAITING: Final = frozenset({202, 503})  # an app that starts: the page says so, and looks again by itself
 
 
@@ -53,8 +56,15 @@ class Student:
     def __init__(self, platform: Platform, number: int) -> None:
         unshared = httpx.Limits(max_keepalive_connections=0)  # a connection is the platform's or that of one app
         transport = LoopbackTransport(limits=unshared)
-        self._client = httpx.Client(base_url=platform.url, transport=transport, timeout=SECONDS, follow_redirects=True)
+        self._client = httpx.Client(
+            base_url=platform.url,
+            headers={"Accept": "text/html"},
+            transport=transport,
+            timeout=SECONDS,
+            follow_redirects=True,
+        )
         self._name = f"student{number}"
+        self._comes_after = number * ARRIVE_SECONDS / STUDENTS
         self.errors: list[str] = []
 
     def close(self) -> None:
@@ -67,6 +77,7 @@ class Student:
 
     def post(self, path: str, form: dict[str, Any]) -> httpx.Response:
         """Return the answer to a form of the page, which is to be 200 after a redirect."""
+        pause(TYPE_SECONDS)
         headers = {"Referer": str(self._client.base_url.join(path))}
         data = {"csrfmiddlewaretoken": self._client.cookies["gp_csrf"]} | form
         return self._noted(self._client.post(path, data=data, headers=headers), frozenset())
@@ -78,6 +89,7 @@ class Student:
 
     def attend(self) -> None:
         """Sign in, launch, wait for the session, open JupyterLab, and wait until it is there."""
+        pause(self._comes_after)
         self.get("/accounts/sign-in/")
         self.post("/accounts/sign-in/", {"login": f"{self._name}@example.org", "password": PASSWORD})
         page = self.get("/sessions/launch/").text
@@ -94,13 +106,17 @@ class Student:
         until_seen(lambda: "jupyter-config-data" in self.get(f"{path}apps/jupyterlab/", WAITING).text)
 
 
+def pause(seconds: float) -> None:
+    """Do nothing for a while, as people do."""
+    threading.Event().wait(seconds)
+
+
 def until_seen(is_there: Callable[[], bool]) -> None:
-    """Look about once a second, as pages do."""
-    deadline = time.monotonic() + 2 * SECONDS
-    pause = threading.Event()
+    """Look now and then until it is there."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_there():
         assert time.monotonic() < deadline
-        pause.wait(LOOK_EVERY_SECONDS)
+        pause(LOOK_EVERY_SECONDS)
 
 
 def test_a_class_of_thirty_sees_no_error(platform: Platform) -> None:
