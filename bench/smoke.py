@@ -102,7 +102,7 @@ async def check(
             begun = time.monotonic()
             async with _started(target, commands[target], limit_seconds, variables) as process:
                 status = await process.wait()
-            result = _judged(target, status, keys.get(target), limit_seconds)
+            result = _checked(target, status, keys.get(target), limit_seconds)
             results[target] = {"seconds": round(time.monotonic() - begun, 1), **result}
             print(f"{target}: {results[target]['problem'] or 'ok'}, {results[target]['seconds']} s", flush=True)
             if result["problem"]:
@@ -149,7 +149,7 @@ async def _started(
             await process.wait()
 
 
-def _judged(target: str, status: int, expected: Sequence[str] | None, limit_seconds: int) -> dict[str, Any]:
+def _checked(target: str, status: int, expected: Sequence[str] | None, limit_seconds: int) -> dict[str, Any]:
     """Return what is wrong with the output of a benchmark, if anything, and the keys of its JSON object."""
     if status == TIMED_OUT:
         return {"problem": f"took longer than {limit_seconds} s"}

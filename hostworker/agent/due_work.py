@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import reduce
+from functools import reduce, wraps
 from operator import or_
 from typing import Any, Final
 
@@ -71,6 +71,16 @@ class DueWork:
             if is_due:
                 self._due_at[work] = now
             return is_due
+
+    def only(self, work: Work, act: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that calls `act` where there is such work."""
+
+        @wraps(act)
+        def act_if_due() -> None:
+            if self.is_due(work):
+                act()
+
+        return act_if_due
 
     def forget(self) -> None:
         """Ask anew next time, as the host itself has changed what the answer depends on."""

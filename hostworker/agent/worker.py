@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import wraps
 from typing import Any, Final, Protocol
 
 from django.conf import settings
@@ -17,11 +16,12 @@ from folders.quotas import measure
 from folders.storage import roots
 from hostworker.agent import host_probe, kernel_watch, output_watch, reconciler, starts
 from hostworker.agent.due_work import DueWork, Work
+from hostworker.agent.image_loops import ImageLoops
 from hostworker.agent.output_watch import OutputWatch
 from hostworker.app_processes import jupyter_activity
 from hostworker.app_processes import starter as app_starter
 from hostworker.app_processes.jupyter_activity import JupyterActivity
-from hostworker.containers import parking, resizer, runner
+from hostworker.containers import resizer, runner
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.gpus import arbiter_watch, gpu_readings, usage_recorder
 from hostworker.gpus import watchdog as gpu_watchdog
@@ -29,7 +29,7 @@ from hostworker.gpus.arbiter_watch import ArbiterWatch
 from hostworker.gpus.gpu_readings import GpuReadings
 from hostworker.gpus.usage_recorder import UsageRecorder
 from hostworker.gpus.watchdog import SessionGpuUse
-from hostworker.images import converter, host_images, image_maker
+from hostworker.images import converter, host_images
 from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
@@ -110,32 +110,23 @@ class HostWorker:
 
     def _own_loops(self) -> list[Loop]:
         """Return what every host needs done."""
+        due, images = self._due.only, ImageLoops(self.runtime, self.host)
         return [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
             (self.watch_disk, disk_watch.POLL_SECONDS),
             (self._storage.check_storage, roots.CHECK_SECONDS),
             (self.serve_roots, measure.POLL_SECONDS),
-            self._if_due(Work.QUOTAS, self._storage.hold_quotas, storage_quota.POLL_SECONDS),
-            self._if_due(Work.PROBE, self.probe, host_probe.POLL_INTERVAL_SECONDS),
-            (self.report_images, host_images.REPORT_SECONDS),
-            self._if_due(Work.PULLS, self.pull_images, host_images.PULL_POLL_SECONDS),
-            (self.clear_images, CLEAR_IMAGES_SECONDS),
+            (due(Work.QUOTAS, self._storage.hold_quotas), storage_quota.POLL_SECONDS),
+            (due(Work.PROBE, self.probe), host_probe.POLL_INTERVAL_SECONDS),
+            (images.report_images, host_images.REPORT_SECONDS),
+            (due(Work.PULLS, images.pull_images), host_images.PULL_POLL_SECONDS),
+            (images.clear_images, CLEAR_IMAGES_SECONDS),
             (OutputWatch(self.runtime, self.host).poll, output_watch.POLL_INTERVAL_SECONDS),
-            self._if_due(Work.SHARES, ShareWatch(self.runtime, self.host).poll, share_watch.POLL_INTERVAL_SECONDS),
+            (due(Work.SHARES, ShareWatch(self.runtime, self.host).poll), share_watch.POLL_INTERVAL_SECONDS),
             (SessionKeys(self.runtime, self.host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(self.host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
-
-    def _if_due(self, work: Work, act: Callable[[], None], seconds: float) -> Loop:
-        """Return a loop that calls `act` where there is such work."""
-
-        @wraps(act)
-        def act_if_due() -> None:
-            if self._due.is_due(work):
-                act()
-
-        return act_if_due, seconds
 
     def _gpu_loops(
         self, watchdog: GpuWatch | None, readings: GpuReadings | None, arbiter: Arbiter | None
@@ -251,19 +242,6 @@ class HostWorker:
     def watch_disk(self) -> None:
         """Bound what sessions write to this host's disk."""
         self._disk.poll()
-
-    def report_images(self) -> None:
-        """Record which of the known images this host has."""
-        host_images.report(self.runtime, self.host)
-
-    def pull_images(self) -> None:
-        """Pull the images that administrators want here."""
-        host_images.pull_requested(self.runtime, self.host)
-
-    def clear_images(self) -> None:
-        """Remove deleted images, what was left of conversions, and the files of parked sessions that have ended."""
-        image_maker.remove_deleted(self.runtime, self.host)
-        parking.clear_saved(self.runtime, self.host)
 
     def apply_firewall(self) -> None:
         """Apply the firewall rules that keep sessions from the host's own services."""
