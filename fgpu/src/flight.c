@@ -140,7 +140,7 @@ static void open_batch(struct queue *queue, uint64_t now) {
 }
 
 void flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
-    bool others = queue_sums(queue->gpu)->working > queue->counted.working; /* how far they are is told by events only */
+    bool others = queue_sums(queue->gpu)->working > queue->counted.working; /* events tell how far they are */
     queue->together = for_turns && !others && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
     if (!queue->open && !flight_is_full(queue))
         open_batch(queue, now);

@@ -60,6 +60,16 @@ def test_cheap_requests_of_a_principal_come_first() -> None:
     assert served(queue) == [cheap, as_cheap, dear]
 
 
+def test_a_page_asked_for_after_a_form_was_sent_does_not_overtake_it() -> None:
+    queue = queue_with()
+    dear, cheap = add(queue, "user", 0.3, 0.2)
+    form = QueuedRequest("user", 0.4, is_write=True)
+    queue.add(form)
+    assert queue.wait_seconds(QueuedRequest("user", 0.01)) >= 0.9 - 1e-9
+    (page,) = add(queue, "user", 0.1)
+    assert served(queue) == [cheap, dear, form, page]
+
+
 def test_a_principal_has_one_request_under_way_alone_or_not() -> None:
     queue = queue_with(slots=8)
     requests = add(queue, "flood", *[0.1] * 20)

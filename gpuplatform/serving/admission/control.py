@@ -26,6 +26,7 @@ WAIT_SECONDS: Final = 5.0
 LONG_SECONDS: Final = 0.25  # several times what a page takes: a request still under way waits for something else
 PROBE_AFTER_SECONDS: Final = 1.0  # without a response, after which the database is probed
 PROBE_TIMEOUT_SECONDS: Final = 1.0
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 UNLIMITED: Final = frozenset({"/healthz", "/metrics"})
 
 
@@ -83,6 +84,7 @@ class Admission:
             self._principals.principal_of(scope),
             self._costs.estimate_seconds(scope["method"], scope["path"]),
             request.size_bytes,
+            is_write=scope["method"] not in SAFE_METHODS,
         )
         if await self._has_started(scope, queued, request):
             await self._serve(scope, request, send, queued)

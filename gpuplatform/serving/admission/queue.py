@@ -1,8 +1,8 @@
 """Requests that wait for a slot, in an order that is fair between principals; data only, without tasks or clocks.
 
 Start-time fair queueing of estimated CPU time (Goyal, Vin and Cheng, 1996), so that a flood of one principal delays
-only itself; within a principal the cheapest request is first. Where there is too much, the request that goes is the
-last one of the principal that has most (longest queue drop: Suter et al., 1998).
+only itself; within a principal the cheapest request is first, and none overtakes a write. Where there is too much, the
+request that goes is the last one of the principal that has most (longest queue drop: Suter et al., 1998).
 """
 
 from bisect import insort
@@ -21,7 +21,11 @@ class QueuedRequest:
     principal: str
     cost_seconds: float
     size_bytes: int = 0
+    is_write: bool = False  # what its principal asks for after it is to see what it does
     number: int = field(default_factory=count().__next__)  # in the order of arrival
+
+
+_Place = tuple[int, float, int]  # of a request: the writes before it, its cost, and its number
 
 
 @dataclass(eq=False)
@@ -29,12 +33,19 @@ class _Principal:
     """The requests of one principal; `virtual_seconds` is the start tag of its next, as fair queueing counts."""
 
     virtual_seconds: float
-    waiting: list[QueuedRequest] = field(default_factory=list)  # the cheapest first
+    waiting: list[tuple[_Place, QueuedRequest]] = field(default_factory=list)  # in their order
+    writes: int = 0  # that have waited
     waiting_seconds: float = 0.0
     waiting_bytes: int = 0
     started: int = 0  # requests that have a slot
     computing: set[QueuedRequest] = field(default_factory=set)  # of these, those not long under way
     started_seconds: float = 0.0
+
+    def place_of(self, request: QueuedRequest) -> _Place:
+        """Return the place of a request that arrives now: among those after the last write the cheapest is first."""
+        if request.is_write:
+            return self.writes + 1, 0.0, request.number
+        return self.writes, request.cost_seconds, request.number
 
 
 class AdmissionQueue:
@@ -62,8 +73,8 @@ class AdmissionQueue:
         own = self._principals.get(request.principal)
         before = 0.0
         if own:
-            cheaper = (each.cost_seconds for each in own.waiting if each.cost_seconds <= request.cost_seconds)
-            before = own.started_seconds + sum(cheaper)
+            place = own.place_of(request)
+            before = own.started_seconds + sum(each.cost_seconds for its, each in own.waiting if its <= place)
         bound = before + request.cost_seconds
         others = (each for each in self._principals.values() if each is not own)
         return before + sum(min(bound, each.started_seconds + each.waiting_seconds) for each in others)
@@ -73,11 +84,12 @@ class AdmissionQueue:
         principal = self._principals.setdefault(request.principal, _Principal(self._virtual_seconds))
         if not principal.waiting:
             principal.virtual_seconds = max(principal.virtual_seconds, self._virtual_seconds)
-        insort(principal.waiting, request, key=lambda each: (each.cost_seconds, each.number))
+        insort(principal.waiting, (principal.place_of(request), request))
+        principal.writes += request.is_write
         self._count(principal, request, 1)
         dropped: list[QueuedRequest] = []
         while self._waiting > self._max_requests or self._waiting_bytes > self._max_bytes:
-            dropped.append(self._most_waiting().waiting[-1])
+            dropped.append(self._most_waiting().waiting[-1][1])
             self.remove(dropped[-1])
         return dropped
 
@@ -95,7 +107,7 @@ class AdmissionQueue:
         if not ready or not self._free_slots:
             return None
         chosen = min(ready, key=lambda each: (each.started, each.virtual_seconds))
-        request = chosen.waiting.pop(0)
+        _, request = chosen.waiting.pop(0)
         self._count(chosen, request, -1)
         self._free_slots -= 1
         chosen.started += 1
@@ -108,7 +120,7 @@ class AdmissionQueue:
     def remove(self, request: QueuedRequest) -> None:
         """Forget a request that waits, such as one whose client has left."""
         principal = self._principals[request.principal]
-        principal.waiting.remove(request)
+        principal.waiting = [each for each in principal.waiting if each[1] is not request]
         self._count(principal, request, -1)
         self._forget_idle(request.principal)
 
