@@ -139,13 +139,13 @@ class EngineGateway:
             logger.warning(
                 "gateway: refused a request of %s: %s", _peer(writer), str(refusal) or "its pass is not ours"
             )
-            writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            _send(writer, b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         except ExecError as failure:
-            writer.write(_answer_bytes(502, {"message": str(failure)}))
+            _send(writer, _answer_bytes(502, {"message": str(failure)}))
         except TimeoutError:
             logger.warning("gateway: %s did not finish its request", _peer(writer))
         else:
-            writer.write(answer)
+            _send(writer, answer)
         writer.close()
         await writer.wait_closed()  # waits for a slow reader; a lost one is detected by `keep_alive`
 
@@ -304,6 +304,13 @@ class _Head:
 def _about(host: str, method: str, path: str, body: bytes) -> list[str]:
     """Return the fields of the gateway token for this request."""
     return ["engine", host, method, path, hashlib.sha256(body).hexdigest()]
+
+
+def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
+    """Write an answer. Raises ConnectionResetError where the caller has left; uvloop raises what is no OSError."""
+    if writer.transport.is_closing():
+        raise ConnectionResetError("the caller has left")
+    writer.write(answer)
 
 
 def _peer(writer: asyncio.StreamWriter) -> str:
