@@ -33,7 +33,8 @@ pytestmark = pytest.mark.docker
 NETWORK = "gp-walled"
 OUTSIDE = "203.0.113.2"  # of TEST-NET-3: nobody's
 METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200")  # of Amazon and others, Azure, Alibaba
-PRIVATE = ("10.255.77.2", "172.31.77.2", "192.168.77.2", "100.127.77.2")  # one of each private network
+# One of each private network, where Docker takes subnets for its own networks last or never.
+PRIVATE = ("10.255.77.2", "172.16.77.2", "192.168.255.2", "100.127.77.2")
 PORT = 8099
 DNS_PORT = 53
 
