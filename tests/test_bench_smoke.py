@@ -58,7 +58,7 @@ def test_what_is_wrong_with_a_benchmark_is_named(results: smoke.Results, script:
     assert results["x"]["problem"] == problem
 
 
-def test_benchmarks_know_that_they_are_smoke_runs_and_get_no_arguments(
+def test_benchmarks_know_smoke_runs_and_get_no_arguments(
     results: smoke.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARGS", "bench-launch")

@@ -213,7 +213,7 @@ def check_deletion(client: httpx.Client, folder: str, files: Path) -> None:
     until(lambda: not files.exists() and not list(files.parent.parent.glob(".expunged/*")), seconds=300)
 
 
-def test_only_the_platforms_user_gets_to_the_files_on_the_host(platform: Platform) -> None:
+def test_only_the_platforms_user_reaches_files_on_host(platform: Platform) -> None:
     root = platform.var_dir / "folders"
     assert (root.stat().st_uid, root.stat().st_mode & 0o777) == (UID, 0o700)
     assert (AREA.stat().st_uid, AREA.stat().st_mode & 0o777) == (0, 0o700)

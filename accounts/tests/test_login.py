@@ -27,7 +27,7 @@ def is_signed_in(client: Client) -> bool:
 
 
 @override_settings(PASSWORD_HASHERS=default_settings.PASSWORD_HASHERS)
-def test_a_password_hashed_as_before_is_hashed_anew_at_sign_in(client: Client) -> None:
+def test_sign_in_renews_a_hash_of_before(client: Client) -> None:
     user = make_user(email="ada@example.org")
     User.objects.update(password=PBKDF2PasswordHasher().encode(PASSWORD, "salt" * 8, iterations=10))
     for _ in range(2):

@@ -215,7 +215,7 @@ def test_a_folder_is_measured_although_root_must_clear_its_trash(
     assert helper.purged == [(folder.holder_number, folder.pk)] * 2
 
 
-def test_a_folder_is_measured_as_far_as_it_goes_where_root_fails(
+def test_measures_what_it_may_where_root_fails(
     root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Helper):
@@ -229,7 +229,7 @@ def test_a_folder_is_measured_as_far_as_it_goes_where_root_fails(
     assert "root of the host cannot help: the helper has ended" in caplog.text
 
 
-def test_what_the_platforms_user_may_not_see_is_measured_by_root(
+def test_root_measures_what_the_platform_may_not_see(
     root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper = Helper()

@@ -73,7 +73,7 @@ def held(release: asyncio.Event) -> Application:
 
 
 @pytest.mark.parametrize(("long_seconds", "most"), [(0.0, 2), (SECONDS, 1)])
-async def test_a_request_long_under_way_lets_the_next_of_its_client_start(long_seconds: float, most: int) -> None:
+async def test_a_long_request_lets_its_clients_next_start(long_seconds: float, most: int) -> None:
     release, under_way = asyncio.Event(), asyncio.Semaphore(0)
     started = 0
 

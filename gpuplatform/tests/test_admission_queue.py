@@ -60,7 +60,7 @@ def test_cheap_requests_of_a_principal_come_first() -> None:
     assert served(queue) == [cheap, as_cheap, dear]
 
 
-def test_a_page_asked_for_after_a_form_was_sent_does_not_overtake_it() -> None:
+def test_a_page_does_not_overtake_a_form_sent_before() -> None:
     queue = queue_with()
     dear, cheap = add(queue, "user", 0.3, 0.2)
     form = QueuedRequest("user", 0.4, is_write=True)
@@ -87,7 +87,7 @@ def test_a_finished_request_lets_the_next_one_start() -> None:
     assert queue.take() is second
 
 
-def test_requests_long_under_way_let_others_start_up_to_a_bound() -> None:
+def test_long_requests_let_others_start_up_to_a_bound() -> None:
     queue = queue_with(slots=2 * SLOTS_EACH)
     requests = add(queue, "user", *[0.1] * (SLOTS_EACH + 1))
     for request in requests[:SLOTS_EACH]:

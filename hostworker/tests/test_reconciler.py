@@ -201,9 +201,7 @@ def test_an_empty_host_costs_no_query(
         assert not reconcile(runtime, host, at_once, [], may_have_sessions=False)
 
 
-def test_what_the_engine_has_of_no_session_is_removed_from_an_empty_host(
-    runtime: FaultInjectingRuntime, host: Host
-) -> None:
+def test_an_empty_host_removes_containers_of_no_session(runtime: FaultInjectingRuntime, host: Host) -> None:
     ended = started(runtime, host)
     ended.move_to(Status.ERROR, Reason.HOST_LOST)
     reconcile(runtime, host, at_once, [], may_have_sessions=False)
@@ -211,7 +209,7 @@ def test_what_the_engine_has_of_no_session_is_removed_from_an_empty_host(
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_quiet_host_costs_a_query_and_one_more_at_first(
+def test_a_quiet_host_costs_one_query(
     runtime: FaultInjectingRuntime, host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     host.cpu = 64

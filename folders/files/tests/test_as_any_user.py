@@ -64,7 +64,7 @@ def test_all_belongs_to_the_platforms_user(root: RootDirectory) -> None:
     assert {path.stat().st_uid for path in Path(root.path).rglob("*")} == {UID}
 
 
-def test_a_shut_directory_is_moved_and_comes_back_as_it_was(root: RootDirectory) -> None:
+def test_a_shut_directory_is_moved_and_restored(root: RootDirectory) -> None:
     shut = files_of(root) / "shut"
     shut.mkdir()
     os.chown(shut, UID, UID)
@@ -91,7 +91,7 @@ assert files.trash.purge()
     assert not any(files_of(root).parent.joinpath("trash").rglob("*/*"))
 
 
-def test_what_the_user_may_not_move_is_said_to_be_forbidden(root: RootDirectory) -> None:
+def test_moving_what_the_user_may_not_is_forbidden(root: RootDirectory) -> None:
     fixed = files_of(root) / "fixed"
     fixed.mkdir()
     (fixed / "file").touch()
@@ -142,7 +142,7 @@ except StorageAccessError as error:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
-def test_what_is_shut_is_known_to_be_missing_in_the_usage(root: RootDirectory, mode: int) -> None:
+def test_usage_says_that_shut_directories_are_missing(root: RootDirectory, mode: int) -> None:
     shut = files_of(root) / "shut"
     (shut / "in").mkdir(parents=True)
     for path in (shut, shut / "in"):

@@ -85,9 +85,7 @@ def as_work(container: Container, command: str) -> str:
 
 
 @pytest.mark.docker
-def test_files_are_the_container_users_in_it_and_the_platforms_outside(
-    held: IdmappedMounts, root: RootDirectory
-) -> None:
+def test_files_have_two_owners_inside_and_outside(held: IdmappedMounts, root: RootDirectory) -> None:
     files = Path(root.files_path(*FOLDER))
     with root.open(*FOLDER) as opened:
         opened.write_text("of-pages", "from pages", if_match=None)
@@ -137,7 +135,7 @@ def test_a_root_that_was_exchanged_is_mounted_anew(held: IdmappedMounts, root: R
     assert mounted(root) == 1
 
 
-def test_what_a_process_that_died_left_is_used_and_taken_away(held: IdmappedMounts, root: RootDirectory) -> None:
+def test_a_dead_process_leaves_what_is_used_and_removed(held: IdmappedMounts, root: RootDirectory) -> None:
     script = "import sys; from pathlib import Path; from hostworker.privileged.idmapped_mounts import *; "
     script += "IdmappedMounts().hold(Path(sys.argv[1]), sys.argv[2])"
     subprocess.run([sys.executable, "-c", script, root.path, str(root.key)], check=True)
