@@ -13,6 +13,7 @@ from pages.launch.models import LaunchDraft
 
 FIELDS: Final = frozenset(
     (
+        *("form_key", "changes"),
         *(CARD, VERSION, "image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
         *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
         *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
@@ -41,7 +42,7 @@ def save(owner: User, posted: QueryDict) -> None:
         LaunchDraft.objects.bulk_create([draft], ignore_conflicts=True)  # a conflict is a form that was launched
 
 
-def discard(owner: User, form_key: str = "") -> None:
+def discard(owner: User, form_key: str) -> None:
     """Drop the draft; what the form with this key still sends is not kept."""
     LaunchDraft.objects.update_or_create(
         owner=owner, defaults={"values": {}, "source": "", "launched_form": _key(form_key)}
@@ -57,6 +58,11 @@ def find(owner: User, source: str) -> MultiValueDict[str, str] | None:
     if draft is None or not draft.values or (source and draft.source != source):
         return None
     return MultiValueDict(draft.values)
+
+
+def version_of(draft: MultiValueDict[str, str]) -> str:
+    """Return which form a draft comes from, and after how many changes of it."""
+    return f"{draft.get('form_key')}:{draft.get('changes')}"
 
 
 def _length(values: Mapping[str, list[str]]) -> int:

@@ -49,7 +49,7 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
 @login_required
 def start_over(request: UserRequest) -> HttpResponse:
     """Forget what was filled in, and begin with what everybody begins with."""
-    drafts.discard(request.user)
+    drafts.discard(request.user, request.POST.get("form_key", ""))
     return redirect(f"{reverse('sessions:launch')}?fresh=1")
 
 
@@ -88,7 +88,8 @@ def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
     """Return the form as the user left it, else as a link or the last launch says; and a sentence on what it shows."""
     link = beginnings.link_of(request.GET)
     if draft := drafts.find(request.user, link):
-        return LaunchForm(request.user, offer=offer, initial=LaunchForm.values_of(draft)), _("You left off here.")
+        initial = LaunchForm.values_of(draft) | {"draft_version": drafts.version_of(draft)}
+        return LaunchForm(request.user, offer=offer, initial=initial), _("You left off here.")
     if link:
         initial = beginnings.from_link(offer, request.GET)
         text = _("Filled in by a link. Nothing is launched before you say so.") if initial else ""

@@ -106,8 +106,10 @@ def test_starting_over_forgets_draft_and_last_launch(owner: User, host: Host, im
     make_session(owner=owner, image=image, resource_group=host.group, cpu=3)
     browser = browser_of(owner)
     browser.post(CHECK, form_of(host, image, cpu="7"))
-    page = browser.post("/sessions/launch/start-over/", follow=True)
+    page = browser.post("/sessions/launch/start-over/", {"form_key": "tab-1"}, follow=True)
     assert page.context["form"]["cpu"].value() == 1
+    browser.post(CHECK, form_of(host, image, cpu="7"))  # what the page sent as it was left
+    assert not LaunchDraft.objects.get().values
 
 
 def test_what_is_too_long_is_not_kept(owner: User, host: Host, image: Image) -> None:

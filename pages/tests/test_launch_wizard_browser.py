@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
+from pages.models import LaunchDraft
 from resources.amounts.units import GIB
 from resources.models import Gpu, Host, ResourceGroup
 from sessions.models import Session
@@ -23,6 +24,7 @@ from tests.factories import (
     run_session,
 )
 from tests.live import LiveServer
+from tests.wait import until
 from tests.wizard import choose_environment, launch_without_folder, open_step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
@@ -225,6 +227,22 @@ def test_the_guaranteed_part_of_the_cores_is_said(page: Page, host: Host) -> Non
     expect(words).to_have_text("0.5 of 2 cores guaranteed, the rest while others leave it idle")
     page.goto(f"{LAUNCH}review/")
     expect(page.locator("#review")).to_contain_text("of which 0.5 guaranteed")
+
+
+def test_a_page_that_overtakes_the_draft_is_loaded_again(page: Page) -> None:
+    page.goto(f"{LAUNCH}resources/")
+    expect(page.locator("#advice")).to_contain_text("Starts now")
+    drafts: list[Route] = []
+    scripts: list[Route] = []
+    page.route("**/launch/advice/", lambda route: drafts.append(route), times=1)
+    page.route("**/js/launch.js", lambda route: scripts.append(route), times=1)
+    page.locator(".preset", has_text="large").click()
+    with page.expect_request("**/js/launch.js"):
+        page.goto(f"{LAUNCH}review/", wait_until="commit")
+    drafts[0].continue_()
+    until(LaunchDraft.objects.exclude(values__changes=["0"]).exists)
+    scripts[0].continue_()
+    expect(page.locator("#review")).to_contain_text("2 cores")
 
 
 def test_resources_are_said_in_words_and_bounded(page: Page, host: Host) -> None:

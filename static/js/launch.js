@@ -10,6 +10,7 @@ import { bindVariables } from "#launch-variables";
 
 const CHECK_MS = 200; // after the last change
 const QUIET = "gpuplatform.launch-without-folders"; // set: it was asked not to be asked again
+const SENT_LAST = "gpuplatform.launch-draft"; // the version of the draft that was sent as the page was left
 const WHEN_LEFT = new Set(["name", "image_name"]); // what is wrong with these is said once they are left
 
 const advice = document.getElementById("advice");
@@ -19,6 +20,7 @@ let timer = 0;
 let changes = 0; // since the page was opened
 let checked = -1; // what of them the server has answered
 let asked = 0; // what of them it was sent last
+let kept = 0; // what of them it was sent as the page was left
 let isLaunching = false;
 
 function show() {
@@ -38,6 +40,7 @@ function check() {
 function noteChange(event) {
   if (event.target !== form && !WHEN_LEFT.has(event.target.name)) touch(event.target);
   changes += 1;
+  form.elements.changes.value = changes;
   show();
   clearTimeout(timer);
   timer = setTimeout(check, CHECK_MS);
@@ -50,11 +53,19 @@ function isChanged(input) {
   return "defaultValue" in input && input.value !== input.defaultValue;
 }
 
-// Keeps what the server has not been sent yet, when the page is left.
+// Keeps what the server has not answered yet, when the page is left: that ends its requests.
 function keep() {
-  if (isLaunching || asked === changes) return;
-  asked = changes;
+  if (isLaunching || checked === changes || kept === changes) return;
+  kept = changes;
   navigator.sendBeacon(advice.getAttribute("hx-post"), new FormData(form));
+  sessionStorage.setItem(SENT_LAST, `${form.elements.form_key.value}:${changes}`);
+}
+
+// Returns whether the page was rendered before what was sent as the last one was left had arrived. Asked once.
+function isOvertaken() {
+  const sent = sessionStorage.getItem(SENT_LAST);
+  sessionStorage.removeItem(SENT_LAST);
+  return sent && sent !== form.dataset.draftVersion;
 }
 
 function launch(event) {
@@ -118,7 +129,10 @@ function bindAnswers() {
   });
 }
 
-if (form) {
+if (form && isOvertaken()) {
+  advice.removeAttribute("hx-trigger"); // it would keep what this page shows
+  location.reload();
+} else if (form) {
   const changedBefore = [...form.elements].filter(isChanged); // while the scripts were being loaded
   bindStart();
   bindEnvironment();
