@@ -79,6 +79,22 @@ def test_a_principal_has_one_request_under_way_alone_or_not() -> None:
     assert [each.principal for each in iter(queue.take, None) if each] == ["other"]
 
 
+def test_a_flood_pauses_while_another_page_is_under_way() -> None:
+    queue = queue_with(slots=8)
+    add(queue, "flood", *[0.1] * 20)
+    first = queue.take()
+    page, last = (add(queue, name, 0.1)[0] for name in ("other", "third"))
+    assert [queue.take(), queue.take()] == [page, last]
+    assert first
+    queue.finish(first)
+    assert queue.take() is None
+    queue.finish(page)
+    queue.note_long(last)
+    following = queue.take()
+    assert following
+    assert following.principal == "flood"
+
+
 def test_a_finished_request_lets_the_next_one_start() -> None:
     queue = queue_with(slots=8)
     first, second = add(queue, "user", 0.1, 0.1)

@@ -114,7 +114,7 @@ class LaunchForm(forms.Form):
     ) -> None:
         """Take what was posted; before that, the values to begin with."""
         self.owner = owner
-        self.offer = offer or LaunchOffer.load(owner)
+        self.offer = offer or LaunchOffer(owner)
         super().__init__(data, initial=beginnings.from_nothing(self.offer) | dict(initial))
         self.folders = FolderChoice(owner, self.offer.folders, self["mounts"])
         _offer(self.fields["image"], LaunchOffer.images_of(owner))

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from functools import cached_property
+from typing import Final
 
 from django.db.models import Q, QuerySet
 
@@ -19,32 +20,41 @@ PRIVATE_ENVIRONMENT: Final = "My environments"
 _NUMBER: Final = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class LaunchOffer:
-    """The images, groups, presets, folders and live sessions that a user may choose from."""
+    """The images, groups, presets, folders and live sessions that a user may choose from, each read once when used."""
 
     owner: User
-    images: Sequence[Image]  # those of the owner alone as the last
-    groups: Sequence[ResourceGroup]
-    presets: Sequence[Preset]
-    folders: Sequence[OfferedFolder]
-    others: Sequence[Session]
-    projects: Sequence[Project] = ()
 
-    @classmethod
-    def load(cls, owner: User) -> Self:
-        """Read it; nine queries."""
-        images = cls.images_of(owner).prefetch_related("apps")
-        groups = list(ResourceGroup.objects.usable_by(owner))
-        return cls(
-            owner=owner,
-            images=sorted(images, key=lambda image: image.owner_id is not None),
-            groups=groups,
-            presets=list(cls.presets_of(groups).select_related("group")),
-            folders=mounts.offered_folders(owner),
-            others=list(Session.objects.allowed_as_dependencies_of(owner).live()[:MAX_OTHERS]),
-            projects=list(cls.projects_of(owner)),
-        )
+    @cached_property
+    def images(self) -> Sequence[Image]:
+        """The images, those of the owner alone as the last."""
+        return sorted(self.images_of(self.owner), key=lambda image: image.owner_id is not None)
+
+    @cached_property
+    def groups(self) -> Sequence[ResourceGroup]:
+        """The resource groups."""
+        return list(ResourceGroup.objects.usable_by(self.owner))
+
+    @cached_property
+    def presets(self) -> Sequence[Preset]:
+        """The presets that are offered in any of the groups."""
+        return list(self.presets_of(self.groups).select_related("group"))
+
+    @cached_property
+    def folders(self) -> Sequence[OfferedFolder]:
+        """The folders."""
+        return mounts.offered_folders(self.owner)
+
+    @cached_property
+    def others(self) -> Sequence[Session]:
+        """The live sessions that one may depend on."""
+        return list(Session.objects.allowed_as_dependencies_of(self.owner).live()[:MAX_OTHERS])
+
+    @cached_property
+    def projects(self) -> Sequence[Project]:
+        """The projects."""
+        return list(self.projects_of(self.owner))
 
     @staticmethod
     def images_of(owner: User) -> QuerySet[Image]:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import Count, F, Max, Min, Q
+from django.db.models import Count, F, Max, Min, Q, prefetch_related_objects
 
 from accounts.limits import FIELDS, Amounts, exceeded, lesser
 from accounts.models import User
@@ -24,9 +24,10 @@ def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
     """Return what the scripts of the launch page know, ready for JSON, in cores, bytes and milli-fGPU.
 
     `left` is what the policies leave, by project id ("" for none), `groups` the largest session of each group; null is
-    unlimited. `hosts` are the ready hosts of a group, and those of them that have an image. Nine queries at most.
+    unlimited. `hosts` are the ready hosts of a group, and those of them that have an image. Ten queries at most.
     """
     user = offer.owner
+    prefetch_related_objects(offer.images, "apps")
     limits = user.policy.limits()
     ready, all_hosts = _capacities(offer.groups)
     biggest = {group.pk: _biggest(ready[group.pk]) for group in offer.groups}

@@ -33,7 +33,7 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
     """Show a page of the wizard, or launch the sessions of its form."""
     if slug not in steps.BY_SLUG:
         raise Http404
-    offer = LaunchOffer.load(request.user)
+    offer = LaunchOffer(request.user)
     if request.method != "POST":
         return _page(request, *_begun(request, offer), steps.BY_SLUG[slug])
     form = LaunchForm(request.user, request.POST, offer=offer)

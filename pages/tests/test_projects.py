@@ -28,7 +28,7 @@ def test_wizard_and_limits_count_for_the_chosen_project() -> None:
     limits = answer.json()
     assert (limits["remaining"]["fgpu"], limits["remaining"]["pending"], limits["max_per_launch"]) == ("0.6", 3, 3)
     assert limits["project"]["used"]["sessions"] == 1
-    facts = launch_facts(LaunchOffer.load(owner))["left"]
+    facts = launch_facts(LaunchOffer(owner))["left"]
     assert (facts[""]["fgpu"], facts[str(project.pk)]["fgpu"], facts[str(project.pk)]["perLaunch"]) == (1600, 600, 3)
     image = make_image()
     form = {"image": image.pk, "project": project.pk, "resource_group": group.pk, "preset": "", "count": 1}

@@ -8,6 +8,7 @@ request that goes is the last one of the principal that has most (longest queue 
 from bisect import insort
 from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 from typing import Final
 
 SLOTS_EACH: Final = 4  # of one principal at once, all but one of them long under way
@@ -38,7 +39,7 @@ class _Principal:
     waiting_seconds: float = 0.0
     waiting_bytes: int = 0
     started: int = 0  # requests that have a slot
-    computing: set[QueuedRequest] = field(default_factory=set)  # of these, those not long under way
+    computing: dict[QueuedRequest, float] = field(default_factory=dict)  # start tags of those not long under way
     started_seconds: float = 0.0
 
     def place_of(self, request: QueuedRequest) -> _Place:
@@ -96,13 +97,18 @@ class AdmissionQueue:
     def take(self) -> QueuedRequest | None:
         """Give the next request a slot, and return it; None if none may start now.
 
-        Threads of one process share one core. So a principal has one request under way; else another principal's page
-        would take as many times its time. One that has been so for long waits for something else, and is passed.
+        Threads of one process share one core. So a principal has one request under way, and a later turn does not begin
+        beside an earlier one; else a page would take as many times its time. A request that has been under way for long
+        waits for something else, and holds nobody up.
         """
+        earliest = min((tag for each in self._principals.values() for tag in each.computing.values()), default=inf)
         ready = [
             each
             for each in self._principals.values()
-            if each.waiting and not each.computing and each.started < SLOTS_EACH
+            if each.waiting
+            and not each.computing
+            and each.started < SLOTS_EACH
+            and each.virtual_seconds <= earliest
         ]
         if not ready or not self._free_slots:
             return None
@@ -111,7 +117,7 @@ class AdmissionQueue:
         self._count(chosen, request, -1)
         self._free_slots -= 1
         chosen.started += 1
-        chosen.computing.add(request)
+        chosen.computing[request] = chosen.virtual_seconds
         chosen.started_seconds += request.cost_seconds
         self._virtual_seconds = max(self._virtual_seconds, chosen.virtual_seconds)
         chosen.virtual_seconds += max(request.cost_seconds, MIN_COST_SECONDS)
@@ -126,14 +132,14 @@ class AdmissionQueue:
 
     def note_long(self, request: QueuedRequest) -> None:
         """Let the principal's next request start beside this one, which has had its slot for long."""
-        self._principals[request.principal].computing.discard(request)
+        self._principals[request.principal].computing.pop(request, None)
 
     def finish(self, request: QueuedRequest) -> None:
         """Take the slot of a request back."""
         principal = self._principals[request.principal]
         self._free_slots += 1
         principal.started -= 1
-        principal.computing.discard(request)
+        principal.computing.pop(request, None)
         principal.started_seconds -= request.cost_seconds
         self._forget_idle(request.principal)
 
