@@ -33,6 +33,7 @@ DEBUG = env.bool("DEBUG", default=False)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 COMPUTE_HTTPS = env.bool("COMPUTE_HTTPS", default=False)
+COMPUTE_HSTS = env.str("COMPUTE_HSTS", default="host", choices=("host", "subdomains", "preload"))
 COMPUTE_HTTP_ADDRESS = env("COMPUTE_HTTP_ADDRESS", default="127.0.0.1:8000")
 COMPUTE_WEB_PROCESSES = env.int("COMPUTE_WEB_PROCESSES", default=0)
 
@@ -398,7 +399,8 @@ SESSION_COOKIE_NAME = "__Host-gp_session" if COMPUTE_HTTPS else "gp_session"
 CSRF_COOKIE_NAME = "__Host-gp_csrf" if COMPUTE_HTTPS else "gp_csrf"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = COMPUTE_HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if COMPUTE_HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = COMPUTE_HTTPS
+SECURE_HSTS_INCLUDE_SUBDOMAINS = COMPUTE_HSTS in ("subdomains", "preload")
+SECURE_HSTS_PRELOAD = COMPUTE_HSTS == "preload"
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS else None
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|metrics)$"]
 CSRF_COOKIE_HTTPONLY = True

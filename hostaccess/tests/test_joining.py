@@ -6,6 +6,7 @@ from typing import Any
 
 import environ
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
@@ -19,7 +20,7 @@ from hostaccess.models import HostAccess
 from resources.models import Host
 from sessions.access import app_states
 from tests.api import client_of
-from tests.factories import make_host, make_user
+from tests.factories import make_group, make_host, make_user
 from tests.joined_hosts import hosts_may_join, joined_host
 
 JOIN = "/api/v1/hosts/join/"
@@ -75,7 +76,7 @@ def test_joining_again_replaces_the_credentials() -> None:
 
 
 def test_the_commands_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    call_command("add_host", "gpu7", "--group", "lab")
+    call_command("add_host", "gpu7", "--group", "lab", "--create-group")
     said = capsys.readouterr()
     assert "manage.py join" in said.out
     assert "PostgreSQL listens on no network" in said.err
@@ -87,6 +88,17 @@ def test_the_commands_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None
         call_command("revoke_host", "gpu7")
     with pytest.raises(CommandError):
         call_command("add_host", "x" * 65)
+
+
+def test_a_misspelt_group_is_refused_with_those_like_it() -> None:
+    for name in ("a100", "a40", "cpu"):
+        make_group(name=name)
+    with pytest.raises(CommandError, match=r"'a10'\. There are: a100, a40\."):
+        call_command("add_host", "gpu7", "--group", "a10")
+    assert not HostAccess.objects.exists()
+    call_command("add_host", "gpu7", "--group", "a40")
+    call_command("add_host", "gpu8")  # the group of an installation that names none
+    assert set(HostAccess.objects.values_list("group__name", flat=True)) == {"a40", settings.COMPUTE_HOST_GROUP}
 
 
 @pytest.mark.loopback

@@ -105,10 +105,7 @@ class AdmissionQueue:
         ready = [
             each
             for each in self._principals.values()
-            if each.waiting
-            and not each.computing
-            and each.started < SLOTS_EACH
-            and each.virtual_seconds <= earliest
+            if each.waiting and not each.computing and each.started < SLOTS_EACH and each.virtual_seconds <= earliest
         ]
         if not ready or not self._free_slots:
             return None

@@ -1,6 +1,7 @@
 """`manage.py add_host NAME`: lets a GPU host join."""
 
 from argparse import ArgumentParser
+from difflib import get_close_matches
 from typing import Any
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from accounts import audit
 from hostaccess import services
 from hostaccess.models import HostAccess
 from hostaccess.roles import RolesUnavailableError
+from resources.models import ResourceGroup
 
 
 class Command(BaseCommand):
@@ -22,9 +24,12 @@ class Command(BaseCommand):
         """Declare the options."""
         parser.add_argument("name", help="of the host, such as gpu7")
         parser.add_argument("--group", default=settings.COMPUTE_HOST_GROUP, help="resource group that a new host joins")
+        parser.add_argument("--create-group", action="store_true", help="make the group if there is none of this name")
 
-    def handle(self, *args: Any, name: str, group: str, **options: Any) -> None:
+    def handle(self, *args: Any, name: str, group: str, create_group: bool, **options: Any) -> None:
         """Print what is to be run on the host."""
+        if not create_group:
+            self._require_group(group)
         try:
             with audit.act(None, "add host") as made:
                 invitation = services.add(name, group)
@@ -39,3 +44,13 @@ class Command(BaseCommand):
             f"On {name}, in a clone of this version of the platform, within an hour and once:\n\n"
             f"    .venv/bin/python manage.py join {settings.COMPUTE_PUBLIC_URL} --token {invitation.token}\n"
         )
+
+    @staticmethod
+    def _require_group(name: str) -> None:
+        """Refuse a group that there is not: a misspelt name would be one with this host alone."""
+        names = list(ResourceGroup.objects.values_list("name", flat=True))
+        if name in names or name == settings.COMPUTE_HOST_GROUP:  # which the first host makes
+            return
+        similar = get_close_matches(name, names, n=3) or names[:3]
+        there = f"There are: {', '.join(similar)}. " if similar else ""
+        raise CommandError(f"There is no resource group {name!r}. {there}To make it, add --create-group.")
