@@ -280,6 +280,15 @@ case "$1" in show) cat {tmp_path}/shown;; stop) echo 'Interactive authentication
     return lambda: [line.split() for line in calls.read_text().splitlines()]
 
 
+def test_a_journal_that_may_not_be_read_is_no_empty_log(systemd: Callable[[], list[list[str]]], tmp_path: Path) -> None:
+    hint = "Users in groups 'adm', 'systemd-journal' can see all messages."  # as journalctl 252 puts it
+    (tmp_path / "journalctl").write_text(f"#!/bin/sh\necho '-- No entries --'\necho \"{hint}\" >&2\n")
+    with pytest.raises(ServiceControlError, match="add it to the group systemd-journal"):
+        SystemdManager().log("web", 7)
+    (tmp_path / "journalctl").write_text("#!/bin/sh\necho '-- No entries --'\n")
+    assert SystemdManager().log("web", 7) == []
+
+
 def test_units_of_systemd_are_shown_and_asked(systemd: Callable[[], list[list[str]]]) -> None:
     manager = SystemdManager()
     found = {state.name: (state.status, state.pid, state.restarts) for state in manager.states()}

@@ -27,6 +27,8 @@ STATUSES: Final = {
     "failed": ServiceStatus.FAILED,
 }
 SECONDS: Final = 60.0
+JOURNAL_GROUP: Final = "systemd-journal"  # whose members may read all of the journal
+NO_ENTRIES: Final = "-- No entries --"
 
 
 class SystemdManager:
@@ -52,11 +54,15 @@ class SystemdManager:
         _run("systemctl", "--no-ask-password", action.value, self._unit(name))
 
     def log(self, name: str, lines: int) -> list[str]:
-        """Return the newest lines of its journal."""
+        """Return the newest lines of its journal. Raises ServiceControlError where this user may not read it."""
         units = [f"--unit={self._unit(name)}"]
         if units == [f"--unit={SERVERS['postgresql']}"]:
             units.insert(0, f"--unit={CLUSTERS}*{SUFFIX}")
-        return _run("journalctl", "--no-pager", "--output=cat", f"--lines={lines}", *units).splitlines()
+        done = _done("journalctl", "--no-pager", "--output=cat", f"--lines={lines}", *units)
+        found = [line for line in done.stdout.splitlines() if line != NO_ENTRIES]
+        if not found and JOURNAL_GROUP in done.stderr:  # its hint; the status is 0 all the same
+            raise ServiceControlError(f"this user may not read the journal: add it to the group {JOURNAL_GROUP}")
+        return found
 
     def _unit(self, name: str) -> str:
         """Return the unit of a service. Raises ServiceControlError for one that is not the platform's."""
@@ -98,10 +104,13 @@ def _state(unit: dict[str, str]) -> ServiceState:
 
 
 def _run(*command: str) -> str:
+    return _done(*command).stdout
+
+
+def _done(*command: str) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     except subprocess.CalledProcessError as error:
         raise ServiceControlError(error.stderr.strip()[-500:] or f"{command[0]} failed") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServiceControlError(str(error)) from error
-    return done.stdout
