@@ -20,7 +20,7 @@ from accounts.second_factors import demand as demanded_factors
 
 OPEN_PATHS: Final = (  # while a second factor is due
     *("/accounts/second-factor/", "/accounts/confirm/", "/accounts/sign-out/", "/accounts/language/"),
-    *("/accounts/password/", "/healthz"),
+    *("/accounts/password/", "/healthz", "/readyz"),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery
-from celery.signals import before_task_publish, task_postrun, task_prerun
+from celery.signals import before_task_publish, task_postrun, task_prerun, worker_ready
 
 from operations.logs import lines as log_lines
 
@@ -75,3 +75,12 @@ def _begin_log(task_id: str, task: Any, args: Sequence[Any], **_kwargs: Any) -> 
 @task_postrun.connect
 def _end_log(**_kwargs: Any) -> None:
     log_lines.end()
+
+
+@worker_ready.connect
+def _keep_heartbeat(sender: Any, **_kwargs: Any) -> None:
+    """Let it be known that a scheduler's worker runs; those of hosts are known by their own heartbeats."""
+    from resources import heartbeats  # Django is set up by now
+
+    if heartbeats.Service.SCHEDULER in sender.app.amqp.queues.consume_from:
+        heartbeats.keep(heartbeats.Service.SCHEDULER)

@@ -402,7 +402,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if COMPUTE_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = COMPUTE_HSTS in ("subdomains", "preload")
 SECURE_HSTS_PRELOAD = COMPUTE_HSTS == "preload"
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS else None
-SECURE_REDIRECT_EXEMPT = [r"^(healthz|metrics)$"]
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]
 CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 # No inline script, style or handler, nothing from elsewhere; the nonce is for the import map and the terminal's styles.

@@ -10,7 +10,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from messaging.background import BackgroundThread
-from operations import backups, retention
+from operations import backup_files, retention
 from resources import clock
 
 _last: "subprocess.Popen[bytes] | None" = None
@@ -37,6 +37,6 @@ def back_up_if_due() -> None:
     global _last
     is_busy = _last is not None and _last.poll() is None
     folder = Path(settings.COMPUTE_BACKUP_DIR)
-    if not is_busy and backups.is_due(folder, settings.COMPUTE_BACKUP_HOURS, timezone.now()):
+    if not is_busy and backup_files.is_due(folder, settings.COMPUTE_BACKUP_HOURS, timezone.now()):
         command = (sys.executable, "manage.py", "backup", "--keep", str(settings.COMPUTE_BACKUPS_KEPT))
         _last = subprocess.Popen(command, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL)

@@ -24,6 +24,7 @@ urlpatterns = [
     path("webhooks/", include("webhooks.page.urls")),
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
+    path("readyz", views.readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("admin/login/", views.admin_sign_in),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),

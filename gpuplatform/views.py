@@ -1,6 +1,7 @@
-"""The health check, and the administration's way to the sign-in page."""
+"""The checks of health and readiness, and the administration's way to the sign-in page."""
 
 import asyncio
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseRedirect, JsonResponse
@@ -9,19 +10,33 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from operations.health import checks as health
+from operations.health.readiness import OK, readiness
+from operations.metrics.views import may_read
 
 
 @never_cache
 @require_safe
 async def healthz(request: HttpRequest) -> JsonResponse:
     """Respond within two seconds: 200 if database and Redis respond, else 503, with each one's state; without login."""
-    database, redis = await asyncio.gather(health.database.succeeds(), health.redis.succeeds())
+    database, redis = await asyncio.gather(health.database.result(), health.redis.result())
     parts = {"database": database, "redis": redis}
     return JsonResponse(
         {name: "ok" if is_ok else "unreachable" for name, is_ok in parts.items()},
         status=200 if all(parts.values()) else 503,
         headers={"X-Installation": health.installation()},
     )
+
+
+@never_cache
+@require_safe
+async def readyz(request: HttpRequest) -> JsonResponse:
+    """Respond within two seconds: 200 if the installation works, else 503; superadmins and monitoring get the parts."""
+    parts = await readiness.result()
+    is_ready = set(parts.values()) == {OK}
+    content: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
+    if may_read(request) or (parts.get("database") == OK and (await request.auser()).is_superuser):
+        content["parts"] = parts
+    return JsonResponse(content, status=200 if is_ready else 503)
 
 
 @never_cache

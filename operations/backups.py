@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,10 +30,10 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 from psycopg.pq import Conninfo
 
+from operations.backup_files import backups_in
 from operations.embedded_servers import postgres
 
 FORMAT: Final = 1
-PATTERN: Final = "gpuplatform-*.tar"
 DRAFT: Final = ".draft-"
 MANIFEST: Final = "manifest.json"
 DUMP: Final = "database.sql.gz"
@@ -87,17 +86,6 @@ def make(folder: Path, *, keep: int = 0) -> Path:
             for old in backups_in(folder)[keep:]:
                 old.unlink(missing_ok=True)
     return target
-
-
-def backups_in(folder: Path) -> list[Path]:
-    """Return the backups of the folder, the newest first."""
-    return sorted(folder.glob(PATTERN), reverse=True)
-
-
-def is_due(folder: Path, hours: int, now: datetime) -> bool:
-    """Return whether the newest backup of the folder is older than so many hours; 0 hours: never."""
-    newest = next(iter(backups_in(folder)), None)
-    return hours > 0 and (newest is None or now.timestamp() - newest.stat().st_mtime >= hours * 3600)
 
 
 def restore(path: Path, *, replace: bool) -> BackupManifest:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from operations import backups, embedded
+from operations import backup_files, backups, embedded
 from operations.embedded_servers import postgres
 from tests.migrated import restore_migrated
 
@@ -125,13 +125,13 @@ def test_only_the_newest_are_kept_and_made_when_due(tmp_path: Path) -> None:
     half = folder / f"{backups.DRAFT}killed"
     half.mkdir(parents=True)
     made = [backups.make(folder, keep=2) for _ in range(3)]
-    assert backups.backups_in(folder) == [made[2], made[1]]
+    assert backup_files.backups_in(folder) == [made[2], made[1]]
     assert set(folder.iterdir()) == {*made[1:], folder / ".lock"}  # nothing half-written is left
     now = datetime.fromtimestamp(made[2].stat().st_mtime, UTC)
-    assert backups.is_due(tmp_path / "empty", 24, now)
-    assert not backups.is_due(folder, 24, now + timedelta(hours=23))
-    assert backups.is_due(folder, 24, now + timedelta(hours=25))
-    assert not backups.is_due(folder, 0, now + timedelta(days=99))
+    assert backup_files.is_due(tmp_path / "empty", 24, now)
+    assert not backup_files.is_due(folder, 24, now + timedelta(hours=23))
+    assert backup_files.is_due(folder, 24, now + timedelta(hours=25))
+    assert not backup_files.is_due(folder, 0, now + timedelta(days=99))
 
 
 @pytest.mark.django_db

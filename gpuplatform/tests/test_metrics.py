@@ -1,20 +1,42 @@
 """`/metrics`: what it says, to whom, and that the dashboard and the alerts ask for nothing else."""
 
 import json
+import os
 import re
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
+from folders.models import HostRoot
 from gpuplatform.settings import BASE_DIR
-from operations.metrics.state import StateCollector
+from operations.metrics.services import ServicesCollector, pass_ages, service_ages
+from operations.metrics.state import StateCollector, state_registry
+from resources import heartbeats
+from resources.heartbeats import Service
 from resources.models import GpuReading
-from tests.factories import make_host, make_session, run_session
+from scheduler.cycle.passes import run_pass
+from sessions.tasks import enforce_deadlines
+from tests.factories import make_group, make_host, make_root, make_session, run_session
+from tests.wait import SECONDS
 
 NAMES = re.compile(r"gpuplatform_[a-z_]+")
 TOKEN = "a token of forty characters, for Prometheus"
@@ -80,7 +102,7 @@ def test_a_scrape_takes_the_same_queries_for_any_number() -> None:
 
 @pytest.mark.django_db
 def test_dashboard_and_alerts_name_metrics_that_exist() -> None:
-    known = {family.name for family in StateCollector().collect()}
+    known = {family.name for each in (StateCollector(), ServicesCollector()) for family in each.collect()}
     known |= {f"gpuplatform_http_request_seconds_{end}" for end in ("count", "sum", "bucket")}
     known.add("gpuplatform_http_requests_refused_total")
     for file in ("grafana-dashboard.json", "prometheus-alerts.yml"):
@@ -89,3 +111,110 @@ def test_dashboard_and_alerts_name_metrics_that_exist() -> None:
         assert asked, file
         assert asked <= known, file
     json.loads((BASE_DIR / "deploy/grafana-dashboard.json").read_text())
+
+
+def test_each_alert_has_cases_in_which_it_fires_and_not() -> None:
+    folder = BASE_DIR / "deploy"
+    subprocess.run(["promtool", "test", "rules", folder / "prometheus-alerts.test.yml"], check=True)
+    alerts = re.findall(r"alert: (\w+)", (folder / "prometheus-alerts.yml").read_text())
+    cases = (folder / "prometheus-alerts.test.yml").read_text()
+    assert len(alerts) > 10
+    for alert in alerts:
+        assert len(re.findall(rf"alertname: {alert}\b", cases)) == 2, alert
+
+
+@pytest.fixture
+def services() -> dict[str, float]:
+    """Heartbeats as if scheduler, beat and SSH had just been noted."""
+    cache.clear()
+    heartbeats._noted.clear()
+    for service in (Service.SCHEDULER, Service.BEAT, Service.SSH):
+        heartbeats.note(service)
+    return service_ages()
+
+
+@pytest.mark.django_db
+def test_heartbeats_are_infinite_without_the_services_that_must_run() -> None:
+    cache.clear()
+    group = make_group()
+    found = samples_of(generate_latest(state_registry()).decode())
+    ages = found["gpuplatform_service_heartbeat_age_seconds"]
+    assert ages == {frozenset({"scheduler"}): float("inf"), frozenset({"beat"}): float("inf")}
+    assert found["gpuplatform_scheduler_pass_age_seconds"] == {frozenset({group.name}): float("inf")}
+
+
+@pytest.mark.django_db
+def test_a_pass_and_a_sweep_are_noted(services: dict[str, float]) -> None:
+    group = make_group()
+    run_pass()
+    assert pass_ages()[group.name] < SECONDS
+    assert set(services) == {"scheduler", "beat", "ssh"}
+    cache.clear()
+    heartbeats._noted.clear()
+    enforce_deadlines()
+    assert service_ages()[Service.BEAT] < SECONDS
+
+
+@pytest.mark.django_db
+def test_backups_disks_and_roots_are_reported(settings: Settings, tmp_path: Path) -> None:
+    settings.COMPUTE_BACKUP_DIR, settings.COMPUTE_BACKUP_HOURS = str(tmp_path), 24
+    host = make_host()
+    root = make_root(host, name="main")
+    HostRoot.objects.update(total_bytes=1000, free_bytes=250)
+    nothing: frozenset[str] = frozenset()
+    found = samples_of(generate_latest(state_registry()).decode())
+    assert found["gpuplatform_backup_age_seconds"] == {nothing: float("inf")}
+    assert "gpuplatform_backup_bytes" not in found
+    backup = tmp_path / "gpuplatform-2026-01-01T000000.000000Z.tar"
+    backup.write_bytes(b"x" * 300)
+    os.utime(backup, (time.time() - 7200, time.time() - 7200))
+    found = samples_of(generate_latest(state_registry()).decode())
+    assert found["gpuplatform_backup_age_seconds"][nothing] == pytest.approx(7200, abs=SECONDS)
+    assert found["gpuplatform_backup_bytes"] == {nothing: 300}
+    assert found["gpuplatform_storage_root_free_ratio"] == {frozenset({root.name, host.name}): 0.25}
+    for name in ("gpuplatform_disk_free_ratio", "gpuplatform_inodes_free_ratio"):
+        assert all(0 <= ratio <= 1 for ratio in found[name].values())
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db
+def test_gateways_are_asked_whether_they_accept_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = [each.getsockname()[1] for each in (listener, closed)]
+        closed.close()
+        for name, port in zip(("up", "down"), ports, strict=True):
+            make_host(name=name, gateway_url=f"http://127.0.0.1:{port}")
+        make_host(name="none")
+        found = samples_of(generate_latest(state_registry()).decode())
+    assert found["gpuplatform_gateway_up"] == {frozenset({"up"}): 1, frozenset({"down"}): 0}
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db
+def test_the_end_of_the_sites_certificate_is_reported(settings: Settings, tmp_path: Path) -> None:
+    pem = self_signed(datetime.now(UTC) + timedelta(days=3))
+    (tmp_path / "site.pem").write_bytes(pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "site.pem")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as connection, suppress(OSError):
+                context.wrap_socket(connection, server_side=True).close()
+
+        server = threading.Thread(target=serve)
+        server.start()
+        settings.COMPUTE_PUBLIC_URL = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        found = samples_of(generate_latest(state_registry()).decode())
+        server.join()
+    assert found["gpuplatform_certificate_expiry_seconds"][frozenset()] == pytest.approx(3 * 86400, abs=SECONDS + 1)
+
+
+def self_signed(ends_at: datetime) -> bytes:
+    """Return a key and a certificate of it that ends then, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, datetime.now(UTC), ends_at)
+    certificate = builder.sign(key, hashes.SHA256())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)

@@ -1,16 +1,26 @@
 """The health page and the entry point of websockets."""
 
 import re
+import time
 import urllib.error
 import urllib.request
+from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
+from gpuplatform import views
 from gpuplatform.asgi import platform_with
 from operations.health import checks as health
+from operations.health.readiness import parts
 from proxy.counters import LocalCounters
+from resources import heartbeats
+from resources.heartbeats import Service
+from resources.models import Host, HostStatus
+from tests.factories import make_group, make_host, make_user
 from tests.live import LiveServer
 from tests.wait import SECONDS
 
@@ -30,9 +40,57 @@ def test_health_names_the_part_that_is_down(
 ) -> None:
     monkeypatch.setattr(health, "TIMEOUT_SECONDS", SECONDS)
     settings.CHANNEL_REDIS_URL = "unix:///nowhere/redis.sock"
-    monkeypatch.setattr(health, "redis", health.Probe(health.redis_responds))
+    monkeypatch.setattr(health, "redis", health.Probe(health.redis_responds, False))
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (503, {"database": "ok", "redis": "unreachable"})
+
+
+@pytest.fixture
+def ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """An installation that works: its host, and heartbeats of its services."""
+    monkeypatch.setattr(health, "TIMEOUT_SECONDS", SECONDS)
+    monkeypatch.setattr(health, "MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(views, "readiness", health.Probe(parts, {"": ""}))
+    settings.COMPUTE_SSH_ADDRESS = "127.0.0.1:8022"
+    heartbeats._noted.clear()
+    host = make_host()
+    for name in (Service.SCHEDULER, Service.BEAT, Service.SSH, heartbeats.pass_of(host.group.pk)):
+        heartbeats.note(name)
+    return host
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readiness_has_parts_for_superadmins_and_monitoring(client: Client, ready: Host, settings: Settings) -> None:
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+    assert "no-store" in answer["Cache-Control"]
+    settings.COMPUTE_METRICS_TOKEN = "t" * 40
+    names = {"database", "redis", "scheduler", "beat", "ssh", "passes", "hosts"}
+    monitored = client.get("/readyz", HTTP_AUTHORIZATION=f"Bearer {'t' * 40}").json()
+    assert monitored["parts"] == dict.fromkeys(names, "ok")
+    client.force_login(make_user())
+    assert "parts" not in client.get("/readyz").json()
+    client.force_login(make_user(is_superuser=True))
+    assert set(client.get("/readyz").json()["parts"]) == names
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readiness_names_what_does_not_work(ready: Host) -> None:
+    now = timezone.now()
+    cache.set("heartbeat.beat", time.time() - 90, timeout=None)
+    cache.delete("heartbeat.ssh")
+    make_group()  # over which there was no pass
+    Host.objects.update(heartbeat_at=now - timedelta(minutes=5))
+    client = Client()
+    client.force_login(make_user(is_superuser=True))
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+    found = answer.json()["parts"]
+    assert re.fullmatch(r"last heard of \d+ s ago", found["beat"])
+    assert (found["ssh"], found["passes"], found["scheduler"]) == ("never heard of", "never heard of", "ok")
+    assert re.fullmatch(r"last heard of 3\d\d s ago", found["hosts"])
+    Host.objects.update(status=HostStatus.LOST)
+    assert client.get("/readyz").json()["parts"]["hosts"] == "none is ready"
 
 
 async def test_a_websocket_from_a_foreign_page_is_refused() -> None:

@@ -28,5 +28,6 @@ def test_names_below_the_sites_own_are_chosen(
         monkeypatch.setenv(name, value)
     read = runpy.run_path(str(settings.BASE_DIR / "gpuplatform" / "settings.py"))
     with override_settings(**{name: read[name] for name in NAMES}):
-        response = SecurityMiddleware(lambda _: HttpResponse())(RequestFactory().get("/", secure=True))
-    assert response.get("Strict-Transport-Security") == header
+        middleware = SecurityMiddleware(lambda _: HttpResponse())
+        response = middleware.process_response(RequestFactory().get("/", secure=True), HttpResponse())
+    assert response.headers.get("Strict-Transport-Security") == header

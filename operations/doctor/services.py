@@ -1,7 +1,6 @@
 """Checks of the platform's own processes, and of what runs beside them."""
 
 import asyncio
-import time
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
@@ -9,7 +8,6 @@ from typing import Final
 
 import asyncssh
 from django.conf import settings
-from django.core.cache import cache
 from django.core.checks import Error, run_checks
 from django.utils import timezone
 from docker import APIClient
@@ -20,9 +18,10 @@ from engine.engine import ExecError
 from operations.doctor.findings import Finding, Verdict
 from operations.health import checks as health
 from operations.machine import address, docker_engine
+from resources import heartbeats
+from resources.heartbeats import Service
 from resources.models import Host, Installation
 from sessions.access.engine_address import engine_behind
-from sessions.tasks import SWEPT_AT
 from sshserver.host_key import NAME
 
 HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
@@ -67,12 +66,12 @@ def web() -> Finding:
 def scheduler() -> Finding:
     """Return whether the scheduler carries out what beat asks of it."""
     try:
-        swept_at = cache.get(SWEPT_AT)
+        age = heartbeats.ages([Service.BEAT]).get(Service.BEAT)
     except RedisError:
         return Finding(Verdict.WARN, "unknown, since Redis does not answer")
-    if swept_at is None or (age := time.time() - swept_at) > SWEEP_LIMIT_SECONDS:
+    if age is None or age > SWEEP_LIMIT_SECONDS:
         return Finding(Verdict.WARN, "no scheduler and beat of this installation have run lately", START)
-    return Finding(Verdict.OK, f"enforced deadlines {max(0, age):.0f} s ago")
+    return Finding(Verdict.OK, f"enforced deadlines {age:.0f} s ago")
 
 
 def ssh() -> Finding:

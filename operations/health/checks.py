@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import psycopg
 from django.conf import settings
@@ -18,25 +18,29 @@ TIMEOUT_SECONDS: Final = 1.5
 MAX_AGE_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 2  # libpq's least
 
+Result = TypeVar("Result")
 
-class Probe:
+
+class Probe(Generic[Result]):
     """A check in a thread of its own, since a server that is frozen blocks it."""
 
-    def __init__(self, check: Callable[[], bool]) -> None:
+    def __init__(self, check: Callable[[], Result], late: Result) -> None:
+        """`late` is the result of a check that takes too long."""
         self._check = check
+        self._late = late
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="probe")
         self._checked_at = float("-inf")
-        self._result = False
+        self._result = late
 
-    async def succeeds(self) -> bool:
-        """Return the result of a check that is at most MAX_AGE_SECONDS old; False after TIMEOUT_SECONDS."""
+    async def result(self) -> Result:
+        """Return the result of a check that is at most MAX_AGE_SECONDS old, `late` after TIMEOUT_SECONDS."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._executor, self._latest)
         except TimeoutError:
-            return False
+            return self._late
 
-    def _latest(self) -> bool:
+    def _latest(self) -> Result:
         if time.monotonic() - self._checked_at > MAX_AGE_SECONDS:
             self._result = self._check()
             self._checked_at = time.monotonic()
@@ -65,5 +69,5 @@ def redis_responds() -> bool:
     return redis_probe.version(settings.CHANNEL_REDIS_URL) is not None
 
 
-database: Final = Probe(database_responds)
-redis: Final = Probe(redis_responds)
+database: Final = Probe(database_responds, False)
+redis: Final = Probe(redis_responds, False)

@@ -20,6 +20,7 @@ FOR_TESTS: Final = {
     "mkfs.xfs": "xfsprogs",
     "nginx": "nginx-light",
     "pgbouncer": "pgbouncer",
+    "promtool": "prometheus",
     "sftp-server": "openssh-sftp-server",
     "ssh": "openssh-client",
     "tmux": "tmux",

@@ -4,7 +4,7 @@ Every scrape reads it anew, in the same few queries however much there is. Names
 https://prometheus.io/docs/practices/naming/: base units, ratios from 0 to 1.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -14,13 +14,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from operations.metrics.families import gauge
+from operations.metrics.services import ServicesCollector
 from resources.amounts.units import CORE_MILLI
 from resources.models import Gpu, GpuReading, Host, HostHealth
 from sessions.lifecycle import LIVE, Status
 from sessions.models import GpuShare, Lease, Session, cpu_held
 
 MILLI: Final = 1000
-Sample = tuple[tuple[str, ...], float | None]
 
 
 class StateCollector(Collector):
@@ -39,20 +40,21 @@ def state_registry() -> CollectorRegistry:
     """Return a registry of the platform's state alone."""
     registry = CollectorRegistry()
     registry.register(StateCollector())
+    registry.register(ServicesCollector())
     return registry
 
 
 def _sessions(now: datetime) -> Iterator[GaugeMetricFamily]:
     live = Session.objects.filter(status__in=LIVE).order_by()
     counted = live.values_list("resource_group__name", "status").annotate(Count("pk"))
-    yield _gauge("sessions", "Sessions that have not ended", ("group", "status"), (((g, s), n) for g, s, n in counted))
+    yield gauge("sessions", "Sessions that have not ended", ("group", "status"), (((g, s), n) for g, s, n in counted))
     pending = Session.objects.filter(status=Status.PENDING).order_by()
     reasons = pending.values_list("resource_group__name", "reason").annotate(Count("pk"))
-    yield _gauge(
+    yield gauge(
         "sessions_pending", "Waiting sessions by reason", ("group", "reason"), (((g, r), n) for g, r, n in reasons)
     )
     oldest = pending.values_list("resource_group__name").annotate(Min("status_at"))
-    yield _gauge(
+    yield gauge(
         "sessions_pending_oldest_seconds",
         "For how long the one that waits longest has waited",
         ("group",),
@@ -84,13 +86,11 @@ def _hosts(now: datetime) -> Iterator[GaugeMetricFamily]:
     rows = list(Host.objects.values_list("name", "group__name", "status", "is_cordoned", "heartbeat_at"))
     labels = ("host", "group", "status", "cordoned")
     described = (((name, group, status, str(cordoned).lower()), 1) for name, group, status, cordoned, _ in rows)
-    yield _gauge("host_info", "One for each host; its labels say how it is", labels, described)
+    yield gauge("host_info", "One for each host; its labels say how it is", labels, described)
     silent = (((name,), (now - beat).total_seconds()) for name, _, _, _, beat in rows)
-    yield _gauge("host_heartbeat_age_seconds", "Time since the host's last sign of life", ("host",), silent)
+    yield gauge("host_heartbeat_age_seconds", "Time since the host's last sign of life", ("host",), silent)
     faulty = HostHealth.objects.filter(faulty_since__isnull=False).values_list("host__name")
-    yield _gauge(
-        "host_faulty", "Hosts out of service after starts that failed", ("host",), ((row, 1) for row in faulty)
-    )
+    yield gauge("host_faulty", "Hosts out of service after starts that failed", ("host",), ((row, 1) for row in faulty))
 
 
 def _gpus() -> Iterator[GaugeMetricFamily]:
@@ -98,7 +98,7 @@ def _gpus() -> Iterator[GaugeMetricFamily]:
 
     def of_each(name: str, text: str, value: Callable[[GpuReading], float | None]) -> GaugeMetricFamily:
         samples = (((each.gpu.host.name, each.gpu.uuid), value(each)) for each in readings)
-        return _gauge(name, text, ("host", "gpu"), samples)
+        return gauge(name, text, ("host", "gpu"), samples)
 
     yield of_each("gpu_utilization_ratio", "Part of the time in which it computed", _utilization)
     yield of_each("gpu_memory_used_bytes", "GPU memory in use", lambda reading: reading.memory_used)
@@ -112,13 +112,4 @@ def _utilization(reading: GpuReading) -> float | None:
 
 
 def _of_groups(name: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    return _gauge(name, text, ("group",), (((group,), value) for group, value in values.items()))
-
-
-def _gauge(name: str, text: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> GaugeMetricFamily:
-    """Return a metric; what the driver does not tell has no sample."""
-    family = GaugeMetricFamily(f"gpuplatform_{name}", text, labels=labels)
-    for values, value in samples:
-        if value is not None:
-            family.add_metric(values, value)
-    return family
+    return gauge(name, text, ("group",), (((group,), value) for group, value in values.items()))

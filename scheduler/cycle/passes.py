@@ -16,7 +16,7 @@ from typing import Final
 
 from django.db import transaction
 
-from resources import clock
+from resources import clock, heartbeats
 from resources.kick import clear_kick, kick_scheduler
 from resources.models import ResourceGroup
 from scheduler.cycle import preemption, shared_limits
@@ -86,6 +86,7 @@ def run_group_pass(group_id: int) -> int:
     """Place every waiting session of the group that fits and explain the rest; return the number placed."""
     state, placed, now = place(group_id)
     explain(group_id, state, now)
+    heartbeats.note(heartbeats.pass_of(group_id))
     return placed
 
 

@@ -16,6 +16,8 @@ from accounts.credentials.ssh_keys import record_ssh_host_key
 from operations.machine.address import SSH_SETTING, address_from
 from operations.machine.progress import SetupError
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
+from resources import heartbeats
+from resources.heartbeats import Service
 from sessions.access import activity
 from sshserver.host_key import load_host_key
 from sshserver.server import SshServer
@@ -50,4 +52,13 @@ async def _serve() -> None:
     except Error as error:
         logger.warning("SSH: the host key could not be recorded, so no page shows it: %s", error)
     async with SshServer(activity.used).listening(where.host, where.port, host_key):
+        beats = asyncio.create_task(_keep_heartbeat())
         await stop.wait()
+        beats.cancel()
+
+
+async def _keep_heartbeat() -> None:
+    """Note that the event loop runs, again and again."""
+    while True:
+        await asyncio.to_thread(heartbeats.note, Service.SSH)
+        await asyncio.sleep(heartbeats.KEEP_SECONDS)
