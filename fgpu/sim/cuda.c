@@ -152,7 +152,7 @@ API CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 static CUresult make_context(CUcontext *out, CUdevice d)
 {
     NEED_DEVICE(d);
-    struct context *context = *out = calloc(1, sizeof *context);
+    struct context *context = *out = zeroed(sizeof *context);
     context->device = d;
     current = context;
     return CUDA_SUCCESS;
@@ -162,7 +162,7 @@ API CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice d) { (void)fla
 API CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d) { (void)flags; return make_context(out, d); }
 API CUresult cuCtxCreate_v3(CUcontext *out, void *affinity, int n, unsigned flags, CUdevice d) { (void)affinity, (void)n, (void)flags; return make_context(out, d); }
 API CUresult cuCtxCreate_v4(CUcontext *out, void *params, unsigned flags, CUdevice d) { (void)params, (void)flags; return make_context(out, d); }
-API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice d, unsigned flags) { (void)desc, (void)flags; NEED_DEVICE(d); *out = calloc(1, 8); return CUDA_SUCCESS; }
+API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice d, unsigned flags) { (void)desc, (void)flags; NEED_DEVICE(d); *out = zeroed(8); return CUDA_SUCCESS; }
 API CUresult cuGreenCtxDestroy(CUgreenCtx c) { free(c); return CUDA_SUCCESS; }
 
 API CUresult cuCtxDestroy_v2(CUcontext c)

@@ -8,6 +8,15 @@
 #include "driver.h"
 #include "state.h"
 
+/* Zeroed memory of the simulation itself, which ends without. */
+static inline void *zeroed(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
+
 enum { BAD_HANDLE = 400 };
 
 struct context { int device, primary_refs; };

@@ -15,7 +15,7 @@ struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address)
     if (block)
         spare = block->next;
     else
-        block = calloc(1, sizeof *block);
+        block = zeroed(sizeof *block);
     if (!block->address || address)
         block->address = address ? address : take_addresses(bytes);
     *block = (struct block){blocks, block->address, bytes, device, kind, 1, 0, 0, NULL, NULL, current};
@@ -171,7 +171,7 @@ API CUresult cuMemCreate(CUmemHandle *out, size_t n, const CUmemProp *props, uns
 
 static void drop_if_unused(struct block **at)
 {
-    if ((*at)->handles == 0 && (*at)->maps == 0)
+    if (at && (*at)->handles == 0 && (*at)->maps == 0)
         drop_block(at, true);
 }
 
@@ -282,7 +282,7 @@ API CUresult cuDeviceGetDefaultMemPool(CUmemPool *out, CUdevice d) { NEED_DEVICE
 API CUresult cuMemPoolCreate(CUmemPool *out, const CUpoolProps *props)
 {
     NEED_INIT;
-    struct pool *pool = *out = calloc(1, sizeof *pool);
+    struct pool *pool = *out = zeroed(sizeof *pool);
     int device = props->type == ALLOCATION_MANAGED && device_at(&props->location) < 0 ? 0 : device_at(&props->location);
     pool->host = device < 0;
     pool->device = pool->host ? 0 : device;

@@ -26,7 +26,7 @@ API CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
     NEED_CONTEXT;
     (void)flags;
-    struct stream *stream = *out = calloc(1, sizeof *stream);
+    struct stream *stream = *out = zeroed(sizeof *stream);
     stream->context = current;
     return CUDA_SUCCESS;
 }
@@ -74,7 +74,7 @@ API CUresult cuStreamBeginCapture_v2(CUstream s, int mode)
 {
     NEED_CONTEXT;
     (void)mode;
-    struct graph *graph = stream_of(s, false)->capture = calloc(1, sizeof *graph);
+    struct graph *graph = stream_of(s, false)->capture = zeroed(sizeof *graph);
     graph->device = device_of(stream_of(s, false));
     return CUDA_SUCCESS;
 }
@@ -193,7 +193,7 @@ API CUresult cuGraphCreate(CUgraph *out, unsigned flags)
 {
     NEED_CONTEXT;
     (void)flags;
-    struct graph *graph = *out = calloc(1, sizeof *graph);
+    struct graph *graph = *out = zeroed(sizeof *graph);
     graph->device = current->device;
     return CUDA_SUCCESS;
 }
@@ -251,14 +251,14 @@ API CUresult cuGraphAddNode_v3(CUgraphNode *out, CUgraph g, const CUgraphNode *a
 
 API CUresult cuGraphClone(CUgraph *out, CUgraph g)
 {
-    *out = malloc(sizeof(struct graph));
+    *out = zeroed(sizeof(struct graph));
     memcpy(*out, g, sizeof(struct graph));
     return CUDA_SUCCESS;
 }
 
 static CUresult instantiate(CUgraphExec *out, CUgraph g)
 {
-    struct graph *copy = *out = malloc(sizeof *copy);
+    struct graph *copy = *out = zeroed(sizeof *copy);
     *copy = *(struct graph *)g;
     copy->launched = 0;
     return CUDA_SUCCESS;
@@ -304,7 +304,7 @@ API CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
     NEED_CONTEXT;
     (void)flags;
-    struct event *event = *out = calloc(1, sizeof *event);
+    struct event *event = *out = zeroed(sizeof *event);
     event->device = current->device;
     return CUDA_SUCCESS;
 }

@@ -112,7 +112,7 @@ API CUresult cuMemPoolImportFromShareableHandle(CUmemPool *out, void *handle, in
 {
     NEED_INIT;
     (void)handle, (void)type, (void)flags;
-    struct pool *pool = *out = calloc(1, sizeof *pool);
+    struct pool *pool = *out = zeroed(sizeof *pool);
     pool->imported = 1;
     return CUDA_SUCCESS;
 }

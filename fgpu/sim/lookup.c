@@ -40,6 +40,8 @@ static void *exported(const char *name)
         strings = dyn->d_tag == DT_STRTAB ? (const void *)dyn->d_un.d_ptr : strings;
         table = dyn->d_tag == DT_GNU_HASH ? (const void *)dyn->d_un.d_ptr : table;
     }
+    if (!symbols || !strings || !table)
+        return NULL;
     for (const char *c = name; *c; c++)
         hash = hash * 33 + (unsigned char)*c;
     const uint32_t *buckets = table + 4 + table[2] * 2, *chain = buckets + table[0];

@@ -29,7 +29,8 @@ def built() -> Path:
 
 @pytest.fixture
 def host(built: Path, tmp_path: Path) -> Iterator[Host]:
-    """A host with one simulated GPU of 8 GiB; its processes end with the test."""
+    """A host with one simulated GPU of 8 GiB; its processes end with the test, and no sanitizer reported."""
     host = Host(tmp_path)
     yield host
     host.stop()
+    assert not host.reports()

@@ -6,6 +6,7 @@ import os
 import subprocess
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,11 +23,23 @@ NOT_INITIALIZED = 3
 NOT_SUPPORTED = 801
 SYSTEM_NOT_READY = 802
 LOSSY_QUERY = 911
+SANITIZER = os.environ.get("FGPU_SANITIZER", "")  # asan or tsan: all tests run with the builds of that sanitizer
+RUNTIMES = {"asan": ("libasan.so", "libubsan.so"), "tsan": ("libtsan.so",)}
+HOOK = f"test/libfgpu-{SANITIZER}.so" if SANITIZER else "test/libfgpu.so"
+ARBITER = "test/arbiter-asan" if SANITIZER == "asan" else "test/arbiter"  # it has one thread
 UUIDS = tuple(f"GPU-00000000-0000-4000-8000-00000000000{n}" for n in range(1, 4))
 
 
 def limit(uuid: str = UUIDS[0], memory: int = 2 * GIB, sm: str = "25", **more: int) -> GpuLimit:
     return GpuLimit(uuid=uuid, memory_bytes=memory, sm_percent=Decimal(sm), **more)
+
+
+@cache
+def runtimes_of(hook: str) -> list[str]:
+    """Return the libraries that programs with this build of the hook load first."""
+    names = next((names for kind, names in RUNTIMES.items() if hook.endswith(f"-{kind}.so")), ())
+    commands = [["gcc", f"-print-file-name={name}"] for name in names]
+    return [subprocess.run(each, check=True, capture_output=True, text=True).stdout.strip() for each in commands]
 
 
 class Probe:
@@ -78,7 +91,7 @@ class Session:
 
     host: Host
     folder: Path
-    hook: str = "test/libfgpu.so"
+    hook: str = HOOK
     extra: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -95,7 +108,7 @@ class Session:
         return self.host.arbiter_folder / self.folder.name
 
     def environment(self) -> dict[str, str]:
-        hook = str(BUILD / self.hook) if self.hook else ""
+        hook = ":".join([*runtimes_of(self.hook), str(BUILD / self.hook)]) if self.hook else ""
         files = {"FGPU_LIMITS": str(self.limits), "FGPU_REGION": str(self.region)}
         files |= {"FGPU_GRANT": str(self.meeting_place / "grant")}
         files |= {"FGPU_SOCKET": str(self.meeting_place / "socket" / "arbiter")}
@@ -141,16 +154,23 @@ class Host:
         )
 
     def environment(self) -> dict[str, str]:
-        return {
+        return self._sanitizers() | {
             "PATH": os.environ["PATH"],
             "LD_LIBRARY_PATH": str(BUILD / "sim"),
             "FGPU_SIM_CONFIG": str(self.folder / "gpus.conf"),
             "FGPU_SIM_STATE": str(self.folder / "state"),
         }
 
-    def session(
-        self, *limits: GpuLimit, hook: str = "test/libfgpu.so", sharing: Sharing = "cap", pinned_bytes: int = 0
-    ) -> Session:
+    def _sanitizers(self) -> dict[str, str]:
+        """Return what has programs end at the first report; of leaks there are none, since the simulated driver has."""
+        options = f"exitcode=99:halt_on_error=1:log_path={self.folder / 'sanitizer'}"
+        return {"ASAN_OPTIONS": f"{options}:detect_leaks=0", "UBSAN_OPTIONS": options, "TSAN_OPTIONS": options}
+
+    def reports(self) -> str:
+        """Return what sanitizers have reported of the processes."""
+        return "\n".join(each.read_text() for each in self.folder.glob("sanitizer.*"))
+
+    def session(self, *limits: GpuLimit, hook: str = HOOK, sharing: Sharing = "cap", pinned_bytes: int = 0) -> Session:
         self.sessions += 1
         session = Session(self, self.folder / f"session{self.sessions}", hook)
         prepare(session.folder, limits or [limit()], sharing=sharing, pinned_bytes=pinned_bytes)
@@ -161,7 +181,7 @@ class Host:
         return session
 
     def arbiter(
-        self, program: str = "test/arbiter", descriptors: tuple[int, int] | None = None, /, **environment: str
+        self, program: str = ARBITER, descriptors: tuple[int, int] | None = None, /, **environment: str
     ) -> subprocess.Popen[str]:
         """Start the arbiter of the sessions made so far, and of those to come.
 

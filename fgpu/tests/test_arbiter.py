@@ -286,7 +286,7 @@ def test_forked_children_and_closed_connections_are_harmless(host: Host) -> None
 def test_the_arbiter_is_clean_under_the_sanitizers(host: Host) -> None:
     sessions = sessions_of(host, UNEQUAL, "burst")
     clock = CLOCK | {"FGPU_SIM_PARTIES": "5"}
-    arbiter = host.arbiter("test/arbiter-asan", **clock, ASAN_OPTIONS="exitcode=99:detect_leaks=0")
+    arbiter = host.arbiter("test/arbiter-asan", **clock)
     processes = [session.start("test/load", "async", "1000", "2000", **clock) for session in sessions]
     for process in processes:
         process.communicate(timeout=120)
