@@ -26,10 +26,11 @@ from proxy.counters import CounterMemory, SharedCounters
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
 
 MAX_MESSAGE_BYTES: Final = 2**20  # of a websocket message to the platform: ample for what people paste
-SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
+SHUTDOWN_SECONDS: Final = 3  # for requests under way; websockets are told at once to connect again (1012)
 START_SECONDS: Final = 60  # for a process to start, and for one that is stuck to answer
 SWITCH_SECONDS: Final = 0.001  # for which a thread may keep the event loop, and so all connections, from its next event
 BACKLOG: Final = 2048  # connections that the kernel queues until they are accepted
+PASSED_DESCRIPTOR: Final = 3  # the first that systemd passes
 MIN_AUTOMATIC: Final = 2  # processes, where no number is given: one alone cannot be replaced while it serves
 MAX_AUTOMATIC: Final = 4
 
@@ -114,7 +115,13 @@ def serve(config: ServerConfig, listener: socket.socket) -> None:
 
 
 def listener_at(address: Address, *, is_shared: bool = False) -> socket.socket:
-    """Return a socket that is bound to the address, `is_shared` with other commands. Raises OSError."""
+    """Return a socket that is bound to the address, `is_shared` with other commands. Raises OSError.
+
+    One that systemd has opened is taken in its place: there, connections wait while the service is restarted.
+    https://www.freedesktop.org/software/systemd/man/latest/sd_listen_fds.html
+    """
+    if os.environ.pop("LISTEN_PID", "") == str(os.getpid()) and os.environ.pop("LISTEN_FDS", "") == "1":
+        return socket.socket(fileno=PASSED_DESCRIPTOR)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG, reuse_port=is_shared)
 

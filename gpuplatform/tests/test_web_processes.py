@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,12 @@ from pathlib import Path
 import pytest
 import requests
 
+from gpuplatform.serving import web_server
 from gpuplatform.serving.web_server import processes_of
+from operations.machine.address import Address
 from tests.fleet import START_SECONDS, memory_maps, server_processes
 from tests.live import LiveServer, serving
+from tests.ports import free_port
 from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -52,6 +56,17 @@ def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         tmp_path_factory.mktemp("web") / "web.log", COMPUTE_WEB_PROCESSES="2", COMPUTE_METRICS_NETWORKS="127.0.0.0/8"
     ) as running:
         yield running
+
+
+def test_a_socket_that_systemd_passes_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as passed:
+        monkeypatch.setattr(web_server, "PASSED_DESCRIPTOR", os.dup(passed.fileno()))
+        monkeypatch.setenv("LISTEN_FDS", "1")
+        for pid in (os.getppid(), os.getpid()):  # of another process, which has left its environment; and ours
+            monkeypatch.setenv("LISTEN_PID", str(pid))
+            with web_server.listener_at(Address("127.0.0.1", free_port())) as listener:
+                assert (listener.getsockname() == passed.getsockname()) is (pid == os.getpid())
+                assert "LISTEN_PID" not in os.environ
 
 
 def is_well(web: LiveServer) -> bool:
