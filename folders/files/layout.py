@@ -96,6 +96,33 @@ class RootDirectory:
             os.close(root)
         return FolderFiles(folder)
 
+    def folders(self) -> list[tuple[int, str]]:
+        """Return (owner, id) of each folder that has a directory here, whether anybody knows it or not."""
+        root = self._open()
+        try:
+            with translated(self.path):
+                owners = [name for name in names_in(root) if name.isdigit()]
+                return [(int(owner), name) for owner in owners for name in _folders_of(root, owner)]
+        finally:
+            os.close(root)
+
+    def hand_over(self, owner_id: int, folder_id: str, new_owner_id: int) -> None:
+        """Move the folder's directory to another owner. Raises FilesError, also where that one has its like."""
+        root = self._open()
+        try:
+            with translated(self.path):
+                by = Owner.by(os.fstat(root))
+                with suppress(FileExistsError):
+                    make_subvolume(root, str(new_owner_id), by, PRIVATE_MODE)
+                source, target = open_directory(root, (str(owner_id),)), open_directory(root, (str(new_owner_id),))
+                try:
+                    rename_to_free_name(source, folder_id, target, folder_id)
+                finally:
+                    os.close(source)
+                    os.close(target)
+        finally:
+            os.close(root)
+
     def expunge(self, owner_id: int, folder_id: str) -> None:
         """Give the folder's files up for removal by `purge`. Quick; does nothing if there are none (any more)."""
         root = self._open()
@@ -139,6 +166,14 @@ class RootDirectory:
         self._require()
         with translated(self.path):
             return os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _folders_of(root: int, owner: str) -> list[str]:
+    directory = open_directory(root, (owner,))
+    try:
+        return [name for name in names_in(directory) if not name.startswith(".")]
+    finally:
+        os.close(directory)
 
 
 def _purge_of(root: int, owner: str, max_entries: int, as_root: Callable[[int], bool] | None) -> bool:

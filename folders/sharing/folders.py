@@ -10,7 +10,7 @@ from accounts import audit
 from accounts.models import Project, User
 from folders.errors import FolderInUseError, FolderRejectedError, FolderStateError
 from folders.files.errors import FilesError
-from folders.models import Folder, FolderShare, StorageRoot
+from folders.models import Folder, FolderShare, StorageRoot, new_folder_id
 from folders.names import folder_name_error
 from folders.sharing.access import manages
 from folders.storage import paths as storage
@@ -23,11 +23,11 @@ MAX_SHARES: Final = 200  # of one folder
 PURGE_ENTRIES: Final = 10_000  # that one call removes from the disk; a sweep continues
 
 
-def create(holder: Holder, name: str, root: StorageRoot | None = None) -> Folder:
+def create(holder: Holder, name: str, root: StorageRoot | None = None, folder_id: str = "") -> Folder:
     """Create a folder of a user or project on `root`, or on the default root, and return it.
 
-    Its directory is made at once where the root is on this machine, else by the first host that mounts it. Raises
-    FolderRejectedError with a message per field (`name`, `root`).
+    With `folder_id` it is one whose directory is there already. Else this is made at once where the root is on this
+    machine, or by the first host that mounts it. Raises FolderRejectedError with a message per field (`name`, `root`).
     """
     root = root or default_root()
     if root is None or not root.is_enabled:
@@ -37,7 +37,7 @@ def create(holder: Holder, name: str, root: StorageRoot | None = None) -> Folder
         lock_folders_of(holder)
         _check_count(holder)
         _check_free(holder, name)
-        folder = Folder.objects.create(**_of(holder), name=name, root=root)
+        folder = Folder.objects.create(pk=folder_id or new_folder_id(), **_of(holder), name=name, root=root)
     logger.info("folder %s: created for %s on %s", folder.pk, holder, root)
     if not storage.unavailable_reason(root):
         storage.ensure_directory(folder)

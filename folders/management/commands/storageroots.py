@@ -8,16 +8,24 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from accounts import audit
+from accounts.models import Project, User
+from folders.errors import FolderRejectedError
+from folders.files.errors import FilesError
 from folders.files.roots import NotEmptyError
 from folders.models import HostRoot, StorageRoot
+from folders.sharing import orphans
+from folders.sharing.orphans import OrphanedFolder
 from folders.storage import roots
 from resources.amounts.units import size_text
 
 
 class Command(BaseCommand):
-    """Adds a root on this machine, writes its marker file, or shows which host has which root."""
+    """Adds a root on this machine, writes its marker file, shows which host has which, or mends what has no row."""
 
-    help = "Show storage roots; add one, whose directory on this machine must be empty; or write its marker file."
+    help = (
+        "Show storage roots; add one, whose directory on this machine must be empty; write its marker file; or show, "
+        "adopt or remove directories that no folder belongs to."
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the actions."""
@@ -29,20 +37,36 @@ class Command(BaseCommand):
         add.add_argument("--default", action="store_true", help="offer it first for new folders")
         mark = actions.add_parser("mark", help="write the marker file of a root into its empty directory")
         mark.add_argument("name")
+        actions.add_parser("orphans", help="show directories of folders on this machine that no folder belongs to")
+        adopt = actions.add_parser("adopt", help="make such a directory a folder")
+        adopt.add_argument("id")
+        holder = adopt.add_mutually_exclusive_group(required=True)
+        holder.add_argument("--owner", help="e-mail address of the user whose folder it becomes")
+        holder.add_argument("--project", help="name of the project whose folder it becomes")
+        adopt.add_argument("--name", required=True, help="of the folder")
+        remove = actions.add_parser("remove", help="remove such a directory with its files")
+        remove.add_argument("id")
         actions.add_parser("list", help="show the roots and the hosts that have them; also without an action")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the action. Raises CommandError."""
         try:
-            if options["action"] == "add":
-                self._add(options)
-            elif options["action"] == "mark":
-                self._mark(options["name"])
-            else:
-                self._list()
+            match options["action"]:
+                case "add":
+                    self._add(options)
+                case "mark":
+                    self._mark(options["name"])
+                case "orphans":
+                    self._show_orphans()
+                case "adopt":
+                    self._adopt(_orphan(options["id"]), options)
+                case "remove":
+                    self._remove(_orphan(options["id"]))
+                case _:
+                    self._list()
         except ValidationError as error:
             raise CommandError("; ".join(error.messages)) from error
-        except (NotEmptyError, OSError) as error:
+        except (NotEmptyError, FilesError, FolderRejectedError, OSError) as error:
             raise CommandError(str(error)) from error
 
     def _add(self, options: dict[str, Any]) -> None:
@@ -65,6 +89,29 @@ class Command(BaseCommand):
         audit.record(None, "mark storage root", root, {})
         self.stdout.write(f"{root.path} is marked as the storage root {root.name}")
 
+    def _show_orphans(self) -> None:
+        found = orphans.orphans()
+        for each in found:
+            self.stdout.write(f"{each.folder_id}  in {each.root.path}/{each.holder_number}")
+        self.stdout.write(f"{len(found)} directories that no folder belongs to")
+
+    def _adopt(self, orphan: OrphanedFolder, options: dict[str, Any]) -> None:
+        holder: User | Project | None = (
+            User.objects.filter(email__iexact=options["owner"]).first()
+            if options["owner"]
+            else Project.objects.filter(name=options["project"]).first()
+        )
+        if holder is None:
+            raise CommandError(f"There is no {options['owner'] or options['project']}.")
+        folder = orphans.adopt(orphan, holder, options["name"])
+        audit.record(None, "adopt folder", folder, {})
+        self.stdout.write(f"{folder.pk} is the folder {folder.name} of {holder} from now on")
+
+    def _remove(self, orphan: OrphanedFolder) -> None:
+        orphans.remove(orphan)
+        audit.record(None, "remove orphaned folder", orphan.root, {"folder": (orphan.folder_id, None)})
+        self.stdout.write(f"{orphan.folder_id} is being removed")
+
     def _list(self) -> None:
         rows = HostRoot.objects.select_related("host").order_by("host__name")
         for root in StorageRoot.objects.all():
@@ -80,3 +127,10 @@ def _state(row: HostRoot) -> str:
         return row.problem
     space = f"{size_text(row.free_bytes or 0)} free of {size_text(row.total_bytes or 0)}"
     return f"{space}; quota {row.get_quota_support_display()}"
+
+
+def _orphan(folder_id: str) -> OrphanedFolder:
+    for each in orphans.orphans():
+        if each.folder_id == folder_id:
+            return each
+    raise CommandError(f"There is no directory {folder_id} without a folder on a root of this machine.")
