@@ -51,7 +51,17 @@ class ImageSerializer(serializers.ModelSerializer[Image]):
     class Meta:
         model = Image
         fields = (
-            *("id", "reference", "environment", "version", "description", "private", "is_enabled", "enable_hint"),
+            *(
+                "id",
+                "reference",
+                "environment",
+                "version",
+                "description",
+                "private",
+                "is_enabled",
+                "is_default",
+                "enable_hint",
+            ),
             *("min_cpu", "min_memory", "min_fgpu", "min_gpu_memory"),
             *("apps", "architecture", "accelerators", "size", "on_hosts"),
         )

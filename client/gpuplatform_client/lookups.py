@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError, MissingObjectError
@@ -66,8 +67,9 @@ def find_member(client: Client, project: ProjectInfo, email: str) -> ProjectMemb
 def choose_image(images: Iterable[ImageVersion], name: str) -> ImageVersion | None:
     """Return the image that `name` stands for: its reference, or "environment" or "environment:version" in any case.
 
-    Of an environment without a version it is the newest that is enabled; None if there is none, since some accounts may
-    launch images that are listed nowhere.
+    Of an environment without a version it is the one that the pages choose, else the newest; one that is enabled first.
+    None if there is none, since some accounts may launch images that are listed nowhere; raises LookupFailedError where
+    it is but a misspelt environment.
     """
     listed = list(images)
     for image in listed:
@@ -79,7 +81,16 @@ def choose_image(images: Iterable[ImageVersion], name: str) -> ImageVersion | No
         for image in listed
         if image.environment.casefold() == environment and version in ("", image.version.casefold())
     ]
-    return max(matching, key=lambda image: (image.is_enabled, _numbers(image.version)), default=None)
+    if not matching:
+        _refuse_misspelt(environment, {image.environment for image in listed})
+    return max(matching, key=lambda image: (image.is_enabled, image.is_default, _numbers(image.version)), default=None)
+
+
+def _refuse_misspelt(name: str, environments: Iterable[str]) -> None:
+    names = {each.casefold(): each for each in environments}
+    if name not in names and (similar := get_close_matches(name, names, n=3)):
+        meant = " or ".join(names[each] for each in similar)
+        raise LookupFailedError(f"There is no environment {name!r}. Did you mean {meant}?")
 
 
 def _numbers(version: str) -> list[int]:

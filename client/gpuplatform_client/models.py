@@ -38,6 +38,7 @@ class ImageVersion(ApiModel):
     environment: str
     version: str
     is_enabled: bool = True
+    is_default: bool = False
     min_cpu: int = 1
     min_memory: int = 0
     min_fgpu: Decimal = Decimal(0)
