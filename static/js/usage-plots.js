@@ -75,6 +75,7 @@ function options(name, place, width) {
   return {
     width,
     height: HEIGHT,
+    padding: [null, 42, null, null], // half of the last mark's text
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: "usage" }, points: { size: 6 } },
     scales: {
