@@ -12,6 +12,7 @@ from django.conf import settings
 
 from folders.errors import FolderError, FolderInUseError, FolderStateError
 from folders.files.errors import FilesError
+from folders.files.walk import in_rounds
 from folders.models import Folder, StorageRoot
 from folders.sharing import folders as services
 from folders.storage import paths as storage
@@ -36,8 +37,7 @@ def sweep(root: StorageRoot, as_root: Callable[[int], bool] | None = None) -> No
     for folder in Folder.objects.deleting().filter(root=root).select_related("root"):
         services.purge(folder)
     try:
-        while not storage.root_directory(root).purge(PURGE_ENTRIES, as_root):
-            pass
+        in_rounds(lambda: storage.root_directory(root).purge(PURGE_ENTRIES, as_root))
     except (FilesError, OSError) as error:  # such as another host at the same files
         logger.info("storage root %s: not all is removed yet: %s", root, error)
 

@@ -143,14 +143,22 @@ class RootDirectory:
     def purge(self, max_entries: int, as_root: Callable[[int], bool] | None = None) -> bool:
         """Remove what was expunged from the disk, about `max_entries` of an owner; return whether nothing is left.
 
-        `as_root` does so for an owner, where sessions have left what belongs to others than this process' user.
+        `as_root` does so for an owner, where sessions have left what belongs to others than this process' user. What
+        cannot be removed of one owner's holds up no other's; the error is raised once nothing else is left.
         """
         root = self._open()
         try:
             with translated(self.path):
                 owners = [name for name in names_in(root) if name.isdigit()]
-                done = [_purge_of(root, owner, max_entries, as_root) for owner in owners]
-                return all(done)
+                is_done, failure = True, None
+                for owner in owners:
+                    try:
+                        is_done &= _purge_of(root, owner, max_entries, as_root)
+                    except OSError as error:
+                        failure = error
+                if failure and is_done:
+                    raise failure
+                return is_done
         finally:
             os.close(root)
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from folders.files.descriptors import CONTAINER_USER, Owner
+from folders.files.descriptors import CONTAINER_USER, Owner, rename_to_free_name
 from folders.files.kernel_quota import KernelQuota, support_of
 
 MARKER: Final = ".gpuplatform-root"
+DRAFT: Final = f"{MARKER}."  # what a process leaves that dies before its marker file is whole begins with this
 MAX_MARKER_BYTES: Final = 200
 FRESH: Final = frozenset({"lost+found"})  # what a new file system has in it
 
@@ -41,18 +43,18 @@ def write_marker(path: Path, key: str) -> None:
     """
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = sorted(set(os.listdir(folder)) - FRESH)
-        if MARKER in found and (made := _marker(folder)) and made.key == key:
+        if (made := _marker(folder)) and made.key == key:
             return
+        found = sorted(name for name in set(os.listdir(folder)) - FRESH if not name.startswith(DRAFT))
         if found:
             raise NotEmptyError(f"{path} is not empty: it has {found[0]!r} in it.")
-        file = os.open(
-            MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444, dir_fd=folder
-        )
+        draft = f"{DRAFT}{secrets.token_hex(8)}"
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444, dir_fd=folder)
         with os.fdopen(file, "w") as marker:
             marker.write(f"{key}\n")
             marker.flush()
             os.fsync(file)
+        rename_to_free_name(folder, draft, folder, MARKER)
         os.fsync(folder)
     finally:
         os.close(folder)
@@ -162,8 +164,9 @@ class RootProbe:
             is_fresh = self._state is not None and time.monotonic() - self._found_at <= max_age_seconds
             if self._done is not None or is_fresh:
                 return
-            self._done, self._begun_at = threading.Event(), time.monotonic()
-            threading.Thread(target=self._run, args=(self._done,), name=f"root {self._path}", daemon=True).start()
+            done = threading.Event()
+            threading.Thread(target=self._run, args=(done,), name=f"root {self._path}", daemon=True).start()
+            self._done, self._begun_at = done, time.monotonic()
 
     def state(self, timeout_seconds: float, max_age_seconds: float = 0.0) -> RootState:
         """Return the state, waiting until the examination under way, or a new one, has lasted `timeout_seconds`."""

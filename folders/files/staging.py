@@ -19,8 +19,8 @@ from folders.files.descriptors import (
     translated,
 )
 from folders.files.entries import FolderEntry, entry_from
-from folders.files.errors import EntryKindError, InvalidPathError
-from folders.files.paths import display, entry_parts_of, new_parts_of
+from folders.files.errors import InvalidPathError
+from folders.files.paths import entry_parts_of, new_parts_of
 
 STAGING: Final = "uploads"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -95,8 +95,6 @@ def _mode_at(parent: int, name: str) -> int:
         status = status_of(parent, name)
     except FileNotFoundError:
         return FILE_MODE
-    if stat.S_ISDIR(status.st_mode):
-        raise EntryKindError(f"This is a directory: {display(name)}")
     return status.st_mode & 0o777 if stat.S_ISREG(status.st_mode) else FILE_MODE
 
 

@@ -27,7 +27,7 @@ from folders.files.descriptors import (
 )
 from folders.files.entries import FolderEntry, entry_from
 from folders.files.errors import EntryNotFoundError, FilesError, StorageFullError
-from folders.files.paths import display, entry_parts_of
+from folders.files.paths import display, entry_parts_of, new_parts_of
 from folders.files.walk import Removal, Usage
 
 TRASH: Final = "trash"
@@ -95,7 +95,7 @@ class FolderTrash:
         """
         with self._area("info") as info, self._area("files") as area:
             item = self._require(info, area, item_id)
-            parts = entry_parts_of(item.path if path is None else path)
+            parts = entry_parts_of(item.path) if path is None else new_parts_of(path)
             with translated("/".join(parts)):
                 parent = open_or_make_directory(self._files, parts[:-1], self._owner)
                 try:

@@ -15,6 +15,7 @@ MAX_OPEN_LEVELS: Final = 64  # descriptors that one visit holds at most
 CHECKPOINT_ENTRIES: Final = 1000
 LINKS_WALKED: Final = 4  # names for each file, on the average, after which a walk with an end ends
 BLOCK_BYTES: Final = 512  # of `st_blocks`, whatever the file system's own block size
+REMOVAL_ROUNDS: Final = 100  # after which others get their turn
 
 
 class Usage(NamedTuple):
@@ -204,7 +205,7 @@ class Removal:
     """Removes trees from an open directory, and counts what that frees; may be interrupted and repeated anywhere.
 
     The contents of a directory are unlinked or, if directories themselves, renamed to the area, so that no tree is too
-    deep for it. Raises OSError, such as EACCES.
+    deep for it. What sessions exchange or take away meanwhile is left to the next look. Raises OSError, such as EACCES.
     """
 
     def __init__(self, area: int) -> None:
@@ -220,32 +221,46 @@ class Removal:
             if not names:
                 return True
             for name in names:
-                self._remove(name, max_entries)
+                self._remove(self._area, name, max_entries)
                 if self._removed >= max_entries:
                     break
         return not _names(self._area, 1)
 
-    def _remove(self, name: str, max_entries: int) -> None:
-        """Remove the entry, or one level of it if it is a directory."""
-        if self._unlink(self._area, name):
+    def _remove(self, area: int, name: str, max_entries: int) -> None:
+        """Remove the entry of an area, or one level of it if it is a directory."""
+        if self._unlink(area, name):
             return
-        inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._area)
+        try:
+            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=area)
+        except (FileNotFoundError, NotADirectoryError):
+            return
         try:
             with suppress(PermissionError):  # of another user; removing from it may work all the same
                 os.chmod(f"/proc/self/fd/{inner}", 0o700)
             for below in _names(inner, max(1, max_entries - self._removed)):
                 if not self._unlink(inner, below):
-                    rename_to_free_name(inner, below, self._area, secrets.token_hex(16))
+                    self._move_up(inner, below, max_entries)
             status = os.fstat(inner)
         finally:
             os.close(inner)
         try:
-            os.rmdir(name, dir_fd=self._area)
+            os.rmdir(name, dir_fd=area)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY):
                 raise
         else:
             self._count(status)
+
+    def _move_up(self, inner: int, name: str, max_entries: int) -> None:
+        """Move a directory to the area. One in a subvolume that a session has made stays there, and is emptied."""
+        try:
+            rename_to_free_name(inner, name, self._area, secrets.token_hex(16))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._remove(inner, name, max_entries)
 
     def _unlink(self, parent: int, name: str) -> bool:
         """Unlink the entry and return True; return False if it is a directory."""
@@ -256,6 +271,8 @@ class Removal:
             os.unlink(name, dir_fd=parent)
         except FileNotFoundError:
             return True
+        except IsADirectoryError:
+            return False
         self._count(status)
         return True
 
@@ -263,6 +280,18 @@ class Removal:
         self._removed += 1
         if stat.S_ISDIR(status.st_mode) or status.st_nlink <= 1:
             self.freed += Usage(status.st_blocks * BLOCK_BYTES, 1)
+
+
+def in_rounds(remove: Callable[[], bool], checkpoint: Callable[[], None] = lambda: None) -> bool:
+    """Call `remove` until nothing is left, REMOVAL_ROUNDS times at most; return whether nothing is left.
+
+    A session may fill a directory as fast as it is emptied; that is not to hold up what others wait for.
+    """
+    for _ in range(REMOVAL_ROUNDS):
+        checkpoint()
+        if remove():
+            return True
+    return False
 
 
 def _names(opened: int, most: int) -> list[str]:

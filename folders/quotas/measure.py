@@ -24,7 +24,7 @@ from django.db.models.functions import Now
 from folders.errors import FolderError
 from folders.files.errors import FilesError, StorageAccessError
 from folders.files.folder_files import FolderFiles
-from folders.files.walk import Usage
+from folders.files.walk import Usage, in_rounds
 from folders.models import Folder, StorageRoot
 from folders.quotas import rules as quota
 from folders.storage import paths as storage
@@ -130,7 +130,7 @@ def _measure(folder: Folder, stopped: threading.Event, as_root: AsRoot | None) -
     most = None if max_files is None else WALK_FACTOR * max_files + 1
     try:
         with storage.files_of(folder) as files:
-            _clear_away(folder, files, clock.now(), as_root)
+            _clear_away(folder, files, stopped, as_root)
             usage = files.usage(_checkpoint(stopped), most)
         if usage.is_partial and as_root is not None:
             with _unless_refused(folder):
@@ -180,19 +180,18 @@ def _release(folder: Folder, due_at: datetime) -> None:
     )
 
 
-def _clear_away(folder: Folder, files: FolderFiles, now: datetime, as_root: AsRoot | None) -> None:
+def _clear_away(folder: Folder, files: FolderFiles, stopped: threading.Event, as_root: AsRoot | None) -> None:
     """Remove what lies in the folder's trash for too long, and drafts of processes that have died. Safe to repeat."""
+    now = clock.now()
     if settings.COMPUTE_TRASH_DAYS:
         files.trash.empty(now - timedelta(days=settings.COMPUTE_TRASH_DAYS))
     try:
-        while not files.trash.purge():
-            pass
+        in_rounds(files.trash.purge, _checkpoint(stopped))
     except StorageAccessError:
         if as_root is None:
             raise
         with _unless_refused(folder):
-            while not as_root.purge(folder.holder_number, folder.pk):
-                pass
+            in_rounds(lambda: as_root.purge(folder.holder_number, folder.pk), _checkpoint(stopped))
     uploads = {str(pk) for pk in folder.uploads.values_list("pk", flat=True)}
     for name in files.staging.names():
         if name not in uploads and files.staging.modified_at(name) < now - DRAFT_LIFETIME:

@@ -2,7 +2,9 @@
 
 import io
 import os
+import stat
 import subprocess
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from folders.files.downloads.archive import (
     require_archivable,
     safe_name,
 )
+from folders.files.errors import EntryNotFoundError
 from folders.files.folder_files import FolderFiles, make_layout
 
 
@@ -186,3 +189,54 @@ def test_same_names_from_two_directories_differ(files: FolderFiles, tmp_path: Pa
     archive = zipped(files, "a/same", "b/same")
     assert archive.namelist() == ["same/", "same/file", "same (2)/", "same (2)/file"]
     assert [archive.read(name) for name in archive.namelist()] == [b"", b"a", b"", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("modified", "stored"),
+    [
+        ((1960, 5, 4, 3, 2, 1), (1980, 1, 1, 0, 0, 0)),
+        ((1979, 12, 31, 23, 59, 59), (1980, 1, 1, 0, 0, 0)),
+        ((1980, 1, 2, 3, 4, 6), (1980, 1, 2, 3, 4, 6)),
+        ((2107, 12, 31, 1, 2, 4), (2107, 12, 31, 1, 2, 4)),
+        ((2108, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)),
+        ((2300, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)),
+    ],
+)
+def test_times_are_the_nearest_that_an_archive_can_have(
+    files: FolderFiles, tmp_path: Path, modified: tuple[int, int, int, int, int, int], stored: tuple[int, ...]
+) -> None:
+    (tmp_path / "files/file").touch(mode=0o640)
+    seconds = time.mktime((*modified, 0, 0, -1))
+    os.utime(tmp_path / "files/file", (seconds, seconds))
+    (info,) = zipped(files).infolist()
+    assert (info.date_time, info.external_attr >> 16) == (stored, stat.S_IFREG | 0o640)
+
+
+def test_directories_are_marked_as_such(files: FolderFiles) -> None:
+    files.mkdir("d")
+    (info,) = zipped(files, "d").infolist()
+    assert (info.is_dir(), info.external_attr) == (True, (stat.S_IFDIR | 0o755) << 16 | 0x10)
+
+
+def test_notes_end_where_they_are_too_many(files: FolderFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_NOTES", 2)
+    for name in "abcd":
+        (tmp_path / "files" / name).symlink_to("/")
+    head, *notes = zipped(files).read(NOTE_NAME).decode().splitlines()
+    assert head == "These could not be read:"
+    assert (len(notes), notes[-1]) == (3, "... and more")
+
+
+def test_selected_entries_count_with_what_is_below(files: FolderFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in ("d/e", "f"):
+        files.mkdir(path, parents=True)
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 3)
+    assert len(zipped(files, "d", "f").namelist()) == 3
+    require_archivable(files, ["d", "f"])
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 2)
+    with pytest.raises(TooManyEntriesError):
+        zipped(files, "d", "f")
+    with pytest.raises(TooManyEntriesError):
+        require_archivable(files, ["d", "f"])
+    with pytest.raises(EntryNotFoundError):
+        require_archivable(files, ["gone"])

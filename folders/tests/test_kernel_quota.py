@@ -113,3 +113,19 @@ def write_as(as_user: list[str], folder: str) -> str:
     """Write 40 MiB as a session's user does, and return what was said against it."""
     command = [*as_user, "dd", "if=/dev/zero", "of=big", "bs=1M", "count=40", "conv=fsync", "status=none"]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder).stderr
+
+
+@pytest.mark.long
+def test_a_subvolume_that_a_session_made_is_removed(tmp_path: Path) -> None:
+    with file_system(tmp_path, "btrfs") as point:
+        root = RootDirectory(str(point / "root"), uuid.uuid4())
+        root.prepare()
+        root.create(7, "a" * 16)
+        files = Path(root.files_path(7, "a" * 16))
+        for subvolume in ("sub", "sub/below"):
+            subprocess.run(["btrfs", "subvolume", "create", files / subvolume], check=True, capture_output=True)
+            (files / subvolume / "d" / "e").mkdir(parents=True)
+            (files / subvolume / "d" / "e" / "file").write_text("x")
+        root.expunge(7, "a" * 16)
+        assert root.purge(1000)
+        assert os.listdir(point / "root" / "7" / ".expunged") == []

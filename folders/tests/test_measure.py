@@ -13,8 +13,9 @@ from pytest_django import Settings
 from folders import sweeps
 from folders.files.errors import StorageAccessError
 from folders.files.folder_files import FolderFiles
+from folders.files.layout import RootDirectory
 from folders.files.trash import FolderTrash
-from folders.files.walk import Usage
+from folders.files.walk import REMOVAL_ROUNDS, Usage
 from folders.models import Folder, StorageRoot
 from folders.quotas import measure
 from folders.quotas.rules import record_growth
@@ -213,6 +214,19 @@ def test_a_folder_is_measured_although_root_must_clear_its_trash(
     record_growth(folder)
     assert measure.measure_due(root, threading.Event(), as_root=helper) == 1
     assert helper.purged == [(folder.holder_number, folder.pk)] * 2
+
+
+def test_trash_filled_as_it_is_emptied_delays_no_measurement(
+    root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purged: list[object] = []
+    monkeypatch.setattr(FolderTrash, "purge", lambda trash: purged.append(trash))
+    record_growth(folder)
+    assert measure_all(root) == 1
+    assert len(purged) == REMOVAL_ROUNDS
+    monkeypatch.setattr(RootDirectory, "purge", lambda *arguments: purged.append(arguments))
+    sweeps.sweep(root)
+    assert len(purged) == REMOVAL_ROUNDS * 2
 
 
 def test_measures_what_it_may_where_root_fails(

@@ -1,5 +1,6 @@
 """The directory that the engine is given: no component below the root is a link."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,11 @@ def test_a_missing_directory_and_a_file_are_refused(tmp_path: Path, files: Path)
     files.touch()
     with pytest.raises(NotADirectoryError):
         mount_source(str(tmp_path), 7, "abc")
+
+
+def test_every_descriptor_is_closed(tmp_path: Path, files: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    mount_source(str(tmp_path), 7, "abc")
+    with pytest.raises(FileNotFoundError):
+        mount_source(str(tmp_path), 7, "none")
+    assert len(os.listdir("/proc/self/fd")) == before

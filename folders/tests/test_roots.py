@@ -1,8 +1,10 @@
 """Storage roots: marker files, what hosts find, and a file system that does not answer."""
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from pytest_django import DjangoAssertNumQueries
 
-from folders.files.roots import MARKER, NotEmptyError, RootProbe, RootState, examine, write_marker
+from folders.files.descriptors import CONTAINER_USER
+from folders.files.roots import MARKER, NotEmptyError, RootProbe, RootState, examine, owner_at, write_marker
 from folders.models import HostRoot, StorageRoot
 from folders.storage import roots
 from resources.models import HostStatus
@@ -36,8 +39,10 @@ def test_an_empty_directory_becomes_a_root(tmp_path: Path) -> None:
     write_marker(tmp_path, KEY)
     state = examine(tmp_path, KEY)
     assert state.problem == ""
-    assert state.total_bytes
+    space = os.statvfs(tmp_path)
+    assert (state.total_bytes, state.device) == (space.f_blocks * space.f_frsize, tmp_path.stat().st_dev)
     assert state.free_bytes is not None
+    assert 2**20 < state.free_bytes <= space.f_blocks * space.f_frsize
 
 
 def test_somebody_elses_directory_is_not_marked(tmp_path: Path) -> None:
@@ -50,6 +55,68 @@ def test_somebody_elses_directory_is_not_marked(tmp_path: Path) -> None:
         write_marker(tmp_path, KEY)
     with pytest.raises(FileNotFoundError):
         write_marker(tmp_path / "absent", KEY)
+
+
+def test_a_process_that_dies_leaves_no_half_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", die)
+        with pytest.raises(KeyboardInterrupt):
+            write_marker(tmp_path, KEY)
+    write_marker(tmp_path, KEY)
+    assert examine(tmp_path, KEY).problem == ""
+
+
+def test_a_root_says_why_it_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_marker(tmp_path, KEY)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_, **__: False)
+        assert "cannot be written to by the platform's user" in examine(tmp_path, KEY).problem
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstatvfs", fail_with(errno.EIO))
+        assert examine(tmp_path, KEY).problem == f"{tmp_path} cannot be read: Input/output error."
+        patch.setattr(os, "open", fail_with(errno.EACCES))
+        assert examine(tmp_path, KEY).problem == f"{tmp_path} cannot be opened: Permission denied."
+    (tmp_path / "file").touch()
+    assert examine(tmp_path / "file", KEY).problem == f"The directory {tmp_path / 'file'} does not exist."
+    assert owner_at(tmp_path, KEY) == CONTAINER_USER
+    with pytest.raises(FileNotFoundError):
+        owner_at(tmp_path, "other")
+
+
+def fail_with(number: int) -> Callable[..., None]:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_examining_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    write_marker(tmp_path, KEY)
+    for key in (KEY, "other"):
+        examine(tmp_path, key)
+        with suppress(FileNotFoundError):
+            owner_at(tmp_path, key)
+        with suppress(NotEmptyError):
+            write_marker(tmp_path, key)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_look_that_fails_is_told_and_repeated(tmp_path: Path) -> None:
+    failures = [ValueError("no")]
+
+    def look(path: Path, key: str) -> RootState:
+        for failure in failures:
+            failures.remove(failure)
+            raise failure
+        return RootState(free_bytes=1)
+
+    probe = RootProbe(tmp_path, KEY, look)
+    assert probe.state(SECONDS).problem == f"{tmp_path} could not be examined: no."
+    assert probe.state(SECONDS).free_bytes == 1
 
 
 def replace_marker(path: Path, content: str) -> None:
@@ -112,8 +179,24 @@ def test_a_hung_file_system_delays_nobody_twice(hanging: Hanging, tmp_path: Path
     for _ in range(50):  # far longer than any test if each waited for itself
         assert "does not answer" in probe.state(1).problem
     assert hanging.asked == 1
+    assert [thread.daemon for thread in threading.enumerate() if thread.name == f"root {tmp_path}"] == [True]
     hanging.answers.set()
     assert until(lambda: probe.state(1).free_bytes) == 1
+
+
+def test_a_probe_recovers_from_a_lack_of_threads(
+    hanging: Hanging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    hanging.answers.set()
+    probe = RootProbe(tmp_path, KEY, hanging)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            probe.state(1)
+    assert probe.state(SECONDS).problem == ""
 
 
 def test_a_fresh_state_is_not_looked_up_again(hanging: Hanging, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from folders.errors import StorageUnavailableError
+from folders.files.errors import EntryKindError
 from folders.files.roots import MARKER
+from folders.files.walk import in_rounds
 from folders.models import StorageRoot
 from folders.sharing import folders as services
 from folders.storage import paths as storage
@@ -102,3 +104,17 @@ def test_another_users_root_is_refused_in_words(root: StorageRoot, monkeypatch: 
     roots._probes.clear()
     with pytest.raises(StorageUnavailableError, match="belongs to user id 1234, and the platform runs as user id 4321"):
         storage.files_of(folder)
+
+
+def test_what_cannot_be_removed_holds_up_no_other_owner(root: StorageRoot) -> None:
+    directory = storage.root_directory(root)
+    for owner in (1, 2, 3):
+        directory.create(owner, "a" * 16)
+        directory.expunge(owner, "a" * 16)
+    spoilt = Path(root.path, "1", ".expunged")
+    spoilt.rename(spoilt.with_name("away"))
+    spoilt.touch()
+    assert not directory.purge(1)
+    with pytest.raises(EntryKindError):
+        in_rounds(lambda: directory.purge(1000))
+    assert [os.listdir(Path(root.path, owner, ".expunged")) for owner in ("2", "3")] == [[], []]

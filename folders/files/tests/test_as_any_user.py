@@ -72,10 +72,12 @@ def test_a_shut_directory_is_moved_and_restored(root: RootDirectory) -> None:
     shut.chmod(0o000)
     trashed = f"""
 files = root.open(*{FOLDER})
+before = os.listdir("/proc/self/fd")
 item = files.trash.put("shut", datetime.now(UTC))
 files.trash.restore(item.id)
 files.mkdir("other")
 files.move("shut", "other/shut")
+assert os.listdir("/proc/self/fd") == before
 """
     as_user(root, trashed)
     assert (files_of(root) / "other" / "shut").stat().st_mode & 0o777 == 0

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from folders.files import descriptors, folder_files
+from folders.files import descriptors, folder_files, trash, walk
 from folders.files.entries import EntryKind, Order
 from folders.files.errors import (
     EntryExistsError,
@@ -25,6 +26,7 @@ from folders.files.errors import (
 from folders.files.folder_files import FolderFiles
 from folders.files.tests.hostile import FOLDER, World, content
 from folders.files.walk import Usage
+from tests.wait import until
 
 NOW: Final = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -189,6 +191,79 @@ def test_usage_counts_hard_links_and_holes_once(world: World, files: FolderFiles
     assert files.usage() == Usage(before.bytes, before.files + 1)
     files.trash.put("a", NOW)
     assert files.usage().files == before.files + 2  # the links are in two places now
+    files.trash.empty()
+    assert files.trash.purge()
+    assert files.trash.freed == Usage()  # the other link has the space
+
+
+def test_usage_is_what_is_allocated(world: World, files: FolderFiles) -> None:
+    for number in range(3):
+        write(files, f"file-{number}", "x" * 5000 * number)
+    files.mkdir("d/e", parents=True)
+    files.trash.put("file-2", NOW)
+    trashed = Path(world.root.folder_path(1, FOLDER), "trash", "files")
+    found = [path.lstat().st_blocks * 512 for start in (world.files, trashed) for path in start.rglob("*")]
+    assert files.usage() == Usage(sum(found), len(found))
+
+
+def test_saves_of_the_platform_wait_for_each_other(world: World, files: FolderFiles) -> None:
+    lock = os.open(Path(world.root.folder_path(1, FOLDER), folder_files.LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+    waiting = f":{os.fstat(lock).st_ino} "
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        saving = threading.Thread(target=write, args=(files, "a"))
+        saving.start()
+        until(lambda: not saving.is_alive() or any("->" in each and waiting in each for each in kernel_locks()))
+        assert names(files) == []
+    finally:
+        os.close(lock)
+    saving.join()
+    assert names(files) == ["a"]
+
+
+def kernel_locks() -> list[str]:
+    return Path("/proc/locks").read_text().splitlines()
+
+
+def test_what_cannot_be_trashed_leaves_no_information(
+    world: World, files: FolderFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    write(files, "a")
+    monkeypatch.setattr(trash, "rename_to_free_name", fail)
+    with pytest.raises(StorageAccessError):
+        files.trash.put("a", NOW)
+    assert list(Path(world.root.folder_path(1, FOLDER), "trash", "info").iterdir()) == []
+
+
+def test_a_measurement_may_be_given_up_now_and_then(files: FolderFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CHECKPOINT_ENTRIES", 2)
+    for name in "abcde":
+        write(files, name)
+    checks: list[int] = []
+    files.usage(lambda: checks.append(1))
+    assert len(checks) == 2
+
+
+@pytest.mark.parametrize(("most", "found"), [(None, 6), (7, 6), (3, 3), (1, 1)])
+def test_a_walk_with_an_end_counts_no_more(files: FolderFiles, most: int | None, found: int) -> None:
+    for name in "abcdef":
+        write(files, name)
+    assert files.usage(most=most).files == found
+
+
+def test_names_beyond_measure_end_a_walk_with_an_end(
+    world: World, files: FolderFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "CHECKPOINT_ENTRIES", 1)
+    visited: list[int] = []
+    write(files, "a")
+    for number in range(20):
+        os.link(world.files / "a", world.files / f"link-{number}")
+    assert files.usage(lambda: visited.append(1), most=3).files == 1
+    assert len(visited) == walk.LINKS_WALKED * 3 + 1
 
 
 def test_trash_keeps_dates_and_makes_parents_again(files: FolderFiles) -> None:
@@ -204,6 +279,8 @@ def test_trash_keeps_dates_and_makes_parents_again(files: FolderFiles) -> None:
     assert names(files, "a/b") == ["c"]
     with pytest.raises(EntryExistsError):
         files.trash.restore(second.id)
+    with pytest.raises(InvalidPathError, match="control characters"):
+        files.trash.restore(second.id, "elsewhere/a\nb")
     assert files.trash.restore(second.id, "elsewhere/a").kind == EntryKind.DIRECTORY
     assert files.trash.items() == []
 

@@ -14,7 +14,7 @@ import pytest
 from folders.files.errors import FilesError
 from folders.files.folder_files import FolderFiles
 from folders.files.tests.hostile import SECRET, World, content, deep
-from folders.files.walk import MAX_OPEN_LEVELS, Removal, TreeWalk
+from folders.files.walk import MAX_OPEN_LEVELS, REMOVAL_ROUNDS, Removal, TreeWalk, in_rounds
 from tests.wait import until
 
 NOW: Final = datetime(2030, 1, 1, tzinfo=UTC)
@@ -136,23 +136,70 @@ class InterruptedRemoval(Removal):
         return done
 
 
-def test_deleting_follows_no_link_put_in_place(world: World) -> None:
-    content("d/own")(world)
-    before = world.fingerprint()
+def put_link(world: World, path: Path) -> None:
+    path.rename(world.files / "moved")
+    path.symlink_to(world.outside)
 
-    def act(name: str) -> None:
-        if name == "d" and not (world.files / "moved").exists():
-            (world.files / "d").rename(world.files / "moved")
-            (world.files / "d").symlink_to(world.outside)
+
+def put_file(world: World, path: Path) -> None:
+    path.rename(world.files / "moved")
+    path.touch()
+
+
+def take_away(world: World, path: Path) -> None:
+    path.rename(world.files / "moved")
+
+
+@pytest.mark.parametrize("act", [put_link, put_file, take_away])
+@pytest.mark.parametrize("path", ["d", "d/e"])
+def test_deleting_goes_on_whatever_is_put_in_place(world: World, path: str, act: Callable[[World, Path], None]) -> None:
+    content("d/e/own")(world)
+    before, acts = world.fingerprint(), [act]
+
+    def interrupt(name: str) -> None:
+        if path.endswith(name) and acts:
+            acts.pop()(world, world.files / path)
 
     area = os.open(world.files, os.O_PATH | os.O_DIRECTORY)
     try:
-        with pytest.raises(NotADirectoryError):
-            InterruptedRemoval(area, act).run(1000)
+        assert InterruptedRemoval(area, interrupt).run(1000)
+    finally:
+        os.close(area)
+    assert not acts
+    assert os.listdir(world.files) == []
+    assert world.fingerprint() == before
+
+
+def test_deleting_meets_a_directory_where_a_file_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    content("own")(world)
+    unlink, left = os.unlink, ["own"]
+
+    def exchange_first(path: str, *, dir_fd: int) -> None:
+        if path in left:
+            left.remove(path)
+            unlink(path, dir_fd=dir_fd)
+            os.mkdir(path, dir_fd=dir_fd)
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", exchange_first)
+    area = os.open(world.files, os.O_PATH | os.O_DIRECTORY)
+    try:
         assert Removal(area).run(1000)
     finally:
         os.close(area)
-    assert world.fingerprint() == before
+    assert os.listdir(world.files) == []
+
+
+def test_a_directory_that_is_filled_again_ends_a_removal() -> None:
+    calls: list[str] = []
+
+    def remove() -> bool:
+        calls.append("remove")
+        return False
+
+    assert not in_rounds(remove, lambda: calls.append("checkpoint"))
+    assert calls == ["checkpoint", "remove"] * REMOVAL_ROUNDS
+    assert in_rounds(lambda: True)
 
 
 def test_a_walk_follows_no_link_put_in_place(world: World) -> None:
@@ -167,7 +214,7 @@ def test_a_walk_follows_no_link_put_in_place(world: World) -> None:
     assert "secret" not in seen
 
 
-def test_a_directory_that_moves_away_ends_its_walk(world: World) -> None:
+def test_a_directory_that_moves_away_ends_its_walk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     levels, moved = MAX_OPEN_LEVELS + 20, 10
     deep(levels)(world)
     above = world.files / "/".join(["d"] * (moved - 1))
@@ -175,6 +222,7 @@ def test_a_directory_that_moves_away_ends_its_walk(world: World) -> None:
         (above / f"p{number}").mkdir()
         (world.outside / f"p{number}").mkdir()
         (world.outside / f"p{number}" / "stolen").touch()
+    monkeypatch.chdir(world.outside)  # where a name without a directory would be looked for
     start = os.open(world.files / "d", os.O_PATH | os.O_DIRECTORY)
     seen = []
     try:
@@ -214,3 +262,49 @@ def test_a_directory_left_half_deleted_is_finished(world: World) -> None:
             calls += 1
         assert 5 < calls < 20
         assert files.trash.purge()
+
+
+def test_removal_ends_where_it_was_told_to(world: World) -> None:
+    for number in range(15):
+        content(f"d{number % 3}/{number}")(world)
+    before = len(os.listdir("/proc/self/fd"))
+    area = os.open(world.files, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for left in (15, 12):
+            removal = Removal(area)
+            assert not removal.run(3)
+            assert len(list(world.files.rglob("*"))) == left
+            assert removal.freed.files == 3
+        assert Removal(area).run(1000)
+    finally:
+        os.close(area)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_walk_returns_to_directories_above_that_it_had_closed(world: World) -> None:
+    levels, here = MAX_OPEN_LEVELS + 8, world.files
+    for _ in range(levels):
+        here = here / "d"
+        for name in ("d", "e", "f"):
+            (here / name / "g").mkdir(parents=True, exist_ok=True)
+    expected = sum(1 for _ in world.files.rglob("*"))
+    start = os.open(world.files, os.O_PATH | os.O_DIRECTORY)
+    try:
+        assert sum(1 for _ in TreeWalk(start)) == expected
+    finally:
+        os.close(start)
+
+
+def test_a_walk_leaves_out_what_goes_before_its_turn(world: World) -> None:
+    for name in "abc":
+        content(name)(world)
+    start = os.open(world.files, os.O_PATH | os.O_DIRECTORY)
+    try:
+        seen = []
+        for entry in TreeWalk(start):  # the names were read together
+            seen.append(entry.name)
+            for path in world.files.iterdir():
+                path.unlink()
+        assert len(seen) == 1
+    finally:
+        os.close(start)
