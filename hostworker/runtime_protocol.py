@@ -81,6 +81,10 @@ class ResizeError(ContainerRuntimeError):
     """The container cannot have other amounts, or uses more than it was to have; it has those that it had before."""
 
 
+class RemovalError(ContainerRuntimeError):
+    """The engine answers, but does not remove the container, such as one with a process that cannot be killed."""
+
+
 class ExecutionError(ContainerRuntimeError):
     """No program can be run in the container, or the one that was did not end in time."""
 
@@ -359,7 +363,7 @@ class Runtime(Protocol):
     def remove(self, session: str, attempt: int) -> None:
         """Remove the container and its writable layer, running or not; already gone is success.
 
-        One that does not run is hidden at once, and deleted some seconds later while others start.
+        One that does not run is hidden at once, and deleted some seconds later while others start. Raises RemovalError.
         """
 
     def containers(self) -> list[ContainerState]:

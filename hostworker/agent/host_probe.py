@@ -9,7 +9,7 @@ import threading
 from typing import Final
 
 from hostworker.images import host_images
-from hostworker.runtime_protocol import ContainerRuntimeError, ContainerSpec, EngineUnreachableError, GpuGrant, Runtime
+from hostworker.runtime_protocol import ContainerRuntimeError, ContainerSpec, GpuGrant, Runtime
 from resources.amounts.units import MIB
 from resources.gpus.tiers import Tier, share_tiers
 from resources.hosts import health as host_health
@@ -60,7 +60,7 @@ def probe(runtime: Runtime, host: Host) -> str:
 def _remove(runtime: Runtime, spec: ContainerSpec) -> None:
     try:
         runtime.remove(spec.session, spec.attempt)
-    except EngineUnreachableError as error:
+    except ContainerRuntimeError as error:
         logger.warning("the container of the probe is left to the reconciler: %s", error)
 
 

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from hostworker.agent import host_probe, starts
 from hostworker.containers import parking, resizer, runner
-from hostworker.runtime_protocol import ContainerPhase, ContainerState, Key, Runtime
+from hostworker.runtime_protocol import ContainerPhase, ContainerState, Key, RemovalError, Runtime
 from resources.models import Host
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import Session, SessionQuerySet
@@ -52,7 +52,7 @@ def decide(
     traces = found | dict.fromkeys(leftovers)
     findings = Findings(
         orphans=[key for key in traces if key not in rows and not (key in parked and key in found)],
-        to_keep=[key for key in parking.at_rest(parked, found) if key not in rows],
+        to_keep=parking.at_rest(parked, found),
     )
     for key, status in rows.items():
         if status == Status.TERMINATING:
@@ -107,7 +107,10 @@ def _settle(runtime: Runtime, findings: Findings) -> None:
         if host_probe.is_probing(session_id):
             continue
         logger.warning("session %s: removing what is left of attempt %d", session_id, attempt)
-        runner.clear_away(runtime, session_id, attempt)
+        try:
+            runner.clear_away(runtime, session_id, attempt)
+        except RemovalError as error:  # which keeps nothing else from being done
+            logger.error("session %s: attempt %d cannot be removed, will try again: %s", session_id, attempt, error)
     for state in findings.exited:
         runner.note_exit(runtime, state)
     lost = [session_id for session_id, _ in findings.lost]

@@ -54,7 +54,5 @@ class FairPool:
             logger.exception("a call of owner %d failed", owner)
         finally:
             with self._lock:
-                self._running[owner] -= 1
-                if not self._running[owner]:
-                    del self._running[owner]
+                self._running -= Counter((owner,))  # without owners of none
                 self._dispatch()

@@ -49,7 +49,7 @@ def keep(runtime: Runtime, session_id: str, attempt: int) -> None:
 
     Raises ContainerRuntimeError; what there is then stays, for another try.
     """
-    output = runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")[-LOG_TAIL_CHARACTERS:]
+    output = last_output(runtime, session_id, attempt)
     runtime.stop(session_id, attempt, 0)  # it may still run where the session was parked without its host
     written = runtime.saved_containers.save(session_id, attempt)
     parked = Session.objects.filter(pk=session_id, parked_attempt=attempt)
@@ -57,6 +57,11 @@ def keep(runtime: Runtime, session_id: str, attempt: int) -> None:
     if output:
         parked.filter(status=Status.PARKED).update(log_tail=output)
     runtime.remove(session_id, attempt)
+
+
+def last_output(runtime: Runtime, session_id: str, attempt: int) -> str:
+    """Return the end of what the container has written, as it is stored. Raises EngineUnreachableError."""
+    return runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")[-LOG_TAIL_CHARACTERS:]
 
 
 def image_of(runtime: Runtime, session: Session) -> str:

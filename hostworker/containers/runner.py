@@ -53,8 +53,6 @@ REFUSALS: Final[dict[type[ContainerRuntimeError], Reason]] = {
 STOP_GRACE_SECONDS: Final = 5
 PARKING_GRACE_SECONDS: Final = 3  # others get its GPU within 5
 CONTAINER_LOCK: Final = 0x434F4E54  # "CONT": the class of the advisory locks that guard a session's container
-LOG_TAIL_LINES: Final = 1000
-LOG_TAIL_CHARACTERS: Final = 64 * 1024
 MEMORY_KILL_REPEAT: Final = timedelta(minutes=1)  # kills within this are one event
 MAX_CONCURRENT_STARTS: Final = 4  # more only add latency on a small host: the engine is bound by CPU
 
@@ -211,8 +209,7 @@ def clear_away(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Remove a container that no live session owns, after storing its last output in the session's row, if any."""
     without_log = Session.objects.filter(pk=session_id, attempt=attempt, ended_at__isnull=False, log_tail="")
     if without_log.exists():
-        text = runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")
-        without_log.update(log_tail=text[-LOG_TAIL_CHARACTERS:])
+        without_log.update(log_tail=parking.last_output(runtime, session_id, attempt))
     if not Session.objects.filter(pk=session_id, status=Status.RUNNING).exists():  # in another attempt, that is
         withdraw(session_id)
     runtime.remove(session_id, attempt)

@@ -1,14 +1,17 @@
 """What a host gives a session of its folders, and what happens where it lacks them."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from folders.errors import StorageUnavailableError
 from folders.files.roots import MARKER
 from folders.models import Folder, FolderShare, StorageRoot
 from folders.storage.roots import mark
+from hostworker.containers import folder_mounts
 from hostworker.runtime.memory.runtime import MemoryFolders, MemoryRuntime
 from hostworker.runtime_protocol import FolderMount, MountError
 from hostworker.storage.share_watch import MAX_HELD, ShareWatch
@@ -241,3 +244,51 @@ def test_a_link_in_place_of_a_folder_is_not_followed(runtime: MemoryRuntime, hos
     Path(root.path, str(data.holder_number), data.pk, "files").symlink_to(made(victim))
     session = started(runtime, host, data, MountRequest(folder=data))
     assert session.reason == Reason.MOUNT_FAILED
+
+
+def test_a_folder_made_elsewhere_gets_its_directory(runtime: MemoryRuntime, host: Host, root: StorageRoot) -> None:
+    data = make_folder(root=root, name="data")
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert (session.status, len(mounted(runtime, session))) == (Status.RUNNING, 1)
+
+
+def test_every_folder_that_is_missing_is_named(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, local = make_folder(root=root, name="data"), make_folder(root=root, name=".local")
+    monkeypatch.setattr(MemoryRuntime, "folders_problem", lambda self: "the engine maps user ids " + "x" * 300)
+    session = started(runtime, host, local)
+    assert (session.status, mounted(runtime, session)) == (Status.RUNNING, ())
+    assert session.mounts.get().problem == ("The engine maps user ids " + "x" * 300)[:300]
+    other = started(runtime, host, data, MountRequest(folder=data))
+    assert (other.reason, other.mounts.get().problem) == (Reason.MOUNT_FAILED, "")
+    assert other.detail.startswith("Not started, as folders that it mounts are missing. data: the engine maps")
+    monkeypatch.undo()
+    Session.objects.filter(pk=session.pk).update(status=Status.PREPARING)
+    session.refresh_from_db()
+    assert len(folder_mounts.prepare(session, runtime)) == 1
+    assert session.mounts.get().problem == ""
+
+
+def test_a_directory_that_cannot_be_opened_is_said(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    data = make_folder(root=root, name="data")
+    monkeypatch.setattr(folder_mounts, "mount_source", fail)
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert "data: its directory cannot be opened: Input/output error." in session.detail
+
+
+def test_a_root_that_goes_meanwhile_is_said(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Folder) -> None:
+        raise StorageUnavailableError("The storage disk is away.")
+
+    data = make_folder(root=root, name="data")
+    monkeypatch.setattr(folder_mounts, "ensure_directory", fail)
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert "data: The storage disk is away." in session.detail

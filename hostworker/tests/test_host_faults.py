@@ -1,6 +1,7 @@
 """Starts that fail by the host's fault: tried elsewhere; the host is cordoned, probed and put back into service."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -12,23 +13,27 @@ from hostworker.runtime_protocol import (
     ContainerRuntimeError,
     ContainerState,
     EnforcementError,
+    EngineUnreachableError,
     ImageUnavailableError,
+    RemovalError,
     StartError,
 )
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from notifications.delivery.texts import text_of
 from notifications.models import Notification
+from resources.amounts.units import MIB
+from resources.gpus.tiers import Tier
 from resources.hosts import health as host_health
 from resources.hosts import services as hosts
-from resources.models import Host, HostHealth, HostStatus, Image, ImageSource
+from resources.models import Host, HostHealth, HostImage, HostStatus, Image, ImageSource
 from scheduler.cycle.passes import run_pass
 from sessions import sweeps
 from sessions.lifecycle import LIVE, Reason, Status
 from sessions.models import Lease, Session
 from sessions.requeueing import host_faults
 from sessions.requeueing.host_faults import MAX_RETRIES
-from tests.factories import make_group, make_host, make_image, make_session, make_user, session_in
+from tests.factories import make_gpu, make_group, make_host, make_image, make_session, make_user, session_in
 
 pytestmark = pytest.mark.django_db
 BROKEN = StartError("could not select device driver nvidia")
@@ -194,6 +199,58 @@ def test_a_probe_returns_a_host_that_starts_containers() -> None:
     for _ in range(3):  # again, within the hour
         fail_start(host, fgpu=1000)
     assert HostHealth.objects.get().probe_pause == 4 * host_health.FIRST_PAUSE
+
+
+def test_a_probe_takes_the_smallest_image_that_is_offered() -> None:
+    host = make_host(architecture="amd64")
+    assert (host_probe._image(host), host_probe.probe(FaultInjectingRuntime(), host)) == (None, host_probe.NO_IMAGE)
+    refused: tuple[dict[str, Any], ...] = (
+        {"is_enabled": False},
+        {"removed_at": timezone.now()},
+        {"owner": make_user()},
+        {"source": ImageSource.SESSION},
+        {"architecture": "arm64"},
+    )
+    for overrides in refused:
+        make_image(size=1, **overrides)
+    assert host_probe._image(host) is None
+    offered = [make_image(size=size, architecture=name) for size, name in ((40, "amd64"), (20, ""), (30, ""))]
+    assert host_probe._image(host) == offered[1]
+    for image, size in zip(offered[::2], (8, 9), strict=True):
+        HostImage.objects.create(host=host, image=image, size=size)
+    assert host_probe._image(host) == offered[0]  # on the host
+
+
+def test_a_probe_has_the_least_share_of_each_gpu() -> None:
+    host = make_host(group=make_group(fgpu_per_gpu=2))
+    make_gpu(host=host, index=0)
+    make_gpu(host=host, index=1, is_present=False)
+    make_gpu(host=host, index=2, tier=Tier.NONE)
+    spec = host_probe._spec(host, make_image())
+    assert [(gpu.share_milli, gpu.tier) for gpu in spec.gpus] == [(20, Tier.HOOK), (2000, Tier.NONE)]
+    assert (spec.attempt, spec.cpu, spec.memory_bytes, spec.command) == (1, 1, 64 * MIB, "exec sleep 60")
+
+
+def test_a_probe_begins_anew_and_pulls_what_is_missing() -> None:
+    runtime, host, image = FaultInjectingRuntime(), make_host(), make_image()
+    spec = host_probe._spec(host, image)
+    runtime.create(spec)
+    runtime.start(spec.session, spec.attempt)
+    runtime.end(spec.session, spec.attempt)  # left by a worker that died
+    runtime.remove_image(image.reference, can_pull=True)
+    assert host_probe.probe(runtime, host) == ""
+    assert runtime.containers() == []
+
+
+@pytest.mark.parametrize("failure", [EngineUnreachableError("away"), RemovalError("busy")])
+def test_a_probe_that_stays_has_told_what_it_saw(failure: ContainerRuntimeError) -> None:
+    runtime, host = FaultInjectingRuntime(), make_host()
+    make_image()
+    runtime.just_before("start", lambda: runtime.fail_next("remove", failure))
+    assert host_probe.probe(runtime, host) == ""
+    assert len(runtime.containers()) == 1
+    runtime.fail_next("create", StartError())
+    assert host_probe.probe(runtime, host) == "StartError"
 
 
 def test_the_reconciler_leaves_a_probe_alone() -> None:

@@ -1,6 +1,7 @@
 """The host's side of parking: a container is saved before it is removed, whatever happens in between."""
 
 import pytest
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from engine.containers import saved_reference
 from hostworker.agent import reconciler
@@ -9,11 +10,13 @@ from hostworker.containers import runner
 from hostworker.runtime_protocol import ContainerPhase, SaveError, StartError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
+from resources.amounts.units import GIB, MIB
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
 from sessions.parking import services as parking
-from tests.factories import lease_session, session_in
+from tests.factories import lease_session, make_policy, make_user, session_in
+from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
 
@@ -155,3 +158,73 @@ def test_files_that_are_gone_end_the_session_when_resumed(runtime: FaultInjectin
     runtime.saved_containers.discard(session.pk, 1)
     session = resumed(runtime, session)
     assert (session.status, session.reason) == (Status.ERROR, Reason.FILES_LOST)
+
+
+def test_last_output_stays_with_the_parked_session(runtime: FaultInjectingRuntime) -> None:
+    session = running(runtime)
+    for line in ("x" * host_parking.LOG_TAIL_CHARACTERS, "the\0end"):
+        runtime.write_log(session.pk, 1, line)
+    session = park(runtime, session)
+    assert len(session.log_tail) == host_parking.LOG_TAIL_CHARACTERS
+    assert session.log_tail.endswith("x\ntheend\n")
+
+
+def test_scheduler_is_told_once_a_session_is_parked(
+    runtime: FaultInjectingRuntime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    session = running(runtime)
+    parking.park(session, actor=session.owner)
+    take_all("scheduler")
+    with django_capture_on_commit_callbacks(execute=True):
+        runner.stop(runtime, session.pk, 1)
+    assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
+
+
+@pytest.mark.parametrize(
+    ("limit", "written", "left"),
+    [(None, 5, None), (GIB, 0, GIB), (GIB, GIB // 4, GIB * 3 // 4), (GIB, 2 * GIB, 64 * MIB), (MIB, MIB, MIB)],
+)
+def test_what_was_saved_counts_as_written(limit: int | None, written: int, left: int | None) -> None:
+    session = session_in(Status.SCHEDULED, owner=make_user(policy=make_policy(disk_bytes=limit)))
+    session.parked_bytes = written
+    assert host_parking.disk_left(session) == left
+
+
+def test_failed_resume_of_a_session_ended_meanwhile_changes_nothing(runtime: FaultInjectingRuntime) -> None:
+    session = parked(runtime)
+
+    def end_and_fail() -> None:
+        services.terminate(Session.objects.get(pk=session.pk), actor=session.owner)
+        runtime.fail_next("create", StartError("No such user.", is_host_fault=False))
+
+    runtime.just_before("create", end_and_fail)
+    ended = resumed(runtime, session)
+    assert (ended.status, ended.reason) == (Status.TERMINATING, Reason.USER_REQUEST)
+    assert saved(runtime) == {(session.pk, 1)}
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.TERMINATED])
+def test_only_a_session_at_rest_is_saved(runtime: FaultInjectingRuntime, status: Status) -> None:
+    session = running(runtime)
+    Session.objects.filter(pk=session.pk).update(parked_attempt=1)
+    if status == Status.TERMINATED:
+        session.move_to(status, Reason.CONTAINER_EXITED)
+    runner.keep_parked(runtime, session.pk, 1)
+    assert saved(runtime) == set()
+    assert len(runtime.containers()) == 1
+
+
+def test_saving_once_more_forgets_no_output(runtime: FaultInjectingRuntime) -> None:
+    session = parked(runtime)
+    assert session.log_tail
+    runner.keep_parked(runtime, session.pk, 1)
+    assert Session.objects.get(pk=session.pk).log_tail == session.log_tail
+
+
+def test_the_next_start_saves_what_is_not_saved_yet(runtime: FaultInjectingRuntime) -> None:
+    runtime.fail_next("save_container", SaveError("The disk is full."))
+    session = park(runtime, running(runtime))
+    assert saved(runtime) == set()
+    session = resumed(runtime, session)
+    assert (session.status, saved(runtime)) == (Status.RUNNING, {(session.pk, 1)})
+    assert [state.attempt for state in runtime.containers()] == [2]

@@ -1,9 +1,14 @@
 """What a session shows of the pull of its image, and notes on its timeline."""
 
+from collections.abc import Callable
+
 import pytest
 
+from hostworker.images import host_images
+from hostworker.runtime.pull import PullText
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
+from resources.models import HostImage, Image
 from sessions import notes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -40,6 +45,37 @@ def test_a_finished_pull_is_on_the_timeline(runtime: FaultInjectingRuntime) -> N
     assert (stored.pulled_bytes, stored.pull_bytes) == (0, None)  # how much is not known here
     reasons = [event.reason for event in session.events.all()]
     assert reasons == [Reason.ASSIGNED, Reason.CLAIMED, Reason.IMAGE_PULLED, Reason.STARTED]
+
+
+@pytest.mark.parametrize("is_pulled", [False, True])
+def test_a_host_reports_its_images_after_a_pull_alone(runtime: FaultInjectingRuntime, is_pulled: bool) -> None:
+    session = session_in(Status.SCHEDULED)
+    if is_pulled:
+        runtime.remove_image(session.image.reference, can_pull=True)
+    start_session(runtime, session.pk, 1)
+    assert HostImage.objects.filter(host=session.host, image=session.image).exists() is is_pulled
+
+
+def test_the_size_of_a_pull_is_shown_and_noted(runtime: FaultInjectingRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_in(Status.SCHEDULED)
+
+    def pull(runtime: FaultInjectingRuntime, image: Image, on_progress: Callable[[str], None]) -> bool:
+        on_progress(PullText("x" * 301, pulled_bytes=5, total_bytes=1_234_000_000))
+        shown = fresh(session)
+        assert (shown.detail, shown.pulled_bytes, shown.pull_bytes) == ("x" * 300, 5, 1_234_000_000)
+        return True
+
+    monkeypatch.setattr(host_images, "ensure", pull)
+    start_session(runtime, session.pk, 1)
+    note = session.events.get(reason=Reason.IMAGE_PULLED)
+    assert note.detail == f"{session.image.reference} is on the host now (1,234 MB)."
+    fresh(session).move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    Session.objects.filter(pk=session.pk).update(status=Status.SCHEDULED)
+    runtime.just_before("create", lambda: cleared.append(fresh(session).pulled_bytes))
+    cleared: list[int | None] = []
+    monkeypatch.setattr(host_images, "ensure", lambda *_: False)
+    start_session(runtime, session.pk, 1)
+    assert cleared == [None]
 
 
 def test_no_pull_is_noted_for_a_session_returned_meanwhile(runtime: FaultInjectingRuntime) -> None:

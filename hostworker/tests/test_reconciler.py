@@ -7,7 +7,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from hostworker.agent.reconciler import Findings, decide, reconcile
 from hostworker.containers import runner, specs
-from hostworker.runtime_protocol import ContainerPhase, ContainerState, EngineUnreachableError, Key
+from hostworker.runtime_protocol import ContainerPhase, ContainerState, EngineUnreachableError, Key, RemovalError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from resources.models import Host
@@ -72,6 +72,25 @@ def test_traces_that_no_session_owns_are_cleared_away(
     containers: list[ContainerState], rows: dict[Key, Status], orphans: list[Key]
 ) -> None:
     assert decide([], containers, rows, [KEY]).orphans == orphans
+
+
+@pytest.mark.parametrize(
+    ("containers", "leftovers", "status", "orphans", "to_keep"),
+    [
+        ([container()], [], Status.PARKED, [], [KEY]),  # to be saved
+        ([container()], [], Status.PENDING, [], [KEY]),  # resumed before it was saved
+        ([container()], [KEY], Status.PARKED, [], [KEY]),
+        ([container()], [], Status.RUNNING, [], []),  # whoever starts the next attempt saves it
+        ([], [], Status.PARKED, [], []),
+        ([], [KEY], Status.PARKED, [KEY], []),  # traces of what is saved
+        ([container(LATER)], [], Status.PARKED, [LATER], []),
+    ],
+)
+def test_containers_of_parked_sessions_are_kept(
+    containers: list[ContainerState], leftovers: list[Key], status: Status, orphans: list[Key], to_keep: list[Key]
+) -> None:
+    findings = decide([], containers, {}, leftovers, {KEY: status})
+    assert (findings.orphans, findings.to_keep) == (orphans, to_keep)
 
 
 @pytest.mark.parametrize("status", sorted(HOSTED))
@@ -149,6 +168,21 @@ def test_containers_that_no_live_session_owns_are_removed(runtime: FaultInjectin
     assert ended.log_tail == f"{ended.pk} ready\n"
 
 
+def test_container_that_cannot_be_removed_holds_up_no_other(runtime: FaultInjectingRuntime, host: Host) -> None:
+    stuck, ended, exited = (started(runtime, host) for _ in range(3))
+    scheduled = session_in(Status.SCHEDULED, host=host)
+    for session in (stuck, ended):
+        session.move_to(Status.ERROR, Reason.HOST_LOST)
+    runtime.end(exited.pk, 1)
+    runtime.fail_next("remove", RemovalError("device or resource busy"))
+    reconcile(runtime, host, at_once)
+    assert [now(session)[0] for session in (exited, scheduled)] == [Status.TERMINATED, Status.RUNNING]
+    left = {state.session for state in runtime.containers()} - {scheduled.pk}
+    assert len(left & {stuck.pk, ended.pk}) == len(left) == 1
+    reconcile(runtime, host, at_once)
+    assert {state.session for state in runtime.containers()} == {scheduled.pk}
+
+
 def test_sessions_of_other_hosts_are_let_be(runtime: FaultInjectingRuntime, host: Host) -> None:
     others = [session_in(status, host=make_host()) for status in HOSTED]
     reconcile(runtime, host, at_once)
@@ -198,7 +232,7 @@ def test_an_empty_host_costs_no_query(
     runtime: FaultInjectingRuntime, host: Host, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     with django_assert_num_queries(0):
-        assert not reconcile(runtime, host, at_once, [], may_have_sessions=False)
+        assert reconcile(runtime, host, at_once, [], may_have_sessions=False) == ()
 
 
 def test_an_empty_host_removes_containers_of_no_session(runtime: FaultInjectingRuntime, host: Host) -> None:
@@ -229,3 +263,25 @@ def test_running_session_without_address_gets_it(runtime: FaultInjectingRuntime,
     reconcile(runtime, host, at_once)
     session.refresh_from_db()
     assert session.address == known == runtime.address(session.pk, 1)
+
+
+def test_what_is_being_started_here_is_not_submitted_again(runtime: FaultInjectingRuntime, host: Host) -> None:
+    session = session_in(Status.SCHEDULED, host=host)
+    submitted: list[Key] = []
+
+    def reconcile_meanwhile() -> None:
+        reconcile(runtime, host, lambda function, *arguments: submitted.append(arguments[1:]))
+
+    runtime.just_before("create", reconcile_meanwhile)
+    start_session(runtime, session.pk, 1)
+    assert submitted == []
+    other = session_in(Status.SCHEDULED, host=host)
+    reconcile_meanwhile()
+    assert submitted == [(other.pk, 1)]
+
+
+def test_parked_session_elsewhere_belongs_to_both_hosts(runtime: FaultInjectingRuntime, host: Host) -> None:
+    elsewhere = session_in(Status.RUNNING, host=make_host())
+    Session.objects.filter(pk=elsewhere.pk).update(parked_on=host, parked_attempt=1)
+    assert reconcile(runtime, host, at_once) == []
+    assert now(elsewhere) == (Status.RUNNING, Reason.STARTED)

@@ -4,7 +4,7 @@ import pytest
 
 from hostworker.agent import reconciler
 from hostworker.containers import resizer
-from hostworker.runtime_protocol import ContainerUse, EngineUnreachableError
+from hostworker.runtime_protocol import ContainerUse, EngineUnreachableError, ResizeError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from resources.amounts.units import GIB
@@ -119,3 +119,27 @@ def test_a_session_that_ends_meanwhile_is_left_alone(runtime: FaultInjectingRunt
     assert not session.events.filter(reason=Reason.RESIZED).exists()
     session.refresh_from_db()
     assert session.status == Status.TERMINATING
+
+
+def test_a_resize_of_before_is_not_applied(runtime: FaultInjectingRuntime, session: Session) -> None:
+    before = in_container(runtime, session)
+    number = ask(session, BIGGER)
+    resizer.apply(runtime, session.pk, "0" * 32)
+    assert (in_container(runtime, session), held(session)) == (before, BIGGER)
+    resizer.apply(runtime, session.pk, number)
+    assert in_container(runtime, session) == BIGGER
+
+
+def test_a_long_refusal_is_cut_to_what_the_timeline_holds(runtime: FaultInjectingRuntime, session: Session) -> None:
+    runtime.fail_next("resize", ResizeError("x" * 500))
+    resizer.apply(runtime, session.pk, ask(session, BIGGER))
+    assert session.events.get(reason=Reason.RESIZE_REFUSED).detail == "x" * 300
+
+
+def test_a_session_without_a_gpu_is_resized(runtime: FaultInjectingRuntime) -> None:
+    made = session_in(Status.SCHEDULED)
+    start_session(runtime, made.pk, 1)
+    target = SessionSize(cpu=1, memory=GIB // 2, fgpu=0)
+    made.refresh_from_db()
+    resizer.apply(runtime, made.pk, ask(made, target))
+    assert in_container(runtime, made) == held(made) == target

@@ -69,6 +69,7 @@ from hostworker.runtime_protocol import (
     ImageUnavailableError,
     Key,
     MountControl,
+    RemovalError,
     Resizer,
     SavedContainers,
     StartError,
@@ -254,7 +255,7 @@ class DockerRuntime:
         self._created.pop((session, attempt), None)
         self._addresses.pop((session, attempt), None)
         self._outputs.release(session, attempt)
-        with translated(EngineUnreachableError), ignore_missing():
+        with translated(RemovalError), ignore_missing():
             client = self._client()
             container = self._find(client, session, attempt)
             if container and container["State"]["Running"]:

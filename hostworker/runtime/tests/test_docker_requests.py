@@ -1,13 +1,20 @@
 """Whose fault a refusal of the engine is: the host's, so that another one is tried, or the request's."""
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
 from typing import Final
 
 import pytest
 import requests
 from docker.errors import APIError
 
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL
+from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.engine_requests import translated
-from hostworker.runtime_protocol import StartError
+from hostworker.runtime_protocol import RemovalError, StartError
 
 CREATE: Final = "failed to create shim task: OCI runtime create failed: "
 # As Docker Engine 20.10 says it where the runtime ends at once, and where it is missing; with the status 400 each time.
@@ -33,3 +40,42 @@ def test_a_broken_container_runtime_is_the_hosts_fault(status: int, text: str, i
     with pytest.raises(StartError) as refused, translated(StartError):
         raise APIError("refused", response, text)
     assert refused.value.is_host_fault is is_host_fault
+
+
+class Engine(BaseHTTPRequestHandler):
+    """A Docker Engine with one running container, which it does not remove."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        container: dict[str, object] = {
+            "Id": "c0ffee",
+            "Config": {"Labels": {INSTALLATION_LABEL: "lab", HOST_LABEL: "here"}},
+            "State": {"Running": True},
+        }
+        self._answer(200, {"ApiVersion": "1.41"} if self.path == "/version" else container)
+
+    def do_DELETE(self) -> None:
+        self._answer(500, {"message": "driver failed to remove root filesystem: device or resource busy"})
+
+    def _answer(self, status: int, body: dict[str, object]) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing: a Unix socket has no address to name."""
+
+
+def test_an_engine_that_removes_no_container_answers_all_the_same(tmp_path: Path) -> None:
+    with ThreadingUnixStreamServer(str(tmp_path / "engine"), Engine) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        runtime = DockerRuntime("lab", "here", f"unix://{tmp_path}/engine")
+        with pytest.raises(RemovalError, match="device or resource busy"):
+            runtime.remove("session", 1)
+        runtime._client().close()
+        server.shutdown()
