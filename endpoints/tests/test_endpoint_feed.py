@@ -156,33 +156,6 @@ def end(session: Session) -> None:
     Session.objects.filter(pk=session.pk).update(status=Status.TERMINATING.value)
 
 
-def test_a_withdrawal_without_proxies_returns_at_once(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 2 * SECONDS)
-    begun = time.monotonic()
-    assert withdrawal.withdraw(endpoint.session_id)
-    assert time.monotonic() - begun < SECONDS
-
-
-def test_a_withdrawal_times_out(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 0.5)
-    mute = notify.proxies_redis().pubsub()
-    mute.subscribe(notify.ROUTES_CHANNEL)
-    mute.get_message(timeout=SECONDS)
-    begun = time.monotonic()
-    assert not withdrawal.withdraw(endpoint.session_id)
-    assert 0.5 <= time.monotonic() - begun < SECONDS
-    mute.close()
-
-
-def test_a_session_without_apps_needs_no_withdrawal() -> None:
-    mute = notify.proxies_redis().pubsub()
-    mute.subscribe(notify.ROUTES_CHANNEL)
-    assert mute.get_message(timeout=SECONDS)
-    assert withdrawal.withdraw(session_in(Status.TERMINATING).pk)
-    assert mute.get_message(timeout=0.1) is None
-    mute.close()
-
-
 @pytest.mark.usefixtures("fed")
 async def test_a_stale_read_does_not_restore_withdrawn_routes(
     endpoint: Endpoint, table: RouteTable, monkeypatch: pytest.MonkeyPatch

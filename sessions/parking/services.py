@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from accounts import audit, limits
 from accounts.limits import Amounts
-from accounts.models import User
+from accounts.models import Project, User
 from accounts.policies import least
 from resources import clock
 from resources.kick import kick_scheduler
@@ -141,6 +141,8 @@ def resume(session: Session, *, actor: User | None = None) -> None:
     """
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=session.owner_id)
+        if session.project_id is not None:  # for the pending limit of the project, as `submit` does
+            Project.objects.select_for_update(no_key=True, of=("self",)).get(pk=session.project_id)
         session.refresh_from_db()
         if session.parked_attempt and session.status in (Status.PENDING, Status.SCHEDULED, Status.PREPARING):
             return

@@ -4,8 +4,9 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
+from resources import clock
 from scheduler.core.types import Placement
-from sessions.launching.services import assign
+from sessions.launching.services import assign, assign_each, set_aside
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
 from tests.factories import make_host, make_session
@@ -30,6 +31,7 @@ def test_a_placement_writes_lease_event_and_message(
     lease = Lease.objects.get()
     assert (lease.session, lease.host, lease.cpu, lease.memory) == (session, host, session.cpu, session.memory)
     assert list(GpuShare.objects.values_list("lease", "gpu", "milli")) == [(session.pk, gpu.pk, 350)]
+    assert [str(share) for share in GpuShare.objects.all()] == [f"350 of {gpu.pk}"]
     event = session.events.get()
     assert (event.old_status, event.new_status, event.detail) == ("PENDING", "SCHEDULED", session.detail)
     assert event.at == session.status_at
@@ -55,6 +57,22 @@ def test_placements_beyond_the_host_are_refused_whole() -> None:
         assign(placements)
     assert not Lease.objects.exists()
     assert set(Session.objects.values_list("status", flat=True)) == {Status.PENDING}
+
+
+def test_what_the_database_refuses_is_left_out_and_set_aside() -> None:
+    host = make_host(cpu=3)
+    small, large, other = (make_session(resource_group=host.group, cpu=cpu) for cpu in (1, 9, 2))
+    placements = [Placement(session_id=session.pk, host_id=host.pk) for session in (small, large, other)]
+    now = clock.now()
+    assert assign_each([], now) == (0, {})
+    count, refused = assign_each(placements, now)
+    assert (count, list(refused)) == (2, [large.pk])
+    assert "leases exceed their host" in refused[large.pk]
+    assert {lease.session for lease in Lease.objects.all()} == {small, other}
+    set_aside(refused, now)
+    large.refresh_from_db()
+    assert (large.status, large.refused_until) == (Status.PENDING, now)
+    assert large.events.get().reason == Reason.PLACEMENT_REFUSED
 
 
 def test_shares_that_are_not_the_request_are_refused() -> None:

@@ -58,6 +58,7 @@ def test_the_earlier_limit_and_extensions_make_the_end(owner: User, group: Resou
 
 def test_an_extended_session_runs_on(owner: User, group: ResourceGroup) -> None:
     session = ending_in(-MINUTE, owner, group)
+    assert session.may_be_extended
     assert offers(session, owner) == [30 * MINUTE, HOUR, 2 * HOUR]
     extend(session.pk, HOUR, actor=owner)
     enforce_deadlines()
@@ -110,6 +111,11 @@ def test_a_start_that_was_promised_holds(owner: User, group: ResourceGroup) -> N
     with pytest.raises(RejectedError, match="Another session waits"):
         extend(session.pk, MINUTE, actor=owner)
     assert allowed(session, make_user(is_superuser=True)) == extensions.MAX_BY_SUPERADMIN
+    assert session.started_at
+    session.extension = 119 * MINUTE  # the policy has a minute
+    session.started_at -= 119 * MINUTE
+    assert allowed(session, owner) < MINUTE
+    session.refresh_from_db()
     Session.objects.filter(pk=waiting.pk).update(eta=session.ends_at - MINUTE)  # rests on another's end
     assert allowed(session, owner) == 2 * HOUR
     Session.objects.filter(pk=waiting.pk).update(eta=session.ends_at, resource_group=make_group())

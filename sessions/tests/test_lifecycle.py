@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
-from sessions.lifecycle import FINAL, HOSTED, LIVE, NEXT, TABS, Reason, Status, sources
+from resources.models import ResourceGroup
+from sessions import notify
+from sessions.lifecycle import FINAL, HOSTED, LIVE, NEXT, TABS, Kind, Reason, Status, result_of, sources
 from sessions.models import Lease, Session, SessionEvent, StaleSessionError
 from tests.factories import lease_session, make_host, make_user, session_in
 
@@ -141,3 +144,77 @@ def test_the_docs_list_exactly_all_states_and_reasons() -> None:
     deadlines = PAGE.read_text().partition("\n## States\n")[2].partition("\n## ")[0]
     assert words(states) == words(deadlines) == [status.value for status in Status]
     assert words(reasons) == [reason.value for reason in Reason]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "reason", "result"),
+    [
+        (Kind.INTERACTIVE, Status.TERMINATED, Reason.CONTAINER_EXITED, ""),
+        (Kind.INTERACTIVE, Status.ERROR, Reason.OUT_OF_MEMORY, ""),
+        (Kind.BATCH, Status.TERMINATED, Reason.CONTAINER_EXITED, "SUCCESS"),
+        (Kind.BATCH, Status.TERMINATED, Reason.USER_REQUEST, "FAILURE"),
+        (Kind.BATCH, Status.ERROR, Reason.CONTAINER_EXITED, "FAILURE"),
+        (Kind.BATCH, Status.CANCELLED, Reason.USER_REQUEST, "FAILURE"),
+    ],
+)
+def test_only_a_batch_session_that_ends_by_itself_succeeds(
+    kind: Kind, target: Status, reason: Reason, result: str
+) -> None:
+    assert result_of(kind, target, reason) == result
+
+
+def test_sets_of_states_are_as_they_are_named() -> None:
+    assert {Status.TERMINATED, Status.CANCELLED, Status.ERROR} == FINAL
+    assert set(Status) - FINAL == LIVE
+    assert {Status.SCHEDULED, Status.PREPARING, Status.RUNNING, Status.TERMINATING} == HOSTED
+
+
+@pytest.mark.parametrize(
+    ("status", "core_milli", "guaranteed", "is_shared"),
+    [
+        (Status.RUNNING, 1000, 2000, False),
+        (Status.RUNNING, 999, 1998, True),
+        (Status.PENDING, 1000, 500, True),  # by its group, as that is today
+        (Status.PARKED, 1000, 500, True),
+        (Status.TERMINATED, 1000, 2000, False),
+    ],
+)
+def test_guaranteed_cpu_is_that_of_the_place(status: Status, core_milli: int, guaranteed: int, is_shared: bool) -> None:
+    session = Session(cpu=2, core_milli=core_milli, status=status, resource_group=ResourceGroup(cpu_overcommit=4))
+    assert (session.cpu_guaranteed_milli, session.is_cpu_shared) == (guaranteed, is_shared)
+
+
+@pytest.mark.django_db
+def test_only_what_leaves_the_queue_loses_its_estimate() -> None:
+    session = session_in(Status.PENDING, eta_reason="Others wait.", eta=timezone.now(), claim={"at": "now"})
+    session.move_to(Status.CANCELLED, Reason.USER_REQUEST)
+    stored = Session.objects.get(pk=session.pk)
+    assert (stored.eta, stored.eta_reason, stored.claim) == (None, "", None)
+    running = session_in(Status.RUNNING)
+    Session.objects.filter(pk=running.pk).update(eta_reason="Of before.")
+    running.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert Session.objects.get(pk=running.pk).eta_reason == "Of before."
+
+
+@pytest.mark.django_db
+def test_a_session_is_parked_on_the_host_that_saved_it() -> None:
+    session = session_in(Status.PENDING)
+    host = make_host()
+    Session.objects.filter(pk=session.pk).update(parked_on=host, parked_attempt=1)
+    session.refresh_from_db()
+    session.move_to(Status.PARKED, Reason.RESUME_FAILED)
+    assert Session.objects.get(pk=session.pk).host == host
+    stopping = session_in(Status.TERMINATING)
+    stopping.move_to(Status.PARKED, Reason.PARKED, fields={"parked_on_id": stopping.host_id, "parked_attempt": 1})
+    assert Session.objects.get(pk=stopping.pk).host_id == stopping.parked_on_id
+
+
+@pytest.mark.django_db
+def test_proxies_are_told_of_what_ran_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(notify, "routes_changed", told.append)
+    waiting, running = session_in(Status.PENDING), session_in(Status.RUNNING)
+    waiting.move_to(Status.CANCELLED, Reason.USER_REQUEST)
+    assert told == []
+    running.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert told == [running.pk]

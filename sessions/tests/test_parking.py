@@ -1,29 +1,35 @@
 """Parking as owners, rules and deadlines do it: what is refused, what is freed, and every way out."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
+from accounts.models import Project
 from resources.amounts.units import GIB
 from resources.models import Host, HostStatus
 from scheduler.cycle.passes import run_pass
 from sessions.errors import RejectedError
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
-from sessions.models import Endpoint, FairUse, Lease, Session
+from sessions.models import Conversion, Endpoint, FairUse, Lease, Session
 from sessions.parking import services as parking
 from sessions.sweeps import enforce_deadlines
 from tests.factories import (
+    lease_session,
     make_group,
     make_host,
     make_policy,
+    make_project,
     make_session,
     make_user,
     parked_session,
     run_session,
     session_in,
 )
+from tests.wait import until
 
 pytestmark = pytest.mark.django_db
 
@@ -154,3 +160,95 @@ def test_resume_is_bound_by_the_policy_of_today() -> None:
     running = session_in(Status.RUNNING)
     with pytest.raises(RejectedError, match="Only a parked"):
         parking.resume(running, actor=running.owner)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_resume_counts_what_other_members_submit_meanwhile() -> None:
+    owner, other = make_user(), make_user()
+    project = make_project(owner, other, policy=make_policy(max_pending=1))
+    session = parked_session(owner=owner, project=project)
+
+    def resume() -> None:
+        try:
+            parking.resume(session, actor=owner)
+        finally:
+            connection.close()
+
+    def is_any_waiting() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+            return bool(cursor.fetchone()[0])
+
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # as `submit` does
+        resuming = threads.submit(resume)
+        until(lambda: resuming.done() or is_any_waiting())
+        make_session(owner=other, project=project)
+    with pytest.raises(RejectedError, match="1 wait already"):
+        resuming.result()
+
+
+def test_parked_for_as_long_as_the_strictest_policy_allows() -> None:
+    day = timedelta(days=1)
+    owner = make_user(policy=make_policy(max_parked_time=3 * day))
+    bounded = parked_session(owner=owner, project=make_project(owner, policy=make_policy(max_parked_time=day)))
+    endless = parked_session(owner=make_user(policy=make_policy(max_parked_time=None)))
+    running = run_session(owner=owner)
+    assert [parking.longest(session) for session in (bounded, endless)] == [day, None]
+    assert parking.retained_until(bounded) == bounded.status_at + day
+    assert [parking.retained_until(session) for session in (endless, running)] == [None, None]
+
+
+def test_one_that_moves_on_meanwhile_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = run_session()
+
+    def end_first(session: Session) -> str:
+        services.terminate(Session.objects.get(pk=session.pk), actor=session.owner)
+        return ""
+
+    monkeypatch.setattr(parking, "refusal", end_first)
+    with pytest.raises(RejectedError, match="has just changed"):
+        parking.park(session, actor=session.owner)
+
+
+def test_what_cannot_be_parked_is_not_offered() -> None:
+    offered = {
+        status: parking.is_offered(session_in(status))
+        for status in (Status.PENDING, Status.SCHEDULED, Status.RUNNING, Status.TERMINATING)
+    }
+    assert [status for status, is_so in offered.items() if is_so] == [Status.RUNNING]
+    assert not parking.is_offered(session_in(Status.RUNNING, kind="batch", command="train"))
+    waiting = parked_session()
+    parking.resume(waiting)
+    assert parking.is_offered(waiting)
+
+
+def test_parking_waits_for_what_else_is_under_way() -> None:
+    session = run_session()
+    Conversion.objects.create(session=session, host=session.host, state="SAVING", reference="mine:1")
+    assert "being saved as an image" in parking.refusal(session)
+    session.resize = {}
+    assert "being resized" in parking.refusal(session)
+
+
+def test_a_session_is_parked_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = parked_session()
+    parking.resume(session)
+    lease_session(session, session.parked_on)
+    run_session_again(session)
+    assert parking.refusal(session) == ""
+    monkeypatch.setattr(parking, "MAX_PARKS", 1)
+    assert "was parked 1 times" in parking.refusal(session)
+
+
+def run_session_again(session: Session) -> None:
+    session.refresh_from_db()
+    session.move_to(Status.PREPARING, Reason.CLAIMED)
+    session.move_to(Status.RUNNING, Reason.STARTED)
+
+
+def test_a_long_cause_is_cut_to_what_the_row_holds() -> None:
+    session = parked_session()
+    parking.resume(session)
+    parking.return_parked(session, Reason.RESUME_FAILED, "x" * 301)
+    assert (session.status, session.detail) == (Status.PARKED, "x" * 300)

@@ -190,3 +190,10 @@ def test_a_policy_that_allows_no_sessions_says_so(host: Host) -> None:
     assert rejection(owner, make_launch_request(host, project=project)) == {
         GENERAL: "The project vision allows no sessions."
     }
+
+
+def test_the_strictest_bounds_of_both_policies_bind_a_session() -> None:
+    owner = make_user(policy=make_policy(disk_bytes=3 * GIB, allow_sudo=True))
+    project = make_project(owner, policy=make_policy(disk_bytes=GIB, allow_sudo=True))
+    alone, shared = make_session(owner=owner), make_session(owner=owner, project=project)
+    assert (alone.bounds.disk_bytes, shared.bounds.disk_bytes) == (3 * GIB, GIB)

@@ -1,6 +1,7 @@
 """Every state has a way out by itself: the deadlines, shortly before and just after."""
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -12,17 +13,22 @@ from resources.amounts.units import GIB, MIB
 from resources.clock import SharedClock
 from resources.models import Host, HostStatus
 from scheduler.cycle.passes import run_pass
+from sessions import sweeps
+from sessions.launching import services
 from sessions.launching.services import LaunchRequest, submit
-from sessions.lifecycle import IN_CONTAINER, Reason, Status
+from sessions.lifecycle import FINAL, IN_CONTAINER, Reason, Status
 from sessions.models import Conversion, Lease, Session
+from sessions.parking import services as parking
 from sessions.sweeps import CLAIM_DEADLINE, PREPARE_DEADLINE, enforce_deadlines
 from tests.factories import (
     make_group,
     make_host,
     make_image,
     make_policy,
+    make_project,
     make_session,
     make_user,
+    parked_session,
     run_session,
     session_in,
 )
@@ -213,3 +219,151 @@ def test_what_is_in_time_is_let_be() -> None:
     enforce_deadlines()
     assert list(Session.objects.values()) == before
     assert len(before) == len(sessions)
+
+
+def end_another(session: Session) -> None:
+    """End the other session of the two, as its owner does while a sweep is at the first."""
+    for other in Session.objects.exclude(pk=session.pk).exclude(status__in=FINAL):
+        services.end(other, Reason.USER_REQUEST, "")
+
+
+def parked_and_late(host: Host) -> Session:
+    session = parked_session(host=host)
+    parking.resume(session)
+    Session.objects.filter(pk=session.pk).update(not_before=timezone.now() - GRACE)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("status", "sweep"),
+    [
+        (Status.SCHEDULED, sweeps.requeue_unclaimed),
+        (Status.PREPARING, sweeps.end_unprepared),
+        (Status.RUNNING, sweeps.end_on_lost_hosts),
+        (Status.PENDING, sweeps.cancel_timed_out),
+    ],
+)
+def test_one_that_moves_on_meanwhile_ends_no_sweep(
+    status: Status, sweep: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host(group=make_group(host_loss_grace=GRACE, pending_timeout=SECOND))
+    both = [parked_and_late(host) if status == Status.PENDING else session_in(status, host=host) for _ in range(2)]
+    Session.objects.update(status_at=timezone.now() - GRACE * 6)
+    if status == Status.RUNNING:
+        lose(host, 2 * GRACE)
+    move_to = Session.move_to
+    moved: list[Session] = []
+
+    def move_first(session: Session, *arguments: object, **options: object) -> None:
+        move_to(session, *arguments, **options)  # type: ignore[arg-type]  # as they came
+        if not moved:
+            moved.append(session)
+            end_another(session)
+
+    monkeypatch.setattr(Session, "move_to", move_first)
+    sweep()
+    (first,) = moved
+    reasons = {session.pk: now(session)[1] for session in both}
+    assert reasons.pop(first.pk) != Reason.USER_REQUEST
+    assert set(reasons.values()) == {Reason.USER_REQUEST}
+
+
+def test_a_stopped_session_on_a_lost_host_moves_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_in(Status.RUNNING, kind="batch", command="train")
+    session.move_to(Status.TERMINATING, Reason.REQUEUED)
+    old_view = Session.objects.get(pk=session.pk)
+    session.move_to(Status.TERMINATED, Reason.USER_REQUEST)
+    sweeps._conclude(old_view)
+    assert now(session) == (Status.TERMINATED, Reason.USER_REQUEST)
+
+
+def test_each_deadline_says_what_was_reached() -> None:
+    hour = timedelta(hours=1)
+    by_owner = run_session(owner=make_user(policy=make_policy(max_lifetime=hour)))
+    by_project = run_session(project=make_project(policy=make_policy(max_lifetime=hour)))
+    by_group = run_session(resource_group=make_group(max_lifetime=hour))
+    by_limit = run_session(time_limit=hour)
+    starting = session_in(Status.PREPARING, time_limit=hour)
+    within = run_session(owner=make_user(policy=make_policy(max_lifetime=hour)), extension=2 * hour)
+    Session.objects.update(started_at=timezone.now() - 2 * hour, start_by=timezone.now() - 2 * hour)
+    Session.objects.filter(pk=starting.pk).update(started_at=None)
+    enforce_deadlines()
+    details = {session.pk: session.detail for session in Session.objects.filter(status=Status.TERMINATING)}
+    assert details == {
+        by_owner.pk: "It reached the maximum lifetime of its owner's policy.",
+        by_project.pk: "It reached the maximum lifetime of its project's policy.",
+        by_group.pk: "It reached the maximum lifetime of its resource group.",
+        by_limit.pk: "It reached its time limit.",
+        starting.pk: "Its start took longer than its time limit.",
+    }
+    assert now(within)[0] == Status.RUNNING
+
+
+def test_waiting_ends_after_the_longest_of_its_groups() -> None:
+    short, long = make_group(pending_timeout=timedelta(minutes=5)), make_group(pending_timeout=timedelta(minutes=20))
+    endless = make_group()
+    one = make_session(resource_group=short)
+    several = make_session(resource_group=short, group_choices=[short.pk, long.pk])
+    for_ever = make_session(resource_group=short, group_choices=[short.pk, endless.pk])
+    Session.objects.update(status_at=timezone.now() - timedelta(minutes=10))
+    enforce_deadlines()
+    assert now(one) == (Status.CANCELLED, Reason.PENDING_TIMEOUT)
+    assert one.detail == sweeps.WAITED_IN_ONE
+    assert [now(session)[0] for session in (several, for_ever)] == [Status.PENDING] * 2
+    Session.objects.update(status_at=timezone.now() - timedelta(minutes=30))
+    enforce_deadlines()
+    assert now(several)[1] == Reason.PENDING_TIMEOUT
+    assert several.detail == sweeps.WAITED_IN_SEVERAL
+    assert now(for_ever)[0] == Status.PENDING
+
+
+def test_dependents_of_what_failed_are_cancelled_in_a_chain() -> None:
+    failed, unrelated = session_in(Status.ERROR), session_in(Status.TERMINATED)
+    first, second, free = make_session(), make_session(), make_session()
+    first.depends_on.add(unrelated, failed)
+    second.depends_on.add(first)
+    free.depends_on.add(unrelated)
+    enforce_deadlines()
+    assert [now(session)[1] for session in (first, second)] == [Reason.DEPENDENCY_FAILED] * 2
+    assert first.detail == f"It depends on {failed.name}, which has ended without success."
+    assert now(free)[0] == Status.PENDING
+
+
+def test_conversions_of_lost_or_silent_hosts_fail() -> None:
+    lost, silent, working = (make_host(group=make_group(host_loss_grace=GRACE)) for _ in range(3))
+    made = {
+        host: Conversion.objects.create(
+            session=run_session(host=host), host=host, state=state, reference=state + host.name
+        )
+        for host, state in ((lost, "SAVING"), (silent, "QUEUED"), (working, "SAVING"))
+    }
+    Conversion.objects.update(created_at=timezone.now() - sweeps.CONVERSION_DEADLINE - SECOND)
+    lose(lost, GRACE + SECOND)
+    sweeps.fail_stranded_conversions()
+    found = {host: Conversion.objects.get(pk=conversion.pk) for host, conversion in made.items()}
+    assert [found[host].is_active for host in (lost, silent, working)] == [False, False, True]
+    assert found[lost].problem == f"Host {lost} did not come back."
+    assert found[silent].problem == f"Its host {silent} has not begun in time."
+
+
+def test_scheduler_is_told_of_what_returns_from_a_lost_host(
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    session = session_in(Status.RUNNING, kind="batch", command="train")
+    session.move_to(Status.TERMINATING, Reason.REQUEUED)
+    assert session.host
+    lose(session.host, timedelta(days=1))
+    take_all("scheduler")
+    with django_capture_on_commit_callbacks(execute=True):
+        sweeps.end_on_lost_hosts()
+    assert now(session) == (Status.PENDING, Reason.REQUEUED)
+    assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
+
+
+def test_a_drained_host_is_free_in_time() -> None:
+    session, later = run_session(), run_session()
+    Host.objects.filter(sessions=session).update(is_cordoned=True, drain_by=timezone.now() - SECOND)
+    Host.objects.filter(sessions=later).update(is_cordoned=True, drain_by=timezone.now() + GRACE)
+    enforce_deadlines()
+    assert now(session) == (Status.TERMINATING, Reason.HOST_DRAINED)
+    assert now(later)[0] == Status.RUNNING
