@@ -10,6 +10,8 @@ from typing import Final
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
+from resources import clock
+
 NOTE_SECONDS: Final = 1.0  # between two notes of a process
 KEEP_SECONDS: Final = 10.0  # between those of `keep`
 
@@ -38,7 +40,7 @@ def note(name: str) -> None:
         return
     _noted[name] = now
     with suppress(RedisError, OSError):
-        cache.set(_key(name), time.time(), timeout=None)
+        cache.set(_key(name), clock.now().timestamp(), timeout=None)
 
 
 def keep(name: str) -> None:
@@ -55,7 +57,8 @@ def keep(name: str) -> None:
 def ages(names: Iterable[str]) -> dict[str, float]:
     """Return for how many seconds each has not been noted; without those that never were. Raises RedisError."""
     found = cache.get_many([_key(name) for name in names])
-    return {key.removeprefix(_key("")): max(0.0, time.time() - at) for key, at in found.items()}
+    now = clock.now().timestamp()
+    return {key.removeprefix(_key("")): max(0.0, now - at) for key, at in found.items()}
 
 
 def _key(name: str) -> str:

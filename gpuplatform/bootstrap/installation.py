@@ -143,6 +143,8 @@ def simulated_gpus(progress: Progress) -> dict[str, str]:
     elif models:
         progress.note(f"GPUs: {', '.join(models)}")
     else:
-        progress.note(f"no NVIDIA driver here, so the demo has a SIMULATED GPU: {SIMULATED_GPUS}")
+        problem = gpus.problem()
+        why = f"WARNING: the NVIDIA driver does not answer ({problem})" if problem else "no NVIDIA GPU here"
+        progress.note(f"{why}, so the demo has a SIMULATED GPU: {SIMULATED_GPUS}")
         return {"COMPUTE_SIMULATED_GPUS": SIMULATED_GPUS}
     return {}

@@ -4,8 +4,10 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 from pytest_django import Settings
 
@@ -18,6 +20,7 @@ from operations.doctor import driver_gpus as gpus
 from operations.doctor import gpus as doctor_gpus
 from operations.doctor.driver_gpus import FoundGpu
 from operations.doctor.findings import Verdict
+from tests.factories import make_gpu, make_host
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
 CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={UUID}"}]}
@@ -43,6 +46,63 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(doctor_gpus, "DEV", tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     return tmp_path
+
+
+class Nvml:
+    """NVIDIA's library with one GPU; `broken` is the call that fails, and with which error."""
+
+    def __init__(self, broken: str = "", error: int = pynvml.NVML_ERROR_GPU_IS_LOST) -> None:
+        self._broken, self._error = broken, error
+        self.is_open = False
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers = {
+            "nvmlInit": lambda: setattr(self, "is_open", True),
+            "nvmlShutdown": lambda: setattr(self, "is_open", False),
+            "nvmlDeviceGetCount": lambda: 2,
+            "nvmlDeviceGetHandleByIndex": lambda index: index,
+            "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}",
+            "nvmlDeviceGetName": lambda handle: f"NVIDIA H{handle}00",
+            "nvmlDeviceGetMinorNumber": lambda handle: handle + 3,
+            "nvmlDeviceGetPersistenceMode": lambda handle: handle,
+        }
+        for name, answer in answers.items():
+            monkeypatch.setattr(pynvml, name, self._fail if name == self._broken else answer)
+
+    def _fail(self, *asked: object) -> None:
+        raise pynvml.NVMLError(self._error)
+
+
+def test_doctor_names_what_the_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    (nvml := Nvml()).install(monkeypatch)
+    assert gpus.find() == [
+        FoundGpu("GPU-0", "NVIDIA H000", 3, is_persistent=False),
+        FoundGpu("GPU-1", "NVIDIA H100", 4, is_persistent=True),
+    ]
+    assert not nvml.is_open
+    assert gpus.problem() == ""
+    finding = doctor_gpus.models()
+    assert (finding.verdict, finding.text) == (Verdict.OK, "2 by NVML: NVIDIA H000, NVIDIA H100")
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "words"),
+    [
+        ("nvmlInit", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "does not answer: RM has detected"),
+        ("nvmlInit", pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "does not answer: Driver Not Loaded"),
+        ("nvmlDeviceGetUUID", pynvml.NVML_ERROR_GPU_IS_LOST, "does not answer: GPU is lost"),
+        ("nvmlInit", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA GPU here"),
+    ],
+)
+def test_a_broken_driver_is_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, broken: str, error: int, words: str
+) -> None:
+    settings.COMPUTE_SIMULATED_GPUS = ""
+    (nvml := Nvml(broken, error)).install(monkeypatch)
+    finding = doctor_gpus.models()
+    assert (finding.verdict, words in finding.text) == (Verdict.WARN, True), finding
+    assert (finding.hint == doctor_gpus.RELOAD) == ("answer" in words)
+    assert (gpus.find(), nvml.is_open) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +161,26 @@ def test_missing_nodes_and_an_unloaded_driver_are_reported(machine: Path, monkey
     assert doctor_gpus.nodes().verdict is Verdict.OK
     monkeypatch.setattr(gpus, "find", lambda: [FoundGpu(UUID, "NVIDIA H100", 0, False)])
     assert "nvidia-persistenced" in doctor_gpus.nodes().hint
+
+
+def test_real_gpus_are_asked_how_they_are_connected(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    settings.COMPUTE_SIMULATED_GPUS = "4x8GiB nvlink=4"
+    monkeypatch.setattr(gpus, "names", lambda: ["one", "two"])
+    monkeypatch.setattr(doctor_gpus, "nvml_topology", lambda indexes: {range(2): None}[indexes])
+    assert "not available" in doctor_gpus.connections().text
+
+
+@pytest.mark.django_db
+def test_doctor_names_the_tiers_of_this_host_alone(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(doctor_gpus, "get_enforcer", lambda: SimpleNamespace(problem=lambda: ""))
+    host = make_host(name="test-host")
+    assert doctor_gpus.division(is_database_there=False).text == "the hook is built"
+    assert doctor_gpus.division(is_database_there=True).text.endswith("tiers: no GPU registered yet")
+    for tier in ("whole", "hook", "hook"):
+        make_gpu(host=host, tier=tier)
+    make_gpu(host=host, tier="mig", is_present=False)
+    make_gpu(tier="mig")
+    assert doctor_gpus.division(is_database_there=True).text.endswith("tiers: hook, whole")
 
 
 def test_without_nvidia_gpus_there_is_nothing_to_find_fault_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,24 @@ class FoundGpu:
 
 
 def find() -> list[FoundGpu]:
-    """Return the GPUs that NVML finds, in its order; none where there is no driver."""
+    """Return the GPUs that NVML finds, in its order; none where there is no driver, or one that does not answer."""
     try:
-        pynvml.nvmlInit()
+        return _ask()
     except pynvml.NVMLError:
         return []
+
+
+def problem() -> str:
+    """Return why the driver does not answer; "" if it does, and if none is installed."""
+    try:
+        _ask()
+    except pynvml.NVMLError as error:
+        return "" if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND else str(error)
+    return ""
+
+
+def _ask() -> list[FoundGpu]:
+    pynvml.nvmlInit()
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         return [
@@ -32,8 +45,6 @@ def find() -> list[FoundGpu]:
             )
             for handle in handles
         ]
-    except pynvml.NVMLError:
-        return []
     finally:
         pynvml.nvmlShutdown()
 

@@ -21,6 +21,7 @@ from resources.models import Gpu
 DEV: Final = Path("/dev")
 TOOLKIT_HOOK: Final = "nvidia-container-runtime-hook"
 SPECIFY: Final = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, on Docker 25 and later"
+RELOAD: Final = "see `nvidia-smi`; after an upgrade of the driver or the kernel, restart the machine"
 NO_GPU: Final = "no NVIDIA GPU here"
 
 
@@ -29,12 +30,14 @@ def models() -> Finding:
     found = gpus.names()
     if found:
         return Finding(Verdict.OK, f"{len(found)} by NVML: {', '.join(found)}")
+    if problem := gpus.problem():
+        return Finding(Verdict.WARN, f"the NVIDIA driver does not answer: {problem}", RELOAD)
     wrong = check_simulated_gpus()
     if wrong:
         return Finding(Verdict.FAIL, wrong[0].msg, wrong[0].hint or "")
     if settings.COMPUTE_SIMULATED_GPUS:
         return Finding(Verdict.OK, f"SIMULATED: {settings.COMPUTE_SIMULATED_GPUS}")
-    return Finding(Verdict.WARN, "no NVIDIA driver", "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
+    return Finding(Verdict.WARN, NO_GPU, "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
 
 
 def connections() -> Finding:
@@ -62,7 +65,7 @@ def access() -> Finding:
     chosen = choose(info, [gpu.uuid for gpu in found])
     if chosen.uses_cdi:
         return Finding(Verdict.OK, "containers get them by CDI (nvidia.com/gpu)")
-    if shutil.which(TOOLKIT_HOOK) is None and "nvidia" not in info.get("Runtimes", {}):
+    if shutil.which(TOOLKIT_HOOK) is None and "nvidia" not in (info.get("Runtimes") or {}):
         return Finding(Verdict.FAIL, "containers cannot get them: NVIDIA's container toolkit is not found", SPECIFY)
     if info.get("CgroupDriver") != "systemd":
         return Finding(Verdict.OK, "containers get them by the legacy request; the engine does not know them by CDI")

@@ -2,6 +2,10 @@
 
 import resource
 from contextlib import closing
+from typing import Any
+
+from docker import APIClient
+from docker.errors import NotFound
 
 from engine.containers import ATTEMPT_LABEL
 from hostworker.privileged.base import KernelUse, PrivilegesError
@@ -24,7 +28,7 @@ def shared_limits() -> Finding:
         return Finding(Verdict.WARN, "unknown: the container engine is on another machine")
     with closing(docker_client()) as client:
         containers = client.containers(filters={"label": [ATTEMPT_LABEL]})
-        found = [client.inspect_container(each["Id"])["HostConfig"]["Ulimits"] or () for each in containers]
+        found = [limits for each in containers if (limits := _limits(client, each["Id"])) is not None]
     names = {each["Id"]: each["Names"][0].lstrip("/") for each in containers}
     most = _most(names)
     if low := low_limits():
@@ -33,6 +37,8 @@ def shared_limits() -> Finding:
     if any(limit not in limits for limits in found for limit in UNLIMITED):
         text = "one session can take all pending signals, message queues and processes of the user of sessions"
         return Finding(Verdict.WARN, f"{text}: the engine cannot lift these limits{most}", ENGINE_HINT)
+    if not found:
+        return Finding(Verdict.OK, "the kernel's are high; those of the engine show once a session runs")
     return Finding(Verdict.OK, f"no session comes to a limit that others share{most}")
 
 
@@ -43,6 +49,14 @@ def open_files() -> Finding:
         return Finding(Verdict.FAIL, problem)
     number = "no limit" if hard_limit == resource.RLIM_INFINITY else f"{hard_limit}"
     return Finding(Verdict.OK, f"{number} in a process that is started from here; at least {MIN_OPEN_FILES} are needed")
+
+
+def _limits(client: APIClient, container: str) -> list[dict[str, Any]] | None:
+    """Return the limits that the engine sets a container; None if it has ended meanwhile."""
+    try:
+        return client.inspect_container(container)["HostConfig"]["Ulimits"] or []
+    except NotFound:
+        return None
 
 
 def _most(names: dict[str, str]) -> str:

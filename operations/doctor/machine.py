@@ -17,6 +17,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 from docker.errors import DockerException
+from redis.exceptions import RedisError
 from requests.exceptions import RequestException
 
 from folders.models import HostRoot, StorageRoot
@@ -24,7 +25,7 @@ from folders.storage import roots
 from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.docker.quotas import quota_problem
-from hostworker.runtime.factory import firewall_problem
+from hostworker.runtime.factory import firewall_problem, is_engine_here
 from hostworker.runtime.seccomp import problem as seccomp_problem
 from hostworker.runtime.seccomp import profile_for
 from hostworker.runtime.user_namespaces import is_remapped
@@ -43,9 +44,9 @@ from resources.models import Image
 
 OLDEST_PYTHON: Final = (3, 11)
 SECRET_LENGTH: Final = 50
+DOCKER_ROOT: Final = "/var/lib/docker"  # unless the engine says another folder
 SCARCE_DISK: Final = 10 * GIB
 NO_DISK: Final = 2 * GIB
-HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
 CLOCK_LIMIT: Final = timedelta(seconds=2)
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
@@ -71,8 +72,12 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
         return Finding(Verdict.FAIL, f"the database refuses: {_one_line(error)}", "`make up` applies the migrations")
     except (DockerException, RequestException):
         return Finding(Verdict.WARN, "unknown, since the Docker Engine does not answer")
+    except RedisError:
+        return Finding(Verdict.WARN, "unknown, since Redis does not answer")
     except SetupError as problem:
         return Finding(Verdict.FAIL, str(problem))
+    except OSError as error:  # of a file system that does not answer, for one; the other checks matter all the more
+        return Finding(Verdict.WARN, f"unknown: {_one_line(error)}")
 
 
 def _database_problem() -> str:
@@ -81,7 +86,7 @@ def _database_problem() -> str:
     parameters.pop("pool", None)
     try:
         psycopg.connect(**parameters).close()
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         return _one_line(error)
     return ""
 
@@ -191,8 +196,8 @@ def _docker_network() -> Finding:
     exact = [network for network in found if network["Name"] == NETWORK]
     if not exact:
         return Finding(Verdict.OK, f"{NETWORK} is made with the first session")
-    isolated = exact[0].get("Options", {}).get("com.docker.network.bridge.enable_icc") == "false"
-    if not isolated:
+    options = exact[0]["Options"] or {}
+    if options.get("com.docker.network.bridge.enable_icc") != "false":
         return Finding(Verdict.FAIL, f"{NETWORK} lets sessions reach each other", f"docker network rm {NETWORK}")
     return Finding(Verdict.OK, f"{NETWORK}, without traffic between sessions")
 
@@ -216,10 +221,8 @@ def _firewall() -> Finding:
 
 
 def _disk() -> Finding:
-    places = {str(settings.BASE_DIR): shutil.disk_usage(settings.BASE_DIR).free}
-    root = Path("/var/lib/docker")
-    if root.is_dir():
-        places[str(root)] = shutil.disk_usage(root).free
+    folders = [settings.BASE_DIR, settings.COMPUTE_VAR_DIR, *([_docker_root()] if is_engine_here() else [])]
+    places = {str(folder): shutil.disk_usage(folder).free for folder in folders if Path(folder).is_dir()}
     place, free = min(places.items(), key=lambda item: item[1])
     text = f"{size_text(free // GIB * GIB)} free at {place}"
     if free < NO_DISK:
@@ -227,9 +230,18 @@ def _disk() -> Finding:
     return Finding(Verdict.OK if free >= SCARCE_DISK else Verdict.WARN, text)
 
 
+def _docker_root() -> str:
+    """Return where the engine keeps images and containers."""
+    try:
+        with closing(docker_client()) as client:
+            return str(client.info().get("DockerRootDir") or DOCKER_ROOT)
+    except (DockerException, RequestException):
+        return DOCKER_ROOT
+
+
 def _session_disks() -> Finding:
     with closing(docker_client()) as client:
-        problem = quota_problem(client.info(), is_here=settings.COMPUTE_DOCKER_URL.startswith("unix://"))
+        problem = quota_problem(client.info(), is_here=is_engine_here())
     if problem:
         return Finding(
             Verdict.OK, f"what sessions write is watched, and ends them beyond their policy's limit: {problem}"
@@ -249,7 +261,7 @@ def _kernel_calls() -> Finding:
 
 
 def _figures() -> Finding:
-    if not settings.COMPUTE_DOCKER_URL.startswith("unix://"):
+    if not is_engine_here():
         text = "programs in sessions count this host's CPUs and memory: the container engine is on another machine"
         return Finding(Verdict.WARN, text)
     pinned = "each session is pinned to CPUs of its own" if settings.COMPUTE_PIN_CPUS else "CPUs are not pinned"
@@ -290,8 +302,8 @@ def _storage() -> Finding:
 def _clock() -> Finding:
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
-        row = cursor.fetchone()
-    off = abs(timezone.now() - row[0]) if row else timedelta()
+        ((database_time,),) = cursor.fetchall()
+    off = abs(timezone.now() - database_time)
     if off > CLOCK_LIMIT:
         return Finding(Verdict.FAIL, f"{off.total_seconds():.0f} s off the database's clock", "synchronise with NTP")
     return Finding(Verdict.OK, f"agrees with the database's; {timezone.now():%Y-%m-%d %H:%M} UTC")
