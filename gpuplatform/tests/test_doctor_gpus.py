@@ -152,6 +152,7 @@ def test_links_by_which_systemd_finds_devices_are_enough(machine: Path, monkeypa
     monkeypatch.setattr(doctor_gpus, "docker_client", lambda: Engine({"CgroupDriver": "systemd"}))
     monkeypatch.setattr(gpu_access, "_nodes", lambda uuids: ["null"])
     assert doctor_gpus.access().verdict is Verdict.OK
+    assert not doctor_gpus._has_link(machine / "gone")
 
 
 def test_missing_nodes_and_an_unloaded_driver_are_reported(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +196,7 @@ def test_doctor_knows_whether_an_arbiter_runs(monkeypatch: pytest.MonkeyPatch, t
     assert doctor_gpus.turns().verdict is Verdict.OK
     arbiter.folder.prepare(("session", 1), "")
     assert "the arbiter does not run" in doctor_gpus.turns().text
+    assert doctor_gpus.turns().hint.endswith(f"{tmp_path}/arbiter/log")
     with (arbiter.folder.root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("pid=7 build=x\n")

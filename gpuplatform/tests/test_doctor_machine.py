@@ -1,5 +1,6 @@
 """What doctor says of the machine, of settings and of the services that others run."""
 
+import inspect
 import os
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from requests.exceptions import ReadTimeout
 
 from hostworker.runtime.container_config import NETWORK
 from messaging import clients
+from operations.doctor import gpus, kernel, services
 from operations.doctor import machine as doctor
 from operations.doctor.findings import Finding, Verdict
 from operations.health import redis_probe
@@ -66,9 +68,7 @@ def check(name: str) -> tuple[Verdict, str, str]:
     return finding.verdict, finding.text, finding.hint
 
 
-def test_checks_that_ask_in_vain_say_so_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
+def test_checks_that_ask_in_vain_hold_up_no_other(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     said = Finding(OK, "asked")
     names = ["user", *sorted(doctor.BY_DATABASE | doctor.ELSEWHERE)]
     monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(names, lambda: said))
@@ -318,13 +318,13 @@ def test_the_fullest_of_all_disks_counts(
     assert (check("disk")[0] is verdict) == ("docker" not in free)
 
 
-@pytest.mark.parametrize("says", [{}, None])
+@pytest.mark.parametrize("says", [{}, DockerException(), ReadTimeout()])
 def test_without_word_of_the_engine_its_usual_folder_counts(
-    monkeypatch: pytest.MonkeyPatch, says: dict[str, Any] | None
+    monkeypatch: pytest.MonkeyPatch, says: dict[str, Any] | Exception
 ) -> None:
     def client() -> Engine:
-        if says is None:
-            raise DockerException
+        if isinstance(says, Exception):
+            raise says
         return Engine(**says)
 
     monkeypatch.setattr(doctor, "docker_client", client)
@@ -440,3 +440,12 @@ class _Said:
 def test_doctor_says_what_its_user_may(monkeypatch: pytest.MonkeyPatch, user: int, words: str) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     assert check("user")[1].startswith(words)
+
+
+def test_no_check_is_forgotten() -> None:
+    modules = (doctor, gpus, kernel, services)
+    functions = [each for module in modules for each in vars(module).values() if inspect.isfunction(each)]
+    signed = [(each, inspect.signature(each)) for each in functions]
+    checks = [each for each, how in signed if how.return_annotation is Finding and not how.parameters]
+    assert len(checks) > 30
+    assert [each for each in checks if each not in doctor.CHECKS.values()] == []

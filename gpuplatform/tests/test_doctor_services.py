@@ -98,6 +98,7 @@ def test_doctor_says_who_has_the_web_servers_address(
     monkeypatch.setattr(address, "health_of", lambda where, hosts: (status, installation))
     finding = doctor.web()
     assert (finding.verdict, words in finding.text) == (verdict, True), finding
+    assert (finding.hint == "COMPUTE_HTTP_ADDRESS") == ("is taken" in words)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,7 @@ def test_a_gateway_passes_on_what_the_engine_says(
     finding = doctor.gateway()
     assert (finding.verdict, words in finding.text) == (verdict, True), finding
     assert "http://10.0.0.1:9000" in finding.text
+    assert (finding.hint == "COMPUTE_GATEWAY_ADDRESS") == (status == 200)
 
 
 class Engine:
