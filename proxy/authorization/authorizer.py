@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.authorization.control_plane import ControlPlane
 from proxy.authorization.gateway_tokens import IssuedTokens
-from proxy.authorization.login_flow import RESERVED_PATHS, RESERVED_PREFIX, LoginFlow, ReservedRequest
+from proxy.authorization.login_flow import RESERVED_PATHS, LoginFlow, ReservedRequest
 from proxy.authorization.missing_apps import UnknownApp, no_such_app
 from proxy.authorization.signing import Grant, InvalidSignatureError, Keys
 from proxy.authorization.unready_apps import explanation, unreachable, unready
@@ -169,18 +169,19 @@ class BrowserAuthorizer:
             route = principal.route
         if route.listen_port != listen_port and (listen_port is not None or self.site.is_by_port):
             return no_such_app(is_app_host=False)
-        if request.target.startswith(RESERVED_PREFIX) and request.target.partition(b"?")[0] in RESERVED_PATHS:
-            path, _, query = request.target.partition(b"?")
-            until = None if principal is None else principal.expires_at
-            shown = explanation(route.condition, is_owner=principal is not None and principal.is_owner)
-            return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until, shown)
-        if principal is None:
+        path, _, query = request.target.partition(b"?")
+        is_reserved = path in RESERVED_PATHS
+        if principal is None and not is_reserved:
             return self._log_in(request, classified, route, cookie, listen_port)
         refusal = self._cross_site(request, classified, host, route)
         if self.site.is_by_port and b"service-worker" in known:
             refusal = "it would stay in the browser, where another app may have this port tomorrow"
         if refusal:
             return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
+        if principal is None or is_reserved:
+            until = None if principal is None else principal.expires_at
+            shown = explanation(route.condition, is_owner=principal is not None and principal.is_owner)
+            return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until, shown)
         if not (route.is_ready and principal.is_reachable):
             return _cannot_forward(request, classified, principal)
         return self._forward(request, classified, principal, peer)

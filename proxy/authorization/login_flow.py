@@ -29,7 +29,6 @@ LOOK: Final = b"look"  # as the query of STATUS: the host is to look why the app
 LOOK_SECONDS: Final = 5.0  # between two looks of one process at the apps of a session
 MAX_LOOKS: Final = 10_000  # sessions whose last look is remembered
 AGAIN: Final = b"/.gp/again"  # the link on the page that says that an app is not running
-RESERVED_PREFIX: Final = b"/.gp/"
 RESERVED_PATHS: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
 MAX_COOKIE_SECONDS: Final = 12 * 3600
 STATE_SECONDS: Final = 120

@@ -7,7 +7,7 @@ Names keep their case; a header is `(name, value)`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 Header = tuple[bytes, bytes]
 
@@ -78,6 +78,7 @@ RESPONSE_ACTIONS: Final = {
     b"cross-origin-resource-policy": SEND_IF_PUBLIC,
 }
 MAX_CACHED_NAMES: Final = 4096  # header names as they were written
+MAX_CACHED_NAME_BYTES: Final = 64  # of one: clients choose them, and nothing forgets them
 _request_actions: dict[bytes, tuple[_RequestAction, bytes]] = {}
 _response_actions: dict[bytes, _ResponseAction] = {}
 NO_INDEX: Final = (b"X-Robots-Tag", b"noindex")
@@ -148,7 +149,8 @@ def _find_request_action(written: bytes) -> tuple[_RequestAction, bytes]:
             action = RELAY if name.startswith(b"x-forwarded-") else DROP
         elif b"_" in name and _is_disguised(name):
             action = DROP
-    if len(_request_actions) < MAX_CACHED_NAMES:
+    if len(written) <= MAX_CACHED_NAME_BYTES:
+        _make_room(_request_actions)
         _request_actions[written] = action, name
     return action, name
 
@@ -219,9 +221,16 @@ def _find_response_action(written: bytes) -> _ResponseAction:
         action = DROP_RESPONSE
     elif name.startswith(b"access-control-"):
         action = SEND_IF_PUBLIC
-    if len(_response_actions) < MAX_CACHED_NAMES:
+    if len(written) <= MAX_CACHED_NAME_BYTES:
+        _make_room(_response_actions)
         _response_actions[written] = action
     return action
+
+
+def _make_room(cache: dict[bytes, Any]) -> None:
+    """Empty a full cache: what one client has filled it with must not keep out what all others send."""
+    if len(cache) >= MAX_CACHED_NAMES:
+        cache.clear()
 
 
 def strip_hop_by_hop(headers: Iterable[Header]) -> list[Header]:

@@ -125,8 +125,12 @@ class ResponseParser:
             self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; those that come behind the head are trailers, which pass within the chunks."""
-        self._headers.append((name, value))
+        """Keep a header, as requests' are; those behind the head are trailers, which pass within the chunks."""
+        self._headers.append((name, value.rstrip(b" ")))  # what llhttp itself takes for white space there
+
+    def on_headers_complete(self) -> None:
+        """Keep what llhttp forgets with the end of the message, which comes at once where there is no content."""
+        self._keeps_alive = self._parser.should_keep_alive()
 
     def on_message_begin(self) -> None:
         """Notice a second message: its bytes must not be taken for the response to the next request."""
@@ -151,6 +155,7 @@ class ResponseParser:
         self._headers: list[Header] = []
         self._reason = b""
         self._message = INCOMPLETE
+        self._keeps_alive = False
 
     def _parse_head(self, data: bytes) -> int:
         try:
@@ -168,7 +173,7 @@ class ResponseParser:
                 raise MalformedResponseError
             return ResponseHead(status, self._reason, headers, BodyFraming.NONE)
         framing, length = self._framing(status, headers)
-        is_persistent = framing is not BodyFraming.UNTIL_CLOSE and self._parser.should_keep_alive()
+        is_persistent = framing is not BodyFraming.UNTIL_CLOSE and self._keeps_alive
         return ResponseHead(status, self._reason, headers, framing, length, is_persistent)
 
     def _framing(self, status: int, headers: list[Header]) -> tuple[BodyFraming, int]:

@@ -168,6 +168,7 @@ UPSTREAM_FAILED: Final = page(
     closes=True,
 )
 HEAD_TOO_LARGE: Final = text(431, "The header section of this request is too large.", closes=True)
+TOO_MANY_REQUESTS: Final = text(429, "Too many requests came at once over this connection.", closes=True)
 BAD_REQUEST: Final = text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
 REQUEST_TIMEOUT: Final = text(408, "The request took too long.", closes=True)
 INTERNAL_ERROR: Final = text(500, "Something went wrong here; it has been noted.", closes=True)

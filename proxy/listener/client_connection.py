@@ -16,7 +16,7 @@ from proxy.http.headers import MalformedRequestError
 from proxy.http.responses import LocalResponse
 from proxy.listener.exchange import FOREVER, RECEIVING, SENT, Exchange
 from proxy.listener.lingering import close_in_stages
-from proxy.listener.request_parser import HeadTooLargeError, RequestParser
+from proxy.listener.request_parser import HeadTooLargeError, RequestParser, TooManyRequestsError
 from proxy.listener.tunnel import Tunnel
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.pool import WRITE_BUFFER_BYTES
@@ -99,13 +99,15 @@ class ClientConnection(asyncio.Protocol):
         self.is_paused = False
         if self._exchanges and (upstream := self._exchanges[0].upstream):
             upstream.resume_reading()
+        elif self._exchanges:
+            self.loop.call_soon(self.data_received, b"")  # begins the one that has waited
 
     def _receive(self, data: bytes) -> None:
         if self._phase is DISCARDING:
             return
         if self._phase is UPGRADING:
             self._early += data
-        else:
+        elif data:
             try:
                 rest = self._parser.feed(data)
             except MalformedRequestError:
@@ -113,6 +115,9 @@ class ClientConnection(asyncio.Protocol):
                 return
             except HeadTooLargeError:
                 self._refuse(responses.HEAD_TOO_LARGE)
+                return
+            except TooManyRequestsError:
+                self._refuse(responses.TOO_MANY_REQUESTS)
                 return
             if rest is not None:
                 self._phase, self._early = UPGRADING, rest
@@ -148,10 +153,11 @@ class ClientConnection(asyncio.Protocol):
             self.slot.is_busy = False
         if closes or (self._phase is not OPEN and self._phase is not UPGRADING):
             self._close()
-        elif self._exchanges:
+            return
+        self.deadline = self.loop.time() + self.limits.idle_seconds
+        if self._exchanges:
             self.loop.call_soon(self.data_received, b"")  # a direct call would recurse for each pipelined request
         else:
-            self.deadline = self.loop.time() + self.limits.idle_seconds
             self.update_reading()
 
     def start_tunnel(self, upstream: UpstreamConnection) -> None:

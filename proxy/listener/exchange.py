@@ -98,9 +98,13 @@ class Exchange:
         self.task: asyncio.Task[None] | None = None
 
     def advance(self) -> None:
-        """Start, or send what has come of the body since."""
+        """Start, or send what has come of the body since.
+
+        None starts while the client does not read, or its responses would pile up here.
+        """
         if self.forward is None and self.task is None:
-            self._start()
+            if not self._client.is_paused:
+                self._start()
         elif self.upstream and self.request_state is not SENT:
             is_complete = self.request_state is RECEIVED
             self.upstream.write(self._take_body(), is_complete=is_complete)

@@ -1,15 +1,22 @@
 """Parses the requests of one client connection with llhttp."""
 
 from collections import deque
+from typing import Final
 
 import httptools
 
 from proxy.http.headers import Header, MalformedRequestError, RequestHead
 from proxy.listener.exchange import RECEIVED, Exchange, ExchangeClient
 
+MAX_PIPELINED: Final = 1000  # requests of one connection that have come and wait for their response
+
 
 class HeadTooLargeError(Exception):
     """A request line and header section, or a trailer section or chunk extension, of more bytes than the limit."""
+
+
+class TooManyRequestsError(Exception):
+    """More than MAX_PIPELINED requests: each takes far more memory than the bytes that it came as."""
 
 
 class RequestParser:
@@ -30,7 +37,8 @@ class RequestParser:
     def feed(self, data: bytes) -> bytes | None:
         """Parse; return what follows the head of a request for an upgrade, which is not HTTP, and None for any other.
 
-        Raises MalformedRequestError and HeadTooLargeError.
+        `data` is not empty: llhttp would report an empty part of a body, which as a chunk is the end of one. Raises
+        MalformedRequestError, HeadTooLargeError and TooManyRequestsError.
         """
         self._read_bytes = len(data)
         self._head_bytes += self._read_bytes
@@ -40,6 +48,8 @@ class RequestParser:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
+        except httptools.HttpParserCallbackError as error:
+            raise TooManyRequestsError from error
         except httptools.HttpParserError as error:
             raise MalformedRequestError from error
         if self._is_too_large or (self.is_in_head and self._head_bytes > self._head_limit):
@@ -65,12 +75,14 @@ class RequestParser:
         self._target += target
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; trailers are dropped."""
+        """Keep a header, without the white space behind its value (RFC 9110, 5.5); trailers are dropped."""
         if self.is_in_head:
-            self._headers.append((name, value))
+            self._headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """Begin an exchange; a body may follow."""
+        """Begin an exchange; a body may follow. Raises TooManyRequestsError, which llhttp wraps."""
+        if len(self._exchanges) >= MAX_PIPELINED:
+            raise TooManyRequestsError
         parser = self._parser
         self.is_in_head, self._is_in_body = False, True
         self._framing_bytes = 0

@@ -5,7 +5,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision
+from proxy.authorization import authorizer as authorizer_module
+from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision, Principal, is_navigation
+from proxy.authorization.login_flow import ReservedRequest
 from proxy.authorization.signing import Keys, digest
 from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
@@ -88,7 +90,8 @@ def test_invalid_cookie_redirects_pages_and_refuses_others(presented: str) -> No
         decision = ask(authorizer(), Cookie=presented, **headers)
         assert status(decision) == 303
         assert header(decision, "Location").startswith("http://platform.localhost:8000/apps/authorize?h=echo--s1&s=")
-    for headers in ({"Sec_Fetch_Mode": "cors", "Accept": "text/html"}, {"Accept": "*/*"}, WEBSOCKET):
+    programs = [{"Accept": "*/*"}, WEBSOCKET, {"Accept": "text/html", **WEBSOCKET}]
+    for headers in ({"Sec_Fetch_Mode": "cors", "Accept": "text/html"}, *programs):
         decision = ask(authorizer(), Cookie=presented, **headers)
         assert status(decision) == 401
         assert header(decision, "X-GP-Login") == f"{ORIGIN}/"
@@ -186,6 +189,11 @@ def test_cross_origin_websockets_and_changes_are_refused(origin: str, is_public:
     assert status(ask(authorizer_, Cookie=cookie(), Origin=origin, **WEBSOCKET)) == 403
     for method in ("POST", "PUT", "DELETE", "PATCH", "PROPFIND"):
         assert status(ask(authorizer_, method, Cookie=cookie(), Origin=origin)) == 403
+
+
+def test_origins_are_compared_without_case() -> None:
+    for host, origin in ((HOST, ORIGIN.upper()), (HOST.upper(), ORIGIN)):
+        assert status(ask(authorizer(), "POST", Host=host, Cookie=cookie(), Origin=origin)) == 200
 
 
 @pytest.mark.parametrize(
@@ -334,3 +342,157 @@ def test_by_port_origins_use_the_platform_host_name(platform_url: str, origin: s
     assert (site.cookie(10205), site.state_cookie(10205)) == (cookie_name, f"{cookie_name}_state")
     assert site.is_at_port(origin.partition("//")[2].upper().encode(), 10205)
     assert not any(site.is_of_apps(host) for host in (b"", b".", b"10.0.0.5", b"echo--s1.", b"apps.localhost"))
+
+
+@pytest.mark.parametrize(("user", "owner", "is_owner"), [(7, 7, True), (1, 1, True), (7, 8, False), (0, 0, False)])
+def test_nobody_owns_what_belongs_to_nobody(user: int, owner: int, *, is_owner: bool) -> None:
+    principal = Principal(route(owner=owner), "", user, 0.0, 1.0, is_reachable=True, headers=[])
+    assert principal.is_owner is is_owner
+
+
+@pytest.mark.parametrize("path", ["logout", "status", "status?look", "again", "callback?t=t1"])
+def test_pages_of_other_origins_may_not_use_reserved_paths(path: str) -> None:
+    """An image on another page would log its reader out."""
+    for presented in ("", cookie()):
+        image = {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "image"}
+        assert status(ask(authorizer(), "GET", f"/.gp/{path}", Cookie=presented, **image)) == 403
+        assert status(ask(authorizer(), "POST", f"/.gp/{path}", Cookie=presented, Origin="http://evil.example")) == 403
+        link = {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+        decision = ask(authorizer(), "GET", f"/.gp/{path}", Cookie=presented, **link)
+        assert isinstance(decision, ReservedRequest)
+        assert f"/.gp/{path}" == (decision.path + (b"?" + decision.query if decision.query else b"")).decode()
+
+
+@pytest.mark.parametrize("target", ["/.gp/other", "/.gp/", "/a/.gp/logout", "/.gp/logout/"])
+def test_other_paths_are_the_apps(target: str) -> None:
+    assert isinstance(ask(authorizer(), "GET", target, Cookie=cookie()), ForwardDecision)
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "TRACE"])
+def test_apps_get_no_connect_and_no_trace(method: str) -> None:
+    decision = ask(authorizer(), method, Cookie=cookie())
+    assert isinstance(decision, LocalResponse)
+    assert (decision.status, decision.closes, "GET, HEAD" in header(decision, "Allow")) == (405, True, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "closes"),
+    [
+        ({}, False),
+        ({"Content-Length": "0"}, False),
+        ({"Content-Length": "10"}, True),
+        ({"Transfer-Encoding": "chunked"}, True),
+        (WEBSOCKET, True),
+    ],
+)
+def test_a_refusal_closes_where_something_may_follow(headers: dict[str, str], *, closes: bool) -> None:
+    method = "GET" if headers is WEBSOCKET else "POST"
+    for named in ({}, {"Cookie": cookie(), "Origin": "http://evil.example"}):
+        decision = ask(authorizer(), method, **headers, **named)
+        assert isinstance(decision, LocalResponse)
+        assert (decision.status, decision.closes) == (403 if named else 401, closes)
+    far = authorizer(route(address="10.0.0.1"))
+    decision = ask(far, method, Cookie=cookie(), **headers)
+    assert isinstance(decision, LocalResponse)
+    assert (decision.status, decision.closes) == (502, closes)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "length", "added"),
+    [
+        ("GET", {}, 0, {}),
+        ("POST", {"Content-Length": "12"}, 12, {"content-length": "12"}),
+        ("POST", {"Transfer-Encoding": "Chunked"}, None, {"transfer-encoding": "chunked"}),
+        ("GET", {"Connection": "keep-alive, upgrade", "Upgrade": "WebSocket"}, 0, {"upgrade": "websocket"}),
+        ("GET", {"Connection": "keep-alive", "Upgrade": "websocket"}, 0, {}),
+        ("GET", {"Content-Length": "0", **WEBSOCKET}, 0, {"upgrade": "websocket"}),
+    ],
+)
+def test_what_concerns_one_hop_is_written_anew(
+    method: str, headers: dict[str, str], length: int | None, added: dict[str, str]
+) -> None:
+    decision = ask(authorizer(), method, Cookie=cookie(), **headers)
+    assert isinstance(decision, ForwardDecision)
+    own = {"host", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"}
+    hop = {name: value for name, value in sent(decision).items() if name not in own | {"connection"}}
+    assert (decision.length, hop) == (length, added)
+    assert decision.is_websocket == ("upgrade" in added)
+    assert sent(decision).get("connection") == ("Upgrade" if "upgrade" in added else None)
+
+
+def http_10(**headers: str) -> Decision:
+    """Authorize a request of HTTP/1.0."""
+    named = {"Host": HOST, "Cookie": cookie()} | headers
+    pairs = [(name.encode(), value.encode()) for name, value in named.items()]
+    return authorizer().authorize(RequestHead(b"GET", b"/x", pairs, is_http_10=True), PEER)
+
+
+def test_http_1_0_stays_what_it_is() -> None:
+    decision = http_10(Expect="100-continue")
+    assert isinstance(decision, ForwardDecision)
+    assert decision.to_bytes().startswith(b"GET /x HTTP/1.0\r\n")
+    assert not decision.expects_continue
+    assert status(http_10(**{"Transfer-Encoding": "chunked"})) == status(http_10(**WEBSOCKET)) == 400
+    expecting = ask(authorizer(), "POST", Cookie=cookie(), Expect="100-Continue")
+    assert isinstance(expecting, ForwardDecision)
+    assert expecting.expects_continue
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_page"),
+    [
+        ({"Sec-Fetch-Mode": "navigate"}, True),
+        ({"Sec-Fetch-Mode": "navigate", "Accept": "*/*"}, True),
+        ({"Sec-Fetch-Mode": "cors", "Accept": "text/html"}, False),
+        ({"Accept": "text/html"}, True),
+        ({"Accept": "text/html", "Upgrade": "websocket"}, False),
+        ({}, False),
+    ],
+)
+def test_a_navigation_is_a_page_that_is_asked_for(headers: dict[str, str], *, is_page: bool) -> None:
+    known = {name.lower().encode(): value.encode() for name, value in headers.items()}
+    for method, expected in ((b"GET", is_page), (b"HEAD", is_page), (b"POST", False)):
+        assert is_navigation(RequestHead(method, b"/", []), known) is expected
+
+
+def test_a_service_worker_is_refused_at_a_port_that_others_get_later() -> None:
+    by_port = authorizer(route(listen_port=10205), site=BY_PORT)
+    named = [(b"Cookie", cookie().replace("gp_app=", "gp_app_10205=").encode()), (b"Host", b"127.0.0.1:10205")]
+    for extra, expected in (([], 200), ([(b"Service-Worker", b"script")], 403)):
+        decision = by_port.authorize(RequestHead(b"GET", b"/sw.js", named + extra), PEER, listen_port=10205)
+        assert status(decision) == expected
+    assert status(ask(authorizer(), Cookie=cookie(), Service_Worker="script")) == 200
+
+
+def test_the_name_of_all_ports_leads_to_the_apps_own() -> None:
+    authorizer_ = authorizer(route(listen_port=10205))
+
+    def visit(method: str = "GET", port: int | None = 10205, **headers: str) -> Decision:
+        named = {"Host": "ports.apps.localhost:10205"} | headers
+        pairs = [(name.encode(), value.encode()) for name, value in named.items()]
+        return authorizer_.authorize(RequestHead(method.encode(), b"/lab?x=1", pairs), PEER, port)
+
+    for method in ("GET", "HEAD"):
+        assert header(visit(method), "Location") == "http://echo--s1.apps.localhost:10205/lab?x=1"
+    for refused in (visit("POST"), visit(port=10206), visit(Connection="Upgrade", Upgrade="websocket")):
+        assert status(refused) == 421
+    assert status(visit(port=None)) == 404
+
+
+def test_the_oldest_principal_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer_module, "MAX_CACHED_PRINCIPALS", 2)
+    public = authorizer(route(is_public=True))
+    found = [ask(public, Cookie=f"a={number}") for number in (1, 2, 3, 2, 1)]
+    principals = [each.principal for each in found if isinstance(each, ForwardDecision)]
+    assert len(principals) == 5
+    assert principals[1] is principals[3]
+    assert principals[0] is not principals[4]
+
+
+def test_responses_at_a_port_of_their_own_are_not_cached() -> None:
+    pairs = [(b"Cache-Control", b"max-age=9")]
+    for site, names in ((SITE, [b"max-age=9"]), (BY_PORT, [b"no-store"])):
+        found = authorizer(site=site)
+        principal = Principal(route(), "", 0, 0.0, 1.0, is_reachable=True, headers=[])
+        shown = found.response_headers(principal, pairs)
+        assert [value for name, value in shown if name == b"Cache-Control"] == names

@@ -3,11 +3,11 @@
 import pytest
 
 from proxy.authorization import gateway_tokens
-from proxy.authorization.authorizer import Decision, ForwardDecision, Network
+from proxy.authorization.authorizer import Decision, ForwardDecision, Network, Principal
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.authorization.gateway_tokens import IssuedTokens, VerifiedTokens
 from proxy.authorization.signing import COOKIE
-from proxy.http.headers import RequestHead
+from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.routes import Route, RouteTable
 from proxy.tests.site import GATEWAY_KEY, GATEWAY_KEYS, HOST, SUBNETS, cookie, route
@@ -85,3 +85,50 @@ def test_token_is_renewed_at_half_its_lifetime(monkeypatch: pytest.MonkeyPatch) 
     assert theirs.verify(first) == "echo--s1"
     clock[0] += gateway_tokens.LIFETIME_SECONDS + gateway_tokens.MAX_CLOCK_SKEW_SECONDS
     assert theirs.verify(first) is None
+
+
+def test_principals_are_kept_while_their_routes_are() -> None:
+    table = RouteTable()
+    table.replace([route(), route(label="other--s2", session="s2")])
+    gateway = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
+
+    def principal(label: str) -> Principal:
+        signed = IssuedTokens().issue(label, GATEWAY_KEY)
+        decision = gateway.authorize(
+            RequestHead(b"GET", b"/", [(b"Host", b"h"), (b"X-GP-Gateway", signed)]), "10.0.0.1"
+        )
+        assert isinstance(decision, ForwardDecision)
+        return decision.principal
+
+    first = principal("echo--s1")
+    assert principal("other--s2") is principal("other--s2")
+    assert principal("echo--s1") is first
+    table.replace([route(label="other--s2", session="s2", port=9)])
+    assert principal("other--s2").route.port == 9
+    assert list(gateway._principals) == ["other--s2"]
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"), [(b"/", []), (b"/", [(b"Host", b"a b")]), (b"*", [(b"Host", b"h")])], ids=str
+)
+def test_ambiguous_requests_are_refused_by_a_gateway_too(target: bytes, headers: list[Header]) -> None:
+    table = RouteTable()
+    table.replace([route()])
+    signed = (b"X-GP-Gateway", IssuedTokens().issue("echo--s1", GATEWAY_KEY))
+    gateway = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
+    decision = gateway.authorize(RequestHead(b"GET", target, [signed, *headers]), "10.0.0.1")
+    assert isinstance(decision, LocalResponse)
+    assert (decision.status, decision.closes) == (400, True)
+
+
+def test_expired_tokens_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(gateway_tokens, "unix_time", lambda: clock[0])
+    ours, theirs = IssuedTokens(), VerifiedTokens(GATEWAY_KEYS)
+    for number in range(5):
+        token = ours.issue(f"echo--s{number}", GATEWAY_KEY)
+        assert theirs.verify(token) == f"echo--s{number}"
+    assert (len(ours._issued), len(theirs._verified)) == (5, 5)
+    clock[0] += gateway_tokens.RENEWAL_SECONDS + 1
+    assert theirs.verify(ours.issue("echo--s9", GATEWAY_KEY)) == "echo--s9"
+    assert (len(ours._issued), len(theirs._verified)) == (1, 1)

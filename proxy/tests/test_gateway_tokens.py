@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.authorization import gateway_tokens
-from proxy.authorization.signing import COOKIE, InvalidSignatureError, Keys
+from proxy.authorization.signing import COOKIE, Grant, InvalidSignatureError, Keys
 
 KEYS = Keys(["new:" + "n" * 32, "old:" + "o" * 32])
 NOW = 1_800_000_000.0
@@ -58,3 +58,36 @@ def test_token_is_invalid_after_and_before_its_time(clock: list[float], seconds:
 def test_invalid_tokens_are_refused(clock: list[float], value: str) -> None:
     with pytest.raises(InvalidSignatureError):
         gateway_tokens.verify(KEYS, value)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [[], [""], ["a"], ["a:"], ["a:" + "x" * 15], [":" + "x" * 16], ["a b:" + "x" * 16], ["ok:" + "x" * 16, "b"]],
+)
+def test_keys_have_a_name_and_sixteen_characters(named: list[str]) -> None:
+    with pytest.raises(ValueError, match="signing key"):
+        Keys(named)
+
+
+def test_a_value_names_the_key_that_signed_it() -> None:
+    keys = Keys(["new:" + "n" * 16, "old:" + "o:" * 8])
+    signed = keys.sign(COOKIE, ["a", "b"])
+    assert signed.startswith("v1.new.")
+    assert keys.fields(COOKIE, signed) == ["a", "b"]
+    assert Keys(["old:" + "o:" * 8]).fields(COOKIE, Keys(["old:" + "o:" * 8]).sign(COOKIE, ["c"])) == ["c"]
+    for wrong in (signed.replace("v1", "v2"), signed.replace("new", "old"), f"{signed}.x", signed + "A"):
+        with pytest.raises(InvalidSignatureError):
+            keys.fields(COOKIE, wrong)
+
+
+@pytest.mark.parametrize(
+    "fields", [["a", "1", "2", "l", "3"], ["a", "x", "2", "l", "3", "4"], ["a", "1", "2", "l", "3", "x"]]
+)
+def test_a_cookie_without_the_fields_of_a_grant_is_invalid(fields: list[str]) -> None:
+    with pytest.raises(InvalidSignatureError):
+        Grant.from_cookie(KEYS, KEYS.sign(COOKIE, fields))
+
+
+def test_a_grant_comes_back_as_it_was() -> None:
+    grant = Grant(label="a--b", epoch=3, user=7, login="l", issued_at=1.5, expires_at=2.25)
+    assert Grant.from_cookie(KEYS, grant.to_cookie(KEYS)) == grant

@@ -1,16 +1,19 @@
 """The login at an app's origin, and the other reserved paths."""
 
+import json
 import re
 import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from proxy.authorization import login_flow
 from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision
 from proxy.authorization.signing import Grant, digest
 from proxy.http.headers import RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.routes import Route, RouteTable
+from proxy.site import Site
 from proxy.tests.site import HOST, KEYS, FakeControlPlane, authorizer, cookie, grant, route
 
 
@@ -190,3 +193,76 @@ async def test_ticket_is_exchanged_though_the_route_is_late(known: list[Route]) 
     authorizer_.table.replace(known)
     late(authorizer_.table, route(epoch=2))
     assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 303
+
+
+async def test_concurrent_logins_at_a_port_share_their_state() -> None:
+    authorizer_ = authorizer(route(listen_port=10205))
+    kept, asked = await begin(authorizer_, "/lab", port=10205)
+    assert re.fullmatch(r"gp_app_state=[A-Za-z0-9_-]{43}\.10205", kept)
+    second = await visit(authorizer_, "/tree", kept, port=10205)
+    assert f"s={asked['s']}" in values(second, "Location")[0]
+    assert values(second, "Set-Cookie")[0].startswith(f"{kept};")
+    elsewhere = await visit(authorizer_, "/tree", kept)
+    assert f"s={asked['s']}" not in values(elsewhere, "Location")[0]
+
+
+@pytest.mark.parametrize("target", ["/" + "x" * 1990, "/" + "x" * 1991])
+async def test_only_a_short_path_is_returned_to(target: str) -> None:
+    _, asked = await begin(authorizer(), target)
+    assert asked["next"] == (target if len(target) == 1991 else "/")
+
+
+async def test_a_ticket_is_fetched_and_nothing_else() -> None:
+    authorizer_ = authorizer()
+    for method, status in ((b"GET", 403), (b"HEAD", 405), (b"POST", 405)):
+        decision = authorizer_.authorize(RequestHead(method, b"/.gp/callback?t=t1", [(b"Host", HOST.encode())]), "")
+        assert (await serve(authorizer_, decision)).status == status
+
+
+@pytest.mark.parametrize("query", ["", "t=", "t=a&b=c", "x=1&t=t1", "t=" + "a" * 101, "t=a%20b"])
+async def test_a_query_that_is_no_ticket_is_refused(query: str) -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_)
+    put_ticket(control_plane, asked["s"], grant())
+    assert (await visit(authorizer_, f"/.gp/callback?{query}", kept)).status == 403
+    assert (await visit(authorizer_, "/.gp/callback?t=t1", f"{kept}; {kept}")).status == 403
+    assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 303
+
+
+async def test_a_ticket_for_an_app_that_went_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_)
+    put_ticket(control_plane, asked["s"], grant())
+
+    async def gone(ticket: str, label: str, state_digest: str) -> tuple[Grant, str]:
+        authorizer_.table.replace([])
+        return grant(), "/"
+
+    monkeypatch.setattr(control_plane, "redeem", gone)
+    assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 403
+
+
+async def test_the_status_says_until_when() -> None:
+    response = await visit(authorizer(now=lambda: 1000.0), "/.gp/status", cookie(issued_at=900.0, expires_at=1010.9))
+    assert (json.loads(response.body)["expires_at"], values(response, "Content-Type")) == (1010, ["application/json"])
+
+
+async def test_looks_are_remembered_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_flow, "MAX_LOOKS", 2)
+    control_plane = FakeControlPlane()
+    routes = [route(label=f"a--s{number}", session=f"s{number}", is_public=True) for number in range(3)]
+    authorizer_ = authorizer(*routes, control_plane=control_plane)
+    for number in (0, 1, 1, 0, 2, 0):
+        pairs = [(b"Host", HOST.replace("echo--s1", f"a--s{number}").encode())]
+        await serve(authorizer_, authorizer_.authorize(RequestHead(b"GET", b"/.gp/status?look", pairs), ""))
+    assert control_plane.looks == ["a--s0", "a--s1", "a--s2", "a--s0"]
+
+
+async def test_cookies_of_a_site_with_tls_are_secure() -> None:
+    site = Site(platform_url="https://gpu.example.org", apps_domain="apps.localhost")
+    pairs = [(b"Host", b"echo--s1.apps.localhost"), (b"Sec-Fetch-Mode", b"navigate")]
+    decision = authorizer(site=site).authorize(RequestHead(b"GET", b"/", pairs), "")
+    assert isinstance(decision, LocalResponse)
+    assert values(decision, "Set-Cookie")[0].endswith("; HttpOnly; SameSite=Lax; Secure")

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.login_flow import LOOK_SECONDS, ReservedRequest
+from proxy.authorization.unready_apps import explanation, unreachable
 from proxy.http.headers import RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.routes import AppCondition, ConnectionFilter, Route, RouteTable
@@ -135,3 +136,28 @@ def test_what_the_host_finds_cuts_no_connection() -> None:
     assert cut == []
     table.replace([unready("starting")])
     assert len(cut) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "title", "detail"),
+    [
+        ("starting", "Waiting for {}", "It does not answer yet."),
+        ("loopback", "{} listens on 127.0.0.1 only", "Nothing outside of its session reaches it there."),
+        ("exited", "{} has ended", "Its program in the session has come to an end."),
+        ("failed", "{} did not start", "Its owner can open it again."),
+        ("unreachable", "{} is not running", "Nothing listens on its port in the session."),
+        ("new", "{}", ""),
+    ],
+)
+def test_each_state_has_its_words(state: str, title: str, detail: str) -> None:
+    for name in ("Web", ""):
+        shown = explanation(AppCondition(state, name), is_owner=True)
+        assert shown == {"state": state, "title": title.format(name or "The app"), "detail": detail, "output": ""}
+
+
+@pytest.mark.parametrize(
+    ("found", "state"), [(None, "unreachable"), (route(), "unreachable"), (unready("exited"), "exited")]
+)
+def test_what_refuses_connections_says_what_is_known(found: Route | None, state: str) -> None:
+    told = unreachable(found, is_owner=False, is_page=False)
+    assert (json.loads(told.body)["state"], told.closes) == (state, True)
