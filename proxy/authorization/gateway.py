@@ -71,7 +71,7 @@ class GatewayAuthorizer:
 
     def unreachable(self, request: RequestHead, principal: Principal) -> LocalResponse:
         """Return the response where the app's port refuses connections; the web process knows more."""
-        is_page = is_navigation(request, classify(request.headers, is_relayed=True).known)
+        is_page = is_navigation(request, classify(request.headers).known)
         return unreachable(None, is_owner=False, is_page=is_page)
 
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:

@@ -173,8 +173,7 @@ class ResponseParser:
                 raise MalformedResponseError
             return ResponseHead(status, self._reason, headers, BodyFraming.NONE)
         framing, length = self._framing(status, headers)
-        is_persistent = framing is not BodyFraming.UNTIL_CLOSE and self._keeps_alive
-        return ResponseHead(status, self._reason, headers, framing, length, is_persistent)
+        return ResponseHead(status, self._reason, headers, framing, length, self._keeps_alive)
 
     def _framing(self, status: int, headers: list[Header]) -> tuple[BodyFraming, int]:
         """Return how the body ends, and its length if it is SIZED (RFC 9112, 6.3)."""

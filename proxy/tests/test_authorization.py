@@ -210,7 +210,7 @@ def test_cross_site_fetch_metadata_refuses_changes(site: str, expected: int) -> 
         ("navigate", "document", False, 200),
         ("no-cors", "script", False, 403),
         ("cors", "empty", False, 403),
-        ("navigate", "iframe", False, 403),
+        *(("navigate", name, False, 403) for name in ("iframe", "frame", "embed", "object", "fencedframe")),
         ("no-cors", "image", True, 200),
         ("navigate", "iframe", True, 200),
     ],
@@ -406,6 +406,7 @@ def test_a_refusal_closes_where_something_may_follow(headers: dict[str, str], *,
         ("GET", {"Connection": "keep-alive, upgrade", "Upgrade": "WebSocket"}, 0, {"upgrade": "websocket"}),
         ("GET", {"Connection": "keep-alive", "Upgrade": "websocket"}, 0, {}),
         ("GET", {"Content-Length": "0", **WEBSOCKET}, 0, {"upgrade": "websocket"}),
+        ("GET", {"Connection": "upgrade"}, 0, {}),
     ],
 )
 def test_what_concerns_one_hop_is_written_anew(
@@ -455,7 +456,7 @@ def test_a_navigation_is_a_page_that_is_asked_for(headers: dict[str, str], *, is
         assert is_navigation(RequestHead(method, b"/", []), known) is expected
 
 
-def test_a_service_worker_is_refused_at_a_port_that_others_get_later() -> None:
+def test_a_service_worker_is_refused_at_a_borrowed_port() -> None:
     by_port = authorizer(route(listen_port=10205), site=BY_PORT)
     named = [(b"Cookie", cookie().replace("gp_app=", "gp_app_10205=").encode()), (b"Host", b"127.0.0.1:10205")]
     for extra, expected in (([], 200), ([(b"Service-Worker", b"script")], 403)):
@@ -496,3 +497,7 @@ def test_responses_at_a_port_of_their_own_are_not_cached() -> None:
         principal = Principal(route(), "", 0, 0.0, 1.0, is_reachable=True, headers=[])
         shown = found.response_headers(principal, pairs)
         assert [value for name, value in shown if name == b"Cache-Control"] == names
+
+
+def test_an_app_gets_no_cookie_that_nobody_sent() -> None:
+    assert "cookie" not in sent(ask(authorizer(route(is_public=True))))

@@ -124,7 +124,7 @@ def head(framing: BodyFraming = BodyFraming.SIZED, status: int = 200, **changes:
     return ResponseHead(status, b"OK", [(b"X", b"y")], framing, **changes)
 
 
-def test_a_request_is_sent_over_an_idle_connection_with_a_deadline() -> None:
+def test_a_request_goes_over_an_idle_connection() -> None:
     client = Client(forward())
     sent = exchange(client)
     assert client.upstream.written == [b"GET /x HTTP/1.1\r\nA: b\r\n\r\n"]
@@ -144,7 +144,7 @@ def test_the_upstream_knows_what_response_may_come(method: str, *, is_websocket:
 
 
 @pytest.mark.parametrize("length", [6, None])
-def test_a_body_is_sent_as_it_comes_and_its_end_once(length: int | None) -> None:
+def test_a_body_is_sent_as_it_comes(length: int | None) -> None:
     client = Client(forward("POST", length, expects_continue=True))
     client.is_paused = False
     sending = Exchange(cast(Any, client), RequestHead(b"POST", b"/x", []), keeps_alive=True)
@@ -267,7 +267,7 @@ def test_a_large_body_is_not_copied_behind_its_head(size: int, writes: int) -> N
     assert b"".join(client.written).endswith(b"\r\n\r\n" + b"x" * size)
 
 
-def test_a_response_that_began_before_the_request_ended_has_no_deadline() -> None:
+def test_a_response_that_began_early_has_no_deadline() -> None:
     client = Client(forward("POST", None))
     early = exchange(client, "POST", is_complete=False)
     early.response_started(head(), b"")

@@ -17,6 +17,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+def test_token_is_renewed_long_before_it_expires() -> None:
+    assert (gateway_tokens.LIFETIME_SECONDS, gateway_tokens.RENEWAL_SECONDS) == (30, 15)
+
+
 def test_token_carries_its_fields(clock: list[float]) -> None:
     assert gateway_tokens.verify(KEYS, gateway_tokens.issue(KEYS, ["a", "b"])) == ["a", "b"]
 

@@ -148,7 +148,7 @@ def test_what_decides_reaches_the_app_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("is_relayed", [True, False])
-def test_a_web_process_is_believed_what_it_says_of_the_client(*, is_relayed: bool) -> None:
+def test_a_web_process_is_believed_about_its_client(*, is_relayed: bool) -> None:
     pairs = [(b"X-Forwarded-Proto", b"https"), (b"X_Forwarded_Proto", b"x"), (b"X-GP-Other", b"x"), (b"X-Mine", b"y")]
     kept = headers.classify(pairs, is_relayed=is_relayed).forwarded
     assert kept == ([pairs[0], pairs[3]] if is_relayed else [pairs[3]])

@@ -70,8 +70,9 @@ def test_heads_are_limited_with_what_was_announced(size: int, before: bytes, cut
             response(*pieces)
 
 
-def test_a_head_that_never_ends_is_refused_at_the_limit() -> None:
-    parser = response(padded(LIMIT + 50)[:LIMIT])[2]
+@pytest.mark.parametrize("before", [b"", EARLY])
+def test_a_head_that_never_ends_is_refused_at_the_limit(before: bytes) -> None:
+    parser = response((before + padded(LIMIT + 50))[: LIMIT - 1], b"x")[2]
     with pytest.raises(MalformedResponseError):
         parser.feed_head(b"x")
     with pytest.raises(MalformedResponseError):
@@ -240,7 +241,7 @@ def test_versions_differ_in_what_keeps_a_connection(
     assert (exchange.request.is_http_10, exchange.keeps_alive) == (is_http_10, keeps_alive)
 
 
-def test_the_deadline_begins_with_a_request_that_waits_for_no_other() -> None:
+def test_the_deadline_begins_with_the_first_request() -> None:
     reader = Reader()
     reader.feed(b"GET")
     assert reader.client.deadline == 1015.0
