@@ -20,7 +20,7 @@ def ensure(progress: Progress, *, is_required: bool = True) -> None:
         try:
             problem = privileges.problem()
         finally:
-            privileges.close()
+            privileges.end()
         if problem and is_required and settings.COMPUTE_DOCKER_URL.startswith("unix://"):
             raise SetupError(
                 f"GPUs cannot be divided here, nor sessions kept from this machine's services: {problem}\n"

@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from engine.containers import ATTEMPT_LABEL, INSTALLATION_LABEL
 from hostworker.privileged.base import KernelUse
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from operations.doctor import kernel as doctor_kernel
 from operations.doctor import machine as doctor
 from operations.doctor.findings import Finding, Verdict
@@ -278,5 +278,5 @@ def test_doctor_says_who_holds_most_of_what_sessions_share(monkeypatch: pytest.M
         client.remove_container(made, force=True)
         client.close()
     use = KernelUse(held={"a": {"open files": 7}, "b": {"open files": 9}})
-    monkeypatch.setattr(DirectPrivileges, "kernel_use", lambda _, containers: use)
+    monkeypatch.setattr(HostPrivileges, "kernel_use", lambda _, containers: use)
     assert doctor_kernel._most({"a": "one", "b": "two"}) == "; most of each: 9 open files by two"

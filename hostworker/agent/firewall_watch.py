@@ -1,6 +1,6 @@
 """Keeps the packet filter rules of this host's bridge, as the host's resource group wants them."""
 
-from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from resources.models import Host, Installation, ResourceGroup
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from hostworker.privileged.base import HostPrivileges, KernelUse
+from hostworker.privileged.base import KernelUse
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.kernel_limits import low_limits
 from resources.models import Host
 from sessions import notes

@@ -30,9 +30,9 @@ from hostworker.gpus.gpu_readings import GpuReadings
 from hostworker.gpus.usage_recorder import UsageRecorder
 from hostworker.gpus.watchdog import SessionGpuUse
 from hostworker.images import converter, host_images
-from hostworker.privileged.base import HostPrivileges, PrivilegesError
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.firewall import FirewallError
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import EngineUnreachableError, Key, Runtime
 from hostworker.storage import disk_watch, share_watch, storage_quota
 from hostworker.storage.disk_watch import DiskWatch
@@ -96,7 +96,7 @@ class HostWorker:
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
-        self._storage = FolderStorage(runtime, host, privileges or DirectPrivileges(), self._stopped)
+        self._storage = FolderStorage(runtime, host, privileges or HostPrivileges(), self._stopped)
         self.loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]  # each returns soon
         if hold_firewall:
             self.loops.append((self.apply_firewall, RECONCILE_SECONDS))

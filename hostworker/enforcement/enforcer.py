@@ -16,8 +16,8 @@ from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
 from hostworker.enforcement.shares import needs_hook
 from hostworker.enforcement.simulation import shared_state, trim_state, write_listing
-from hostworker.privileged.base import HostPrivileges, PrivilegesError
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.base import PrivilegesError
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
 from resources.gpus.tiers import Tier
 
@@ -56,7 +56,7 @@ class Enforcer:
         figures, and get users' variables in a file.
         """
         self.programs = programs
-        self.privileges = privileges or DirectPrivileges()
+        self.privileges = privileges or HostPrivileges()
         self.arbiter = arbiter
         self.folders = SessionFolders(root / "sessions", self.privileges)
         self.figures = Figures(self.folders, pins_cpus=pins_cpus)

@@ -16,8 +16,7 @@ from fgpu.limits import prepare as write_limits
 from fgpu.region import HOST_MEMORY, used_bytes
 from hostworker.enforcement.programs import write_whole
 from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent, turn_length
-from hostworker.privileged.base import HostPrivileges
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import ContainerSpec, GpuGrant, Key, ResizeError
 from resources.amounts.units import size_text
 from resources.gpus.shares import Sharing
@@ -37,7 +36,7 @@ class SessionFolders:
     """One folder per attempt below `root`, which belongs to this host alone."""
 
     root: Path
-    privileges: HostPrivileges = field(default_factory=DirectPrivileges)
+    privileges: HostPrivileges = field(default_factory=HostPrivileges)
     lock: threading.Lock = field(default_factory=threading.Lock)  # turns and CPUs are given out one by one
 
     def path(self, key: Key) -> Path:

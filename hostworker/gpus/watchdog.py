@@ -24,7 +24,7 @@ from hostworker.gpus.violations import (
     assess_time,
     assess_turns,
 )
-from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import Key
 from resources.gpus.shares import Sharing, share_bytes
 from resources.gpus.tiers import GATED, UNHOOKED

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from docker.api import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound
@@ -24,8 +24,9 @@ from requests.exceptions import RequestException
 from folders.files.walk import Usage
 from hostworker.privileged import helper_container
 from hostworker.privileged.attachment import Attachment
-from hostworker.privileged.base import ContainerFiles, HostPrivileges, KernelUse, PrivilegesError
+from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
 from hostworker.privileged.firewall import FirewallError
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import EnforcementError
 
 logger = logging.getLogger(__name__)
@@ -38,26 +39,18 @@ ABANDONED_SECONDS: Final = 60  # a helper that was made so long ago and does not
 READY: Final = 0  # the number of the line with which the helper begins
 # Of what the helper raises, what callers tell apart; all else is a PrivilegesError.
 EXCEPTIONS: Final[dict[str, type[Exception]]] = {each.__name__: each for each in (EnforcementError, FirewallError)}
+# The operations whose results are the same in JSON; the others are methods of HelperPrivileges.
+ASKED: Final = (
+    *("give_to_root", "rewrite_limits", "process_started", "container_of", "starts_hooked", "limit_gpu_memory"),
+    *("can_name", "give_name", "set_mount_read_only", "end_mount_writers", "take_mount_away", "raise_kernel_limits"),
+    *("bound_terminals", "limit_storage", "bound_files", "purge", "unmap_root"),
+)
 
 Labels = Mapping[str, str]
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 
-def _asked(
-    operation: Callable[Concatenate[HostPrivileges, Arguments], Result],
-) -> Callable[Concatenate["HelperPrivileges", Arguments], Result]:
-    """Return the method that has the helper do the operation, whose result is the same in JSON."""
-
-    def ask(self: "HelperPrivileges", /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        result: Result = self._ask(operation.__name__, *arguments, *named.values())
-        return result
-
-    return ask
-
-
-class HelperPrivileges:
-    """Has everything done by a helper; see HostPrivileges. The engine must be on this machine."""
+class HelperPrivileges(HostPrivileges):
+    """Has everything done by a helper. The engine must be on this machine."""
 
     def __init__(self, engine_url: str, labels: Labels, fgpu_folder: Path) -> None:
         """`labels` go onto the helper's container; limits files are given to root below `fgpu_folder` alone."""
@@ -70,30 +63,12 @@ class HelperPrivileges:
         self._failed_at = 0.0
 
     def problem(self) -> str:
-        """Start the helper unless it runs; return why it does not. See HostPrivileges."""
+        """Start the helper unless it runs; return why it does not."""
         try:
             self._connected()
         except PrivilegesError as error:
             return f"its worker does not run as root, and has no helper that does: {error}"
         return ""
-
-    give_to_root = _asked(HostPrivileges.give_to_root)
-    rewrite_limits = _asked(HostPrivileges.rewrite_limits)
-    process_started = _asked(HostPrivileges.process_started)
-    container_of = _asked(HostPrivileges.container_of)
-    starts_hooked = _asked(HostPrivileges.starts_hooked)
-    limit_gpu_memory = _asked(HostPrivileges.limit_gpu_memory)
-    can_name = _asked(HostPrivileges.can_name)
-    give_name = _asked(HostPrivileges.give_name)
-    set_mount_read_only = _asked(HostPrivileges.set_mount_read_only)
-    end_mount_writers = _asked(HostPrivileges.end_mount_writers)
-    take_mount_away = _asked(HostPrivileges.take_mount_away)
-    raise_kernel_limits = _asked(HostPrivileges.raise_kernel_limits)
-    bound_terminals = _asked(HostPrivileges.bound_terminals)
-    limit_storage = _asked(HostPrivileges.limit_storage)
-    bound_files = _asked(HostPrivileges.bound_files)
-    purge = _asked(HostPrivileges.purge)
-    unmap_root = _asked(HostPrivileges.unmap_root)
 
     def folder_usage(self, root: Path, key: str, holder: int, folder: str, most: int | None) -> Usage:
         return Usage(*self._ask("folder_usage", root, key, holder, folder, most))
@@ -121,7 +96,7 @@ class HelperPrivileges:
         except PrivilegesError as error:
             raise FirewallError(str(error)) from error
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Have the helper end; the next operation starts another."""
         with self._lock:
             if self._link:
@@ -170,6 +145,19 @@ class HelperPrivileges:
             client.start(made)
             undo.pop_all()
         return link
+
+
+def _asked(operation: str) -> Callable[..., Any]:
+    """Return the method that has the helper do the operation, whose result is the same in JSON."""
+
+    def ask(self: HelperPrivileges, *arguments: object, **named: object) -> Any:
+        return self._ask(operation, *arguments, *named.values())
+
+    return ask
+
+
+for _name in ASKED:
+    setattr(HelperPrivileges, _name, _asked(_name))
 
 
 class _Link:

@@ -23,8 +23,8 @@ from typing import Any, Final, NoReturn
 from fgpu.limits import parse_limits
 from folders.files.roots import MARKER, owner_at
 from folders.files.walk import Usage
-from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.host_privileges import HostPrivileges
 from resources import procfs
 
 AT_ONCE: Final = 8
@@ -255,14 +255,14 @@ def serve(operations: Operations) -> None:
         pool.submit(answer, line)
 
 
-def end_with(pid: int, privileges: DirectPrivileges) -> None:
+def end_with(pid: int, privileges: HostPrivileges) -> None:
     """End this process as soon as that one has ended."""
     with suppress(ProcessLookupError):
         select.select([os.pidfd_open(pid)], [], [])
     end(privileges)
 
 
-def end(privileges: DirectPrivileges) -> NoReturn:
+def end(privileges: HostPrivileges) -> NoReturn:
     """End this process, with nobody left to hear of what is under way; a file system may hang meanwhile."""
     last = threading.Thread(target=privileges.end, daemon=True)
     last.start()
@@ -273,7 +273,7 @@ def end(privileges: DirectPrivileges) -> NoReturn:
 def main() -> None:
     """Say whether this can help, and do so until the worker is gone: WORKER_PID MOUNT_NAMESPACE WORKER_UID FOLDER."""
     worker_pid, namespace, worker_uid, fgpu_folder = sys.argv[1:]
-    privileges = DirectPrivileges()
+    privileges = HostPrivileges()
     threading.Thread(target=end_with, args=(int(worker_pid), privileges), daemon=True).start()
     problem = misplaced(namespace)
     sys.stdout.write(json.dumps([0, problem, None]) + "\n")

@@ -17,9 +17,8 @@ from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
-from hostworker.privileged.base import HostPrivileges
-from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.helper import HelperPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import Runtime
 from resources.amounts.units import bytes_from
 from resources.models import Installation
@@ -105,7 +104,7 @@ def _make_enforcer(
         folder / host,
         context_memory=bytes_from(context_memory),
         mps_folder=Path(mps_folder) if mps_folder else None,
-        privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else DirectPrivileges(),
+        privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else HostPrivileges(),
         sees_files=sees_files,
         pins_cpus=pins_cpus,
         arbiter=Arbiter(programs, ArbiterFolder(folder_for(arbiter_folder, folder / host))),

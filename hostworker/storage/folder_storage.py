@@ -18,7 +18,7 @@ from folders.models import StorageRoot
 from folders.quotas import measure
 from folders.storage import paths as storage
 from folders.storage import roots
-from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import Runtime
 from hostworker.storage.mapped_roots import MappedRoots
 from hostworker.storage.storage_quota import StorageQuotas, enforced_roots

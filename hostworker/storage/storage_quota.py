@@ -19,7 +19,7 @@ from folders.quotas import rules as quota
 from folders.quotas.rules import StorageUse
 from folders.storage import paths as storage
 from hostworker.containers import runner
-from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import MountError, Runtime
 from hostworker.terminals.notice import write_to_terminals
 from resources.models import Host

@@ -4,7 +4,7 @@ import pytest
 from django.db import OperationalError
 
 from hostworker.agent.firewall_watch import FirewallWatch
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from resources.models import ResourceGroup
 from tests.factories import make_group, make_host
 
@@ -16,16 +16,16 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The devices whose rules were held, and whether private networks were denied; no rule is really written."""
     calls: list[tuple[str, bool]] = []
 
-    def note(_: DirectPrivileges, device: str, worker: str, deny_private: bool) -> None:
+    def note(_: HostPrivileges, device: str, worker: str, deny_private: bool) -> None:
         calls.append((device, deny_private))
 
-    monkeypatch.setattr(DirectPrivileges, "hold_firewall", note)
+    monkeypatch.setattr(HostPrivileges, "hold_firewall", note)
     return calls
 
 
 def test_rules_follow_the_group_of_a_running_host(held: list[tuple[str, bool]]) -> None:
     host = make_host(group=make_group())
-    watch = FirewallWatch(host, DirectPrivileges(), "gp0")
+    watch = FirewallWatch(host, HostPrivileges(), "gp0")
     watch.hold()
     ResourceGroup.objects.filter(pk=host.group_id).update(deny_private_networks=True)
     watch.hold()
@@ -37,7 +37,7 @@ def test_rules_follow_the_group_of_a_running_host(held: list[tuple[str, bool]]) 
 def test_rules_are_held_as_last_wanted_without_the_database(
     held: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = FirewallWatch(make_host(group=make_group(deny_private_networks=True)), DirectPrivileges(), "gp0")
+    watch = FirewallWatch(make_host(group=make_group(deny_private_networks=True)), HostPrivileges(), "gp0")
 
     def fail(_: FirewallWatch) -> bool:
         raise OperationalError("the connection is lost")

@@ -13,7 +13,7 @@ from folders.quotas import measure
 from folders.sharing import folders as services
 from folders.storage import paths as storage
 from folders.storage import roots
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.memory.runtime import MemoryFolders
 from hostworker.runtime_protocol import MountError
 from hostworker.storage import folder_storage
@@ -26,7 +26,7 @@ from tests.wait import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Refusing(DirectPrivileges):
+class Refusing(HostPrivileges):
     """Root that cannot set quotas."""
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from hostworker.agent.kernel_watch import Excess, KernelWatch, excesses
 from hostworker.privileged.base import KernelUse
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from notifications.delivery.texts import text_of
 from notifications.models import Notification
 from resources.models import Host, HostStatus
@@ -17,7 +17,7 @@ from tests.factories import make_host, make_user, run_session
 FILES, TASKS = "open files", "processes and threads"
 
 
-class Kernel(DirectPrivileges):
+class Kernel(HostPrivileges):
     """What the sessions of the test hold, by container."""
 
     def __init__(self) -> None:

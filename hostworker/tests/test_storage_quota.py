@@ -9,7 +9,7 @@ from folders.files.kernel_quota import project_number
 from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
 from folders.sharing import folders as services
 from folders.storage import paths as storage
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from hostworker.runtime_protocol import FolderMount, Runtime
 from hostworker.storage.storage_quota import StorageQuotas
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MIB = 2**20
 
 
-class Limits(DirectPrivileges):
+class Limits(HostPrivileges):
     """Stands in for a file system with quotas."""
 
     def __init__(self, fails_for: int | None = None) -> None:
@@ -93,7 +93,7 @@ def use(folder: Folder, amount: int) -> None:
 def test_mounts_turn_read_only_while_their_owner_is_over(folder: Folder, mount: Mount, host: Host) -> None:
     runtime = FaultInjectingRuntime()
     start(runtime, mount)
-    quotas = StorageQuotas(runtime, host, DirectPrivileges())
+    quotas = StorageQuotas(runtime, host, HostPrivileges())
     for amount, is_held in ((MIB, False), (MIB + 1, True), (MIB + 1, True), (MIB, False), (0, False)):
         use(folder, amount)
         quotas.hold_mounts()
@@ -107,14 +107,14 @@ def test_only_writable_mounts_are_held(change: dict[str, object], folder: Folder
     start(runtime, mount)
     use(folder, 2 * MIB)
     Mount.objects.filter(pk=mount.pk).update(**change)
-    StorageQuotas(runtime, host, DirectPrivileges()).hold_mounts()
+    StorageQuotas(runtime, host, HostPrivileges()).hold_mounts()
     assert not is_read_only(runtime, mount)
 
 
 def test_a_share_that_became_read_only_stays_so(folder: Folder, mount: Mount, host: Host) -> None:
     runtime = FaultInjectingRuntime()
     start(runtime, mount)
-    quotas = StorageQuotas(runtime, host, DirectPrivileges())
+    quotas = StorageQuotas(runtime, host, HostPrivileges())
     use(folder, 2 * MIB)
     quotas.hold_mounts()
     Mount.objects.update(is_read_only=True)
@@ -129,7 +129,7 @@ def test_a_quota_of_the_file_system_is_watched_with_tolerance(folder: Folder, mo
     HostRoot.objects.update(quota_support=QuotaSupport.ENFORCED)
     for amount, is_held in ((MIB + 1, False), (2 * MIB, True), (0, False)):
         use(folder, amount)
-        StorageQuotas(runtime, host, DirectPrivileges()).hold_mounts()
+        StorageQuotas(runtime, host, HostPrivileges()).hold_mounts()
         assert is_read_only(runtime, mount) == is_held
 
 
@@ -138,7 +138,7 @@ def test_a_new_container_of_a_held_session_is_held_too(folder: Folder, mount: Mo
     Mount.objects.update(is_held_read_only=True)  # as of an earlier attempt
     runtime = FaultInjectingRuntime()
     start(runtime, mount)
-    StorageQuotas(runtime, host, DirectPrivileges()).hold_mounts()
+    StorageQuotas(runtime, host, HostPrivileges()).hold_mounts()
     assert is_read_only(runtime, mount)
 
 
@@ -179,7 +179,7 @@ def world() -> Iterator[DockerWorld]:
 def test_a_full_quota_is_met_in_the_container(folder: Folder, mount: Mount, host: Host, world: DockerWorld) -> None:
     runtime = world.runtime(host=host.name)
     start(runtime, mount, world.image)
-    quotas = StorageQuotas(runtime, host, DirectPrivileges())
+    quotas = StorageQuotas(runtime, host, HostPrivileges())
     key = mount.session_id, mount.session.attempt
 
     def run(command: str) -> str:

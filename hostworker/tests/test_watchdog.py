@@ -9,7 +9,7 @@ from hostworker.enforcement.arbiter_folder import Charge
 from hostworker.enforcement.telemetry import GpuProcess
 from hostworker.gpus import watchdog as watchdog_module
 from hostworker.gpus.watchdog import SessionGpuUse, Watchdog
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from notifications.delivery.texts import text_of
 from notifications.models import Notification
 from resources import procfs
@@ -61,7 +61,7 @@ def host() -> Host:
 
 @pytest.fixture
 def dog(host: Host, driver: Driver) -> Watchdog:
-    return Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), 0, DirectPrivileges())
+    return Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), 0, HostPrivileges())
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_an_old_reading_is_not_reported(host: Host, dog: Watchdog, monkeypatch: 
 
 
 def test_many_processes_earn_no_memory_beyond_the_share(host: Host, driver: Driver, run: Callable[..., None]) -> None:
-    dog = Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), GIB // 2, DirectPrivileges())
+    dog = Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), GIB // 2, HostPrivileges())
     session = start(host)
     for pid in range(1, 141):
         run(session, pid, GIB // 2)
@@ -287,7 +287,7 @@ def test_what_the_arbiter_granted_of_others_time_is_allowed(
     host.group.save()
     session = start(host)
     place, account = (session.pk, host.gpus.get().uuid), Account()
-    dog = Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), 0, DirectPrivileges(), account)
+    dog = Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), 0, HostPrivileges(), account)
     run(session, 1, 1)
     driver.by_process = {1: 100}
     for charged in (None, None, None, None, 0, 2, 4, 6):  # 2 in a window of 2 s: all of the time
@@ -332,7 +332,7 @@ def charges() -> dict[str, int]:
 
 @pytest.fixture
 def comparing(host: Host, driver: Driver, charges: dict[str, int]) -> Watchdog:
-    privileges, inodes = DirectPrivileges(), frozenset({HOOK_INODE})
+    privileges, inodes = HostPrivileges(), frozenset({HOOK_INODE})
     return Watchdog(host, driver, lambda: inodes, 0, privileges, charged_memory=lambda key: charges)
 
 
@@ -392,7 +392,7 @@ def test_busy_without_a_turn_is_noted_and_reported_once(host: Host, monkeypatch:
     admin = make_user(is_superuser=True)
     liar, honest = start(host, fgpu=250), start(host, fgpu=250)
     uuid, account = host.gpus.get().uuid, Account()
-    dog = Watchdog(host, Driver(), lambda: frozenset({HOOK_INODE}), 0, DirectPrivileges(), account)
+    dog = Watchdog(host, Driver(), lambda: frozenset({HOOK_INODE}), 0, HostPrivileges(), account)
     for window in range(6):
         account.charged = {
             (liar.pk, uuid): Charge(total=100 * window, unheld=90 * window),

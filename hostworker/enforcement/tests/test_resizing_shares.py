@@ -16,7 +16,7 @@ from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import PARTS, Programs
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from hostworker.runtime_protocol import ContainerSpec, GpuGrant, ResizeError
 from resources.amounts.units import GIB, MIB
@@ -27,7 +27,7 @@ UUID = "GPU-00000000-0000-4000-8000-000000000000"
 PID = 7  # of a process in the container
 
 
-class Root(DirectPrivileges):
+class Root(HostPrivileges):
     """Root, to whom the container's processes are as `started` says."""
 
     def __init__(self) -> None:

@@ -16,9 +16,9 @@ from docker.api import APIClient
 from hostworker.enforcement.folders import SessionFolders
 from hostworker.privileged import helper, helper_container
 from hostworker.privileged.base import ContainerFiles, PrivilegesError
-from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.helper import HelperPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.privileged.kernel_limits import TERMINALS, low_limits
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
@@ -43,7 +43,7 @@ def mark() -> str:
 def helped(mark: str, tmp_path: Path) -> Iterator[HelperPrivileges]:
     privileges = HelperPrivileges(ENGINE_URL, {TEST_LABEL: mark}, tmp_path)
     yield privileges
-    privileges.close()
+    privileges.end()
     until(lambda: not containers(mark))
 
 
@@ -60,8 +60,12 @@ def containers(mark: str) -> list[str]:
         return [each["Id"] for each in client.containers(all=True, filters={"label": [f"{TEST_LABEL}={mark}"]})]
 
 
+def test_no_operation_is_left_to_the_worker_itself() -> None:
+    assert {name for name in vars(HostPrivileges) if not name.startswith("_")} <= vars(HelperPrivileges).keys()
+
+
 def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world: DockerWorld, tmp_path: Path) -> None:
-    direct = DirectPrivileges()
+    direct = HostPrivileges()
     source = tmp_path / "7" / "abcdefghijklmnop" / "files"
     source.mkdir(parents=True, mode=0o777)
     source.chmod(0o777)
@@ -163,7 +167,7 @@ def test_a_helper_that_never_ran_is_removed_by_the_next(
         abandoned = helper._create(client, helper_container.config({TEST_LABEL: mark}, tmp_path))
         assert helped.problem() == ""
         assert abandoned in containers(mark), "another worker may be about to start it"
-        helped.close()
+        helped.end()
         monkeypatch.setattr(helper, "ABANDONED_SECONDS", -1)
         helper._remove_abandoned(client)
     assert abandoned not in containers(mark)

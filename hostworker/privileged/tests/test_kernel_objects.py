@@ -7,7 +7,7 @@ import pytest
 
 from engine.containers import container_name
 from hostworker.privileged import kernel_limits, kernel_objects
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.kernel_objects import in_flight_exceed, kernel_use
 from hostworker.runtime.tests.runtime_worlds import MIB, DockerWorld, make_spec
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
@@ -53,7 +53,7 @@ class Sessions:
 def sessions() -> Iterator[Sessions]:
     ensure_python_image()
     world = DockerWorld(PYTHON_IMAGE)
-    DirectPrivileges().raise_kernel_limits()
+    HostPrivileges().raise_kernel_limits()
     yield Sessions(world)
     world.clean_up()
 

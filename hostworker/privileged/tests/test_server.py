@@ -17,6 +17,7 @@ from folders.files.walk import Usage
 from hostworker.privileged import server
 from hostworker.privileged.base import ContainerFiles, KernelUse
 from hostworker.privileged.firewall import FirewallError
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.server import Operations
 from tests.wait import until
 
@@ -27,7 +28,7 @@ FILES = "/roots/disk/7/abcdefghijklmnop/files"
 CONTAINER = [ID, 7, f"{FOLDER}/hostname", f"{FOLDER}/hosts"]
 
 
-class Recorded:
+class Recorded(HostPrivileges):
     """Stands in for root: notes what it is asked for."""
 
     def __init__(self) -> None:

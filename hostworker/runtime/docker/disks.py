@@ -9,7 +9,8 @@ from docker.api import APIClient
 from docker.errors import APIError
 
 from engine.containers import container_name
-from hostworker.privileged.base import HostPrivileges, PrivilegesError
+from hostworker.privileged.base import PrivilegesError
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.container_config import without_quota
 from hostworker.runtime.docker.quotas import is_refusal, quota_problem
 from hostworker.runtime.docker.states import key_of

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.containers import container_name
-from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.docker.client import ProcessClient
 from hostworker.runtime.engine_requests import has_labels, inspect, translated
 from hostworker.runtime_protocol import EngineUnreachableError, MountError

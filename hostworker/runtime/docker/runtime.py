@@ -19,8 +19,7 @@ from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from hostworker.conversion.base import ImageEngine
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
-from hostworker.privileged.base import HostPrivileges
-from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus
 from hostworker.runtime.docker.client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker.disks import DockerDisks
@@ -110,7 +109,7 @@ class DockerRuntime:
         self._engine_url = engine_url
         self._pull_seconds = pull_seconds
         self._enforcer = enforcer
-        self._privileges: HostPrivileges = enforcer.privileges if enforcer else DirectPrivileges()
+        self._privileges: HostPrivileges = enforcer.privileges if enforcer else HostPrivileges()
         self._client = ProcessClient(engine_url)
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)

@@ -4,7 +4,8 @@ import logging
 from typing import Any
 
 from engine.containers import HOSTNAME_LABEL
-from hostworker.privileged.base import ContainerFiles, HostPrivileges
+from hostworker.privileged.base import ContainerFiles
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from typing import Final
 
 from docker.errors import APIError
 
-from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
+from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.engine_requests import translated
 from hostworker.runtime.sandboxes.containers import FREE, RETIRED, Sandbox, SandboxContainers, address_in

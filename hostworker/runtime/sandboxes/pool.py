@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from docker.api import APIClient
 from docker.errors import APIError, NotFound
 
-from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.engine_requests import CONFLICT, retry_on_conflict
 from hostworker.runtime.sandboxes import image as sandbox_image
