@@ -15,12 +15,13 @@ from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import NotAuthenticated, Throttled, ValidationError
+from rest_framework.exceptions import NotAuthenticated, PermissionDenied, Throttled, ValidationError
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
 
 from accounts.credentials import ssh_keys as services
 from accounts.credentials import tokens
@@ -44,7 +45,7 @@ from accounts.serializers import (
     SshKeySerializer,
     TokenSerializer,
 )
-from restapi.views import ApiView, ApiViewSet
+from restapi.views import ApiView, ApiViewSet, valid_body
 
 
 class ApiTokenScheme(KnoxTokenScheme):
@@ -59,6 +60,23 @@ def user_of(request: Request) -> User:
     if not isinstance(request.user, User):
         raise NotAuthenticated
     return request.user
+
+
+def superadmin_of(request: Request) -> User:
+    """Return the user of the request. Raises PermissionDenied unless it is a superadmin."""
+    user = user_of(request)
+    if not user.is_superuser:
+        raise PermissionDenied
+    return user
+
+
+class ForSuperadmins(APIView):
+    """A view, or set of views, for superadmins alone."""
+
+    def check_permissions(self, request: Request) -> None:
+        """Check the caller. Raises PermissionDenied unless it is a superadmin."""
+        super().check_permissions(request)
+        superadmin_of(request)
 
 
 class TokenView(ApiView):
@@ -91,10 +109,9 @@ class TokenView(ApiView):
     )
     def post(self, request: Request) -> Response:
         """Exchange e-mail and password, and the code of a second factor where the account has one, for a token."""
-        body = CredentialsSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        user = _authenticated(request, body.validated_data["email"].lower(), body.validated_data["password"])
-        _require_second_factor(request, user, body.validated_data.get("code", ""))
+        asked = valid_body(CredentialsSerializer, request)
+        user = _authenticated(request, asked["email"].lower(), asked["password"])
+        _require_second_factor(request, user, asked.get("code", ""))
         row, token = ApiToken.objects.issue(user)
         user_logged_in.send(sender=User, request=request, user=user)
         return Response(TokenSerializer({"token": token, "expiry": row.expiry}).data)
@@ -151,11 +168,11 @@ class MeView(ApiView):
     @extend_schema(request=NameSerializer, responses=MeSerializer)
     def patch(self, request: Request) -> Response:
         """Change the current user's name."""
-        user, body = user_of(request), NameSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        for field, value in body.validated_data.items():
+        user = user_of(request)
+        asked = valid_body(NameSerializer, request)
+        for field, value in asked.items():
             setattr(user, field, value)
-        user.save(update_fields=list(body.validated_data))
+        user.save(update_fields=list(asked))
         return Response(MeSerializer(user).data)
 
 
@@ -173,17 +190,16 @@ class PasswordView(ApiView):
     )
     def post(self, request: Request) -> Response:
         """Change the password, which ends all tokens, SSH keys and login sessions of the user."""
-        body = NewPasswordSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        asked = valid_body(NewPasswordSerializer, request)
         try:
-            user = _authenticated(request, user_of(request).email, body.validated_data["password"])
+            user = _authenticated(request, user_of(request).email, asked["password"])
         except ValidationError as error:
             raise ValidationError({"password": [_("The password is wrong.")]}) from error
         try:
-            validate_password(body.validated_data["new_password"], user)
+            validate_password(asked["new_password"], user)
         except InvalidPasswordError as error:
             raise ValidationError({"new_password": error.messages}) from error
-        user.set_password(body.validated_data["new_password"])
+        user.set_password(asked["new_password"])
         user.save(update_fields=["password"])
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -205,9 +221,7 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiVi
     )
     def create(self, request: Request) -> Response:
         """Add a public key."""
-        body = NewSshKeySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = body.validated_data
+        data = valid_body(NewSshKeySerializer, request)
         try:
             key = services.add_ssh_key(user_of(request), data["key"], data.get("title", ""))
         except InvalidPublicKeyError as error:
@@ -237,9 +251,7 @@ class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Api
     @extend_schema(request=NewApiTokenSerializer, responses={201: MadeApiTokenSerializer})
     def create(self, request: Request) -> Response:
         """Make a token; only this response shows it."""
-        body = NewApiTokenSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = body.validated_data
+        data = valid_body(NewApiTokenSerializer, request)
         lifetime = timedelta(days=data["days"])
         try:
             row, text = tokens.create_token(user_of(request), data["name"], scope=data["scope"], lifetime=lifetime)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
 
 from django.db import transaction
 from django.shortcuts import get_object_or_404
@@ -22,7 +21,7 @@ from endpoints.serializers import (
     ShareLinkSerializer,
     ShareSerializer,
 )
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 from sessions.access.app_serializers import EndpointSerializer
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
@@ -49,9 +48,7 @@ class AppViewSet(ApiViewSet[Endpoint]):
 
     def list(self, request: Request, session_id: str) -> Response:
         """List the apps that the session's image offers, and the ports that were opened."""
-        session = self._session(session_id)
-        page = self.paginate_queryset(cast(Any, _shown(session)))
-        return self.get_paginated_response(EndpointSerializer(page, many=True).data)
+        return self.page_of(_shown(self._session(session_id)), EndpointSerializer)
 
     def retrieve(self, request: Request, session_id: str, app: str) -> Response:
         """Show an app that was opened."""
@@ -61,9 +58,7 @@ class AppViewSet(ApiViewSet[Endpoint]):
     def create(self, request: Request, session_id: str, app: str) -> Response:
         """Open an app, or change the options of an open one."""
         session, actor = self._session(session_id), user_of(request)
-        body = OpenSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = valid_body(OpenSerializer, request)
         with refusals(), transaction.atomic():
             opened = services.open_app(session, app, actor=actor, preferred_port=asked.get("preferred_port"))
             if asked.get("public"):
@@ -83,17 +78,15 @@ class AppViewSet(ApiViewSet[Endpoint]):
     def links(self, request: Request, session_id: str, app: str) -> Response:
         """List the links by which the app was shared, newest first."""
         links = self._endpoint(session_id, app).share_links.select_related("created_by")
-        page = self.paginate_queryset(cast(Any, links))
-        return self.get_paginated_response(ShareLinkSerializer(page, many=True).data)
+        return self.page_of(links, ShareLinkSerializer)
 
     @extend_schema(request=ShareSerializer, responses={201: SharedSerializer})
     def share(self, request: Request, session_id: str, app: str) -> Response:
         """Create a link whose holders may use the app until it expires."""
         endpoint = self._endpoint(session_id, app)
-        body = ShareSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        asked = valid_body(ShareSerializer, request)
         with refusals():
-            link, secret = services.share(endpoint, **body.validated_data, actor=user_of(request))
+            link, secret = services.share(endpoint, **asked, actor=user_of(request))
         shown = {**ShareLinkSerializer(link).data, "url": addresses.share_url(secret)}
         return Response(shown, status=status.HTTP_201_CREATED)
 

@@ -1,6 +1,6 @@
 """API of data folders, their shares, and the storage roots on which they lie."""
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from django.db.models import Count, QuerySet
 from django.shortcuts import get_object_or_404
@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from accounts.api import user_of
 from accounts.models import Project, User
-from folders.models import FOLDER_ID, Folder, FolderQuerySet, FolderShare, StorageRoot
+from folders.models import FOLDER_ID, Folder, FolderQuerySet, StorageRoot
 from folders.quotas import rules as quota
 from folders.serializers import (
     ChangedFolderShareSerializer,
@@ -31,7 +31,7 @@ from folders.sharing import folders as services
 from folders.sharing.access import require_manager, require_owner
 from folders.storage import paths as storage
 from folders.storage import roots
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 
 CONFLICT = OpenApiResponse(description="Not now: in use, or in the trash; the detail says it")
 
@@ -88,11 +88,10 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
     @extend_schema(request=NewFolderSerializer, responses={201: FolderSerializer})
     def create(self, request: Request) -> Response:
         """Create a folder."""
-        body = NewFolderSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        root = _root_called(body.validated_data.get("root"))
-        holder = _holder(user_of(request), body.validated_data.get("project"))
-        folder = services.create(holder, body.validated_data["name"], root)
+        asked = valid_body(NewFolderSerializer, request)
+        root = _root_called(asked.get("root"))
+        holder = _holder(user_of(request), asked.get("project"))
+        folder = services.create(holder, asked["name"], root)
         return self._shown(folder, status.HTTP_201_CREATED)
 
     @extend_schema(request=RenamedFolderSerializer, responses={200: FolderSerializer, 409: CONFLICT})
@@ -100,9 +99,8 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         """Rename the folder; for its owner. Sessions keep the path at which it is mounted."""
         folder = self.get_object()
         require_owner(user_of(request), folder)
-        body = RenamedFolderSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        services.rename(folder, body.validated_data["name"])
+        asked = valid_body(RenamedFolderSerializer, request)
+        services.rename(folder, asked["name"])
         return self._shown(folder)
 
     @extend_schema(responses={204: None, 409: CONFLICT})
@@ -119,9 +117,8 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         """Take the folder out of the trash; does nothing if it is not in it."""
         folder = self.get_object()
         require_manager(user_of(request), folder)
-        body = RestoredFolderSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        services.restore(folder, body.validated_data.get("name", ""), actor=user_of(request))
+        asked = valid_body(RestoredFolderSerializer, request)
+        services.restore(folder, asked.get("name", ""), actor=user_of(request))
         return self._shown(folder)
 
     @extend_schema(request=None, responses={204: None, 409: CONFLICT})
@@ -145,15 +142,11 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         folder = self.get_object()
         if request.method == "POST":
             require_owner(user_of(request), folder)
-            body = NewFolderShareSerializer(data=request.data)
-            body.is_valid(raise_exception=True)
-            data = body.validated_data
+            data = valid_body(NewFolderShareSerializer, request)
             made = services.share(folder, data["user"], is_read_only=data["read_only"])
             return Response(FolderShareSerializer(made).data)
         require_manager(user_of(request), folder)
-        found = folder.shares.select_related("user").order_by("user__email")
-        page = cast(list[FolderShare], self.paginate_queryset(cast(Any, found)))  # the stubs expect folders only
-        return self.get_paginated_response(FolderShareSerializer(page, many=True).data)
+        return self.page_of(folder.shares.select_related("user").order_by("user__email"), FolderShareSerializer)
 
     @extend_schema(methods=["PATCH"], request=ChangedFolderShareSerializer, responses={200: FolderShareSerializer})
     @extend_schema(methods=["DELETE"], responses={204: None})
@@ -168,9 +161,8 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
             services.withdraw(share)
             return Response(status=status.HTTP_204_NO_CONTENT)
         require_owner(user, folder)
-        body = ChangedFolderShareSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        changed = services.share(folder, share.user, is_read_only=body.validated_data["read_only"])
+        asked = valid_body(ChangedFolderShareSerializer, request)
+        changed = services.share(folder, share.user, is_read_only=asked["read_only"])
         return Response(FolderShareSerializer(changed).data)
 
     def _shown(self, folder: Folder, code: int = status.HTTP_200_OK) -> Response:

@@ -10,7 +10,7 @@ from accounts.credentials.throttling import TokenThrottle
 from hostaccess import services
 from hostaccess.redis_users import RedisUsersUnavailableError
 from hostaccess.roles import RolesUnavailableError
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 
 
 class JoinSerializer(serializers.Serializer[None]):
@@ -37,10 +37,9 @@ class JoinView(ApiView):
     @extend_schema(exclude=True)
     def post(self, request: Request) -> Response:
         """Return the settings of the host that the token is for."""
-        asked = JoinSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        asked = valid_body(JoinSerializer, request)
         try:
-            found = services.join(asked.validated_data["token"])
+            found = services.join(asked["token"])
         except services.JoinRefusedError as error:
             raise PermissionDenied(str(error)) from error
         except (RolesUnavailableError, RedisUsersUnavailableError) as error:

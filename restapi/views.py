@@ -1,7 +1,7 @@
 """Base classes of the API's views: strict query parameters, idempotency keys, rate limits, and entity tags."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, TypeVar
@@ -129,9 +129,20 @@ def _page_parameters(view: Any) -> set[str]:
     return {parameter["name"] for parameter in view.paginator.get_schema_operation_parameters(view)}
 
 
+def valid_body(kind: Callable[..., BaseSerializer[Any]], request: Request, **options: Any) -> dict[str, Any]:
+    """Return the fields of the body as this serializer validates them. Raises ValidationError."""
+    body = kind(data=request.data, **options)
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)
+
+
 class ApiView(QueryChecks):
     """A view of the API."""
 
 
 class ApiViewSet(QueryChecks, GenericViewSet[Row]):
     """A view set of the API."""
+
+    def page_of(self, rows: Any, kind: Callable[..., BaseSerializer[Any]]) -> Response:
+        """Return the response with a page of rows, of whatever kind."""
+        return self.get_paginated_response(kind(self.paginate_queryset(rows), many=True).data)

@@ -9,11 +9,11 @@ from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import user_of
+from accounts.api import ForSuperadmins, user_of
 from accounts.models import Project, ResourcePolicy
 from accounts.serializers import StrictSerializer
 from resources.admin_api.base import RecordViewSet
@@ -21,7 +21,7 @@ from resources.admin_api.people import UserRecordSerializer, UserRecordViewSet
 from resources.admin_api.serializers import RecordSerializer
 from resources.models import ResourceGroup
 from restapi.fields import RowNameField
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 from sessions.idle.preview import Preview, preview
 from sessions.launching import services
 from sessions.models import IdleRule, Session
@@ -43,10 +43,9 @@ class UserAdministrationViewSet(UserRecordViewSet):
     def disable(self, request: Request, pk: str) -> Response:
         """Disable the account: nobody signs in with it, and what waits for it is cancelled."""
         user = self.get_object()
-        body = DisableSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        asked = valid_body(DisableSerializer, request)
         self.check(user, {"is_active": False})
-        account_ends.disable(user, actor=user_of(request), ends_sessions=body.validated_data["end_sessions"])
+        account_ends.disable(user, actor=user_of(request), ends_sessions=asked["end_sessions"])
         return self.shown(user)
 
 
@@ -101,35 +100,25 @@ class IdleRuleViewSet(RecordViewSet[IdleRule]):
         return Response(PreviewSerializer(preview(self.get_object(), timezone.now())).data)
 
 
-class SuperadminSessionView(ApiView):
-    """Does something to one session; for superadmins."""
-
-    def session(self, request: Request, session_id: str) -> Session:
-        """Return the session, with its status as it is now. Raises PermissionDenied, and Http404."""
-        if not user_of(request).is_superuser:
-            raise PermissionDenied
-        return get_object_or_404(Session.objects.select_related("owner", "host"), pk=session_id)
-
-
-class ForceEndView(SuperadminSessionView):
+class ForceEndView(ForSuperadmins, ApiView):
     """Ends a session whose host does not respond."""
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, session_id: str) -> Response:
         """End the session at once, and free its resources without waiting for its host."""
-        session = self.session(request, session_id)
+        session = get_object_or_404(Session.objects.select_related("owner", "host"), pk=session_id)
         if session.is_final:
             raise ValidationError(_("The session has ended."))
         services.force_end(session, actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class RequeueView(SuperadminSessionView):
+class RequeueView(ForSuperadmins, ApiView):
     """Returns a session to the queue."""
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, session_id: str) -> Response:
         """Have a session that has not started yet, or a batch session, wait again, for another host if one fits."""
-        session = self.session(request, session_id)
+        session = get_object_or_404(Session.objects.select_related("owner", "host"), pk=session_id)
         requeue.requeue(session, actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)

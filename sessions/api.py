@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse
@@ -24,7 +24,7 @@ from accounts.policies import bounds_of
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
 from restapi.pages import EventPages
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 from sessions import search
 from sessions.conversion.api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
@@ -37,7 +37,7 @@ from sessions.launching.serializers import AMOUNTS, LaunchRequestSerializer, gro
 from sessions.lifecycle import TABS, Tab
 from sessions.limits import held as usage
 from sessions.limits.serializers import LimitsQuery, LimitsSerializer
-from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
+from sessions.models import SESSION_ID, Endpoint, Session
 from sessions.parking.api import ParkingActions
 from sessions.resizing.api import ResizingActions
 from sessions.serializers import (
@@ -133,9 +133,8 @@ class SessionViewSet(
     def partial_update(self, request: Request, pk: str) -> Response:
         """Give the session another name."""
         session = self.get_object()
-        body = RenameSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        services.rename(session, body.validated_data["name"], actor=user_of(request))
+        asked = valid_body(RenameSerializer, request)
+        services.rename(session, asked["name"], actor=user_of(request))
         return self.retrieve(request, pk)
 
     @extend_schema(request=None, responses=SessionSerializer)
@@ -153,9 +152,8 @@ class SessionViewSet(
     @action(detail=False, methods=["post"], url_path="terminate", pagination_class=None)
     def terminate_many(self, request: Request) -> Response:
         """End several sessions, none where one of them does not exist; those that are ending or have ended stay so."""
-        body = TerminatedSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        ids = set(body.validated_data["ids"])
+        asked = valid_body(TerminatedSerializer, request)
+        ids = set(asked["ids"])
         found = {session.pk: session for session in Session.objects.visible_to(user_of(request)).filter(pk__in=ids)}
         if unknown := ids - found.keys():
             raise ValidationError({"ids": [f"There is no session {min(unknown)!r} of yours."]})
@@ -170,9 +168,8 @@ class SessionViewSet(
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
         """Let the running session go on for longer than its limits, as far as its owner's policy allows."""
-        body = ExtensionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        extensions.extend(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
+        asked = valid_body(ExtensionSerializer, request)
+        extensions.extend(self.get_object().pk, asked["by"], actor=user_of(request))
         return self.retrieve(request, pk)
 
     @extend_schema(
@@ -182,9 +179,8 @@ class SessionViewSet(
     @action(detail=True, methods=["post"])
     def snooze(self, request: Request, pk: str) -> Response:
         """Put off the end of a session that is idle, as far as the rule allows."""
-        body = SnoozeSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        idle.snooze(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
+        asked = valid_body(SnoozeSerializer, request)
+        idle.snooze(self.get_object().pk, asked["by"], actor=user_of(request))
         return self.retrieve(request, pk)
 
     @extend_schema(responses=SessionEventSerializer(many=True))
@@ -192,8 +188,7 @@ class SessionViewSet(
     def events(self, request: Request, pk: str) -> Response:
         """List the session's changes of status, oldest first."""
         events = self.get_object().events.select_related("actor").order_by("id")
-        page = cast(list[SessionEvent], self.paginate_queryset(cast(Any, events)))  # the stubs expect sessions only
-        return self.get_paginated_response(SessionEventSerializer(page, many=True).data)
+        return self.page_of(events, SessionEventSerializer)
 
     @extend_schema(responses=StatsSerializer)
     @action(detail=True, pagination_class=None)

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 from webhooks import services
 from webhooks.models import Webhook, WebhookDelivery
 from webhooks.serializers import (
@@ -45,9 +45,7 @@ class WebhookViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
     @extend_schema(request=NewWebhookSerializer, responses={201: SecretWebhookSerializer})
     def create(self, request: Request) -> Response:
         """Make a webhook; only this response shows its secret."""
-        body = NewWebhookSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = dict(body.validated_data)
+        data = valid_body(NewWebhookSerializer, request)
         types = data.pop("event_types")
         with _explained():
             webhook, secret = services.create(user_of(request), types=types, **data)

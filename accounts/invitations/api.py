@@ -1,22 +1,20 @@
 """API by which superadmins invite people."""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import audit
-from accounts.api import user_of
+from accounts.api import ForSuperadmins, user_of
 from accounts.invitations import services as invitations
 from accounts.models import Project, ResourcePolicy
 from accounts.models.invitations import AccountInvitation
 from accounts.serializers import StrictSerializer
 from restapi.fields import RowNameField
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 
 
 class InvitationSerializer(serializers.ModelSerializer[AccountInvitation]):
@@ -56,7 +54,9 @@ class NewInvitationSerializer(StrictSerializer):
     )
 
 
-class InvitationViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[AccountInvitation]):
+class InvitationViewSet(
+    ForSuperadmins, ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[AccountInvitation]
+):
     """Invitations, for superadmins."""
 
     queryset = AccountInvitation.objects.select_related("policy", "project")
@@ -64,18 +64,10 @@ class InvitationViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, A
     unkept_operations = frozenset({"create"})  # its response has the link
     lookup_value_regex = "[0-9]{1,18}"
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Check the caller. Raises PermissionDenied unless it is a superadmin."""
-        super().initial(request, *args, **kwargs)
-        if not user_of(request).is_superuser:
-            raise PermissionDenied
-
     @extend_schema(request=NewInvitationSerializer, responses={201: MadeInvitationSerializer})
     def create(self, request: Request) -> Response:
         """Mail an invitation; only this response shows its link. An earlier one to the address is void."""
-        body = NewInvitationSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = body.validated_data
+        data = valid_body(NewInvitationSerializer, request)
         policy = data.get("policy") or ResourcePolicy.default()
         by = user_of(request)
         try:

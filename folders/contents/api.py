@@ -29,7 +29,7 @@ from folders.serializers import (
     NewDirectorySerializer,
     NewTextSerializer,
 )
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 
 REFUSED = {
     400: OpenApiResponse(description="The path is not one in a folder"),
@@ -62,14 +62,6 @@ def folder_for(request: Request, folder_id: str) -> Folder:
         Folder.objects.visible_to(user).select_related("owner__policy", "project__policy", "root").with_rights_of(user)
     )
     return get_object_or_404(folders, pk=folder_id)
-
-
-def _valid(serializer: type[BaseSerializer[Any]], data: Any) -> dict[str, Any]:
-    """Return the validated fields. Raises ValidationError."""
-    body = serializer(data=data)
-    body.is_valid(raise_exception=True)
-    fields: dict[str, Any] = body.validated_data
-    return fields
 
 
 def _page(request: Request, asked: dict[str, Any], count: int, rows: BaseSerializer[Any], **more: Any) -> Response:
@@ -108,7 +100,7 @@ class FolderEntriesView(ApiView):
     @extend_schema(request=NewDirectorySerializer, responses={201: FolderEntrySerializer, **CHANGE_REFUSED})
     def post(self, request: Request, folder_id: str) -> Response:
         """Make a directory."""
-        asked = _valid(NewDirectorySerializer, request.data)
+        asked = valid_body(NewDirectorySerializer, request)
         folder = folder_for(request, folder_id)
         made = contents.make_directory(user_of(request), folder, asked["path"], parents=asked["parents"])
         return Response(FolderEntrySerializer(made).data, status=status.HTTP_201_CREATED)
@@ -127,7 +119,7 @@ class FolderMoveView(ApiView):
     @extend_schema(request=FolderMoveSerializer, responses={200: FolderEntrySerializer, **CHANGE_REFUSED})
     def post(self, request: Request, folder_id: str) -> Response:
         """Move or rename an entry."""
-        asked = _valid(FolderMoveSerializer, request.data)
+        asked = valid_body(FolderMoveSerializer, request)
         folder = folder_for(request, folder_id)
         moved = contents.move_entry(
             user_of(request), folder, asked["path"], asked["new_path"], replace=asked["replace"]
@@ -162,7 +154,7 @@ class FolderTrashRestoreView(ApiView):
     @extend_schema(request=FolderRestoreSerializer, responses={200: FolderEntrySerializer, **CHANGE_REFUSED})
     def post(self, request: Request, folder_id: str, item_id: str) -> Response:
         """Restore the item to where it was, or to another path."""
-        asked = _valid(FolderRestoreSerializer, request.data)
+        asked = valid_body(FolderRestoreSerializer, request)
         folder = folder_for(request, folder_id)
         entry = contents.restore_entry(user_of(request), folder, item_id, asked.get("path"))
         return Response(FolderEntrySerializer(entry).data)
@@ -213,7 +205,7 @@ class FolderTextView(ApiView):
     def put(self, request: Request, folder_id: str) -> Response:
         """Save the text of a file, at once or not at all."""
         asked = self.query
-        body = _valid(NewTextSerializer, request.data)
+        body = valid_body(NewTextSerializer, request)
         etag, folder = _etag_to_match(request), folder_for(request, folder_id)
         file = contents.save_text(user_of(request), folder, asked["path"], body["text"], if_match=etag)
         return Response(FolderTextSerializer(file).data, headers={"ETag": file.etag})

@@ -4,15 +4,15 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import user_of
+from accounts.api import ForSuperadmins, user_of
 from accounts.serializers import StrictSerializer
 from operations.configuration import services as configuration
 from operations.configuration.services import MAX_BYTES, ConfigurationError, RowChange
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 
 
 class ConfigurationSerializer(serializers.Serializer[Any]):
@@ -46,14 +46,8 @@ class ConfigurationChangesSerializer(serializers.Serializer[Any]):
     rows = RowChangeSerializer(many=True)
 
 
-class ConfigurationView(ApiView):
+class ConfigurationView(ForSuperadmins, ApiView):
     """Exports and imports the configuration; for superadmins."""
-
-    def check_permissions(self, request: Request) -> None:
-        """Check the caller. Raises PermissionDenied unless it is a superadmin."""
-        super().check_permissions(request)
-        if not user_of(request).is_superuser:
-            raise PermissionDenied
 
     @extend_schema(operation_id="admin_configuration_retrieve", responses=ConfigurationSerializer)
     def get(self, request: Request) -> Response:
@@ -63,9 +57,8 @@ class ConfigurationView(ApiView):
     @extend_schema(request=ConfigurationImportSerializer, responses=ConfigurationChangesSerializer)
     def post(self, request: Request) -> Response:
         """Show what a configuration would change, or import it, all or nothing; rows that are not in it stay."""
-        body = ConfigurationImportSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        text, is_applied = body.validated_data["yaml"], body.validated_data["apply"]
+        asked = valid_body(ConfigurationImportSerializer, request)
+        text, is_applied = asked["yaml"], asked["apply"]
         try:
             rows = configuration.carry_out(text, actor=user_of(request)) if is_applied else configuration.preview(text)
         except ConfigurationError as error:

@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import user_of
+from accounts.api import ForSuperadmins, user_of
 from accounts.serializers import StrictSerializer
 from operations.services import hosts as host_services
 from operations.services.acts import carry_out, refusal
@@ -25,7 +25,7 @@ from operations.services.local import local_manager
 from resources.admin_api.base import NotPossibleError
 from resources.models import Host, HostStatus
 from restapi.fields import RowNameField
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 
 NO_MANAGER = OpenApiResponse(description="Nothing that can be asked runs the platform on the web server's machine")
 
@@ -88,15 +88,7 @@ class ServiceLogSerializer(serializers.Serializer[Any]):
     lines = serializers.ListField(child=serializers.CharField())
 
 
-class _ServiceApiView(ApiView):
-    def check_permissions(self, request: Request) -> None:
-        """Check the caller. Raises PermissionDenied unless it is a superadmin."""
-        super().check_permissions(request)
-        if not user_of(request).is_superuser:
-            raise PermissionDenied
-
-
-class ServicesView(_ServiceApiView):
+class ServicesView(ForSuperadmins, ApiView):
     """Services of the web server's machine and of hosts; for superadmins."""
 
     @extend_schema(operation_id="admin_services_list", responses=ServicesSerializer)
@@ -114,9 +106,8 @@ class ServicesView(_ServiceApiView):
     @extend_schema(request=ServiceActSerializer, responses={202: None, 204: None, 409: NO_MANAGER})
     def post(self, request: Request) -> Response:
         """Start, stop or restart one; 202 where that goes on."""
-        body = ServiceActSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        data, actor = body.validated_data, user_of(request)
+        asked = valid_body(ServiceActSerializer, request)
+        data, actor = asked, user_of(request)
         if "host" in data:
             host_services.restart_worker(data["host"], actor=actor)
             return Response(status=202)
@@ -127,7 +118,7 @@ class ServicesView(_ServiceApiView):
         return Response(status=204 if is_done else 202)
 
 
-class ServiceLogView(_ServiceApiView):
+class ServiceLogView(ForSuperadmins, ApiView):
     """Logs of services of the web server's machine; for superadmins."""
 
     query_serializers: ClassVar = {"get": ServiceLogQuery}

@@ -13,13 +13,13 @@ from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import APIException, PermissionDenied, ValidationError
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import audit
-from accounts.api import user_of
+from accounts.api import ForSuperadmins, user_of
 from accounts.models import User
 from resources.kick import kick_scheduler
 from restapi.views import ApiViewSet
@@ -49,17 +49,7 @@ class SearchQuery(serializers.Serializer[Any]):
     search = serializers.CharField(max_length=200, required=False, help_text="Part of a name, and the like")
 
 
-class SuperadminViewSet(ApiViewSet[Row]):
-    """A view set for superadmins alone."""
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Check the caller. Raises PermissionDenied unless it is a superadmin."""
-        super().initial(request, *args, **kwargs)
-        if not user_of(request).is_superuser:
-            raise PermissionDenied
-
-
-class ReadRecords(ListModelMixin, RetrieveModelMixin, SuperadminViewSet[Row]):
+class ReadRecords(ForSuperadmins, ListModelMixin, RetrieveModelMixin, ApiViewSet[Row]):
     """Lists rows, by search and filters, and shows one of them."""
 
     lookup_value_regex = "[0-9]{1,18}"

@@ -24,6 +24,7 @@ from resources.image_admin import APP_ICONS
 from resources.images import builds, pulls
 from resources.models import App, BuildState, Host, HostStatus, Image, ImageBuild, ImagePull, Registry
 from restapi.fields import RowNameField
+from restapi.views import valid_body
 
 NOT_NOW = OpenApiResponse(description="There is nothing to do; the detail says why")
 
@@ -144,11 +145,10 @@ class ImageRecordViewSet(RecordViewSet[Image]):
     def pull(self, request: Request, pk: str) -> Response:
         """Have host workers pull the image; `pulls` says how far each is."""
         image = self.get_object()
-        body = PullRequestSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        asked = valid_body(PullRequestSerializer, request)
         if not pulls.can_be_pulled(image):
             raise NotPossibleError(_("No registry has what is built here or made from a session."))
-        hosts = body.validated_data.get("hosts")
+        hosts = asked.get("hosts")
         chosen = list(Host.objects.filter(status=HostStatus.READY)) if hosts is None else hosts
         with transaction.atomic():
             pulls.request(image, chosen)

@@ -4,16 +4,16 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import user_of
+from accounts.api import ForSuperadmins, user_of
 from accounts.serializers import StrictSerializer
 from accounts.signing_in import welcome
 from resources.user_import import services as user_import
 from resources.user_import.services import MAX_BYTES, UserImportError
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 
 
 class UserImportSerializer(StrictSerializer):
@@ -56,7 +56,7 @@ class ImportedSerializer(serializers.Serializer[Any]):
         return bool(self.context["is_applied"])
 
 
-class UserImportView(ApiView):
+class UserImportView(ForSuperadmins, ApiView):
     """Imports users, whole or not at all; for superadmins."""
 
     @extend_schema(
@@ -66,11 +66,7 @@ class UserImportView(ApiView):
     def post(self, request: Request) -> Response:
         """Show what a table of users would change, or import it."""
         actor = user_of(request)
-        if not actor.is_superuser:
-            raise PermissionDenied
-        body = UserImportSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = body.validated_data
+        data = valid_body(UserImportSerializer, request)
         try:
             if data["apply"]:
                 done = user_import.carry_out(data["csv"], actor=actor)

@@ -1,6 +1,6 @@
 """API of images made of sessions: what would be saved, conversions, and one's images."""
 
-from typing import Any, cast
+from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from resources.models import Image
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 from sessions.conversion import change_reports, private_images
 from sessions.conversion import services as conversions
 from sessions.errors import RejectedError
@@ -95,18 +95,15 @@ class ConversionActions(ApiViewSet[Session]):
     def convert(self, request: Request, pk: str) -> Response:
         """Save the running session as a private image of its owner, in the background; see `conversions`."""
         session = self._convertible(request)
-        body = ConversionRequestSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        conversion = conversions.request(session, actor=user_of(request), **body.validated_data)
+        asked = valid_body(ConversionRequestSerializer, request)
+        conversion = conversions.request(session, actor=user_of(request), **asked)
         return Response(ConversionSerializer(conversion).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses=ConversionSerializer(many=True))
     @action(detail=True)
     def conversions(self, request: Request, pk: str) -> Response:
         """List the session's conversions into images, newest first."""
-        listed = conversions.of_session(self.get_object())
-        page = cast(list[Conversion], self.paginate_queryset(cast(Any, listed)))  # the stubs expect sessions only
-        return self.get_paginated_response(ConversionSerializer(page, many=True).data)
+        return self.page_of(conversions.of_session(self.get_object()), ConversionSerializer)
 
     @extend_schema(responses={200: ChangeReportSerializer, 202: ChangeReportSerializer})
     @action(detail=True, pagination_class=None)

@@ -3,16 +3,15 @@
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import user_of
-from accounts.models import User
+from accounts.api import ForSuperadmins, user_of
 from accounts.serializers import StrictSerializer
 from resources import clock
 from resources.models import Host
-from restapi.views import ApiView
+from restapi.views import ApiView, valid_body
 from sessions.drains import services as drains
 
 
@@ -31,7 +30,7 @@ class DrainedSerializer(StrictSerializer):
     sessions = serializers.ListField(child=serializers.CharField(), help_text="Ids of the sessions that are left")
 
 
-class HostDrainView(ApiView):
+class HostDrainView(ForSuperadmins, ApiView):
     """Takes a host out of service, and back; for superadmins."""
 
     @extend_schema(
@@ -40,23 +39,16 @@ class HostDrainView(ApiView):
     )
     def post(self, request: Request, name: str) -> Response:
         """Place no more sessions on the host, and end those that are left, at a time or when they finish."""
-        host = _host(user := user_of(request), name)
-        body = DrainSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        end_at = body.validated_data["end_at"]
+        host = get_object_or_404(Host, name=name)
+        asked = valid_body(DrainSerializer, request)
+        end_at = asked["end_at"]
         if end_at is not None and end_at < clock.now():
             raise ValidationError({"end_at": ["This time has passed."]})
-        left = drains.drain(host, end_at=end_at, reason=body.validated_data["reason"], actor=user)
+        left = drains.drain(host, end_at=end_at, reason=asked["reason"], actor=user_of(request))
         return Response({"sessions": [session.pk for session in left]})
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
         """Place sessions on the host again."""
-        drains.undrain(_host(user := user_of(request), name), actor=user)
+        drains.undrain(get_object_or_404(Host, name=name), actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _host(user: User, name: str) -> Host:
-    if not user.is_superuser:
-        raise PermissionDenied
-    return get_object_or_404(Host, name=name)

@@ -14,14 +14,14 @@ from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveMod
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import user_of
+from accounts.api import superadmin_of, user_of
 from accounts.models import AccountInvitation, Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.models.policies import DEFAULT_WEIGHT
 from accounts.models.projects import PROJECT_NAME
 from accounts.serializers import StrictSerializer
 from resources.models import ResourceGroup
 from restapi.fields import RowNameField
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 from sessions.errors import GENERAL, RejectedError
 from sessions.limits import held as usage
 from sessions.limits.serializers import UserAmountsSerializer
@@ -166,7 +166,7 @@ class ProjectViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
     @extend_schema(request=ProjectBody, responses={201: ProjectDetailSerializer})
     def create(self, request: Request) -> Response:
         """Create a project; for superadmins."""
-        actor = _superadmin(request)
+        actor = superadmin_of(request)
         values, groups = self._values(ProjectBody(data=request.data))
         made = projects.create(values, groups or (), actor=actor)
         return Response(self._data(made.pk), status=status.HTTP_201_CREATED)
@@ -175,7 +175,7 @@ class ProjectViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change the fields that are given; for superadmins. What waits is looked at again at once."""
         project = self.get_object()
-        actor = _superadmin(request)
+        actor = superadmin_of(request)
         values, groups = self._values(ProjectBody(data=request.data, partial=True))
         projects.change(project, values, groups, actor=actor)
         return Response(self._data(project.pk))
@@ -188,7 +188,7 @@ class ProjectViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
     def perform_destroy(self, instance: Project) -> None:
         """Delete the project."""
         try:
-            projects.delete(instance, actor=_superadmin(self.request))
+            projects.delete(instance, actor=superadmin_of(self.request))
         except RejectedError as error:
             raise ProjectInUseError(error.errors[GENERAL]) from error
 
@@ -219,12 +219,11 @@ class ProjectMemberViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[Members
     def create(self, request: Request, project_pk: str) -> Response:
         """Make an account a member; for managers."""
         project = self._managed(request)
-        body = NewMemberBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        user = User.objects.filter(email__iexact=body.validated_data["email"]).first()
+        asked = valid_body(NewMemberBody, request)
+        user = User.objects.filter(email__iexact=asked["email"]).first()
         if user is None:
             raise ValidationError({"email": [_("There is no account with this address.")]})
-        made = projects.add_member(project, user, ProjectRole(body.validated_data["role"]), actor=user_of(request))
+        made = projects.add_member(project, user, ProjectRole(asked["role"]), actor=user_of(request))
         return Response(MemberSerializer(made).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=RoleBody, responses=MemberSerializer)
@@ -232,9 +231,8 @@ class ProjectMemberViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[Members
         """Change the role of a member; for managers."""
         membership = self.get_object()
         self._managed(request)
-        body = RoleBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        projects.set_role(membership, ProjectRole(body.validated_data["role"]), actor=user_of(request))
+        asked = valid_body(RoleBody, request)
+        projects.set_role(membership, ProjectRole(asked["role"]), actor=user_of(request))
         return Response(MemberSerializer(membership).data)
 
     def perform_destroy(self, instance: Membership) -> None:
@@ -265,9 +263,8 @@ class ProjectInvitationViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[Acc
     def create(self, request: Request, project_pk: str) -> Response:
         """Mail an address a link, by which its reader makes an account and becomes a member; a former one is void."""
         project = _managed(request, project_pk)
-        body = NewProjectInvitationBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        made = projects.invite(project, body.validated_data["email"], actor=user_of(request))
+        asked = valid_body(NewProjectInvitationBody, request)
+        made = projects.invite(project, asked["email"], actor=user_of(request))
         return Response(ProjectInvitationSerializer(made).data, status=status.HTTP_201_CREATED)
 
     def perform_destroy(self, instance: AccountInvitation) -> None:
@@ -281,10 +278,3 @@ def _managed(request: Request, project_pk: str) -> Project:
     if not Project.objects.managed_by(user_of(request)).filter(pk=project.pk).exists():
         raise PermissionDenied
     return project
-
-
-def _superadmin(request: Request) -> User:
-    user = user_of(request)
-    if not user.is_superuser:
-        raise PermissionDenied
-    return user

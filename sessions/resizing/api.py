@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from resources.amounts.fields import MAX_INTEGER, FgpuField, SizeField
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import SessionSize
@@ -44,8 +44,7 @@ class ResizingActions(ApiViewSet[Session]):
         uses more than was asked for, it has what it had before, and an event RESIZE_REFUSED has the cause.
         """
         session = self.get_object()
-        body = ResizeSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        asked = valid_body(ResizeSerializer, request)
         before = {"cpu": session.cpu, "memory": session.memory, "fgpu": session.fgpu}
-        resizing.resize(session, SessionSize(**before | body.validated_data), actor=user_of(request))
+        resizing.resize(session, SessionSize(**before | asked), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)
