@@ -18,24 +18,3 @@ from accounts.models.users import (
     User,
     UserManager,
 )
-
-__all__ = [
-    "DEFAULT_LIMITS",
-    "DEFAULT_WEIGHT",
-    "AccountInvitation",
-    "ApiToken",
-    "ApiTokenManager",
-    "AuditEntry",
-    "AuditSource",
-    "LoginSession",
-    "Membership",
-    "Project",
-    "ProjectQuerySet",
-    "ProjectRole",
-    "ResourcePolicy",
-    "SshHostKey",
-    "SshKey",
-    "TokenScope",
-    "User",
-    "UserManager",
-]
