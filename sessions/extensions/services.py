@@ -12,10 +12,10 @@ from accounts.models import User
 from resources import clock
 from resources.amounts.units import span_text
 from resources.kick import kick_scheduler
-from sessions import notify
+from sessions import notes
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import MIN_EXTENSION, STOP_DURATION, Session, SessionEvent
+from sessions.models import MIN_EXTENSION, STOP_DURATION, Session
 
 MAX_BY_SUPERADMIN: Final = timedelta(days=30)
 STEPS: Final = tuple(timedelta(minutes=minutes) for minutes in (30, 60, 120, 240, 480, 1440))  # offered by the pages
@@ -76,16 +76,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
         session.extension += by
         with audit.act_for_other(session.owner_id, actor, "extend", session):
             Session.objects.filter(pk=session.pk).update(extension=session.extension)
-        SessionEvent.objects.create(
-            session=session,
-            at=clock.now(),
-            old_status=session.status,
-            new_status=session.status,
-            reason=Reason.EXTENDED.value,
-            detail=f"Runs {span_text(by)} longer.",
-            actor=actor,
-        )
-        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
+        notes.note(session, Reason.EXTENDED, f"Runs {span_text(by)} longer.", actor=actor)
         kick_scheduler()
     return session
 

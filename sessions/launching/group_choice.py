@@ -1,18 +1,17 @@
 """The resource groups in which the sessions of a launch may start, and what can never be granted in each."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Protocol
 
 from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
 
-from accounts.models import Project, User
+from accounts.models import User
 from resources.amounts.capacity import Capacity, shortfalls
 from resources.amounts.units import fgpu_text, listing, size_text, span_text
 from resources.gpus.shares import device_memory_for, share_bytes
-from resources.models import Gpu, Host, Image, ResourceGroup
+from resources.models import Gpu, Host, ResourceGroup
 from sessions.launching import mounts
-from sessions.launching.mounts import MountPlan, MountRequest
+from sessions.launching.mounts import MountPlan
+from sessions.launching.requests import LaunchRequest
 from sessions.lifecycle import Status
 from sessions.limits import policy_checks
 from sessions.models import Session, group_waits
@@ -21,38 +20,7 @@ from sessions.models.group_waits import GroupWait
 MAX_GROUPS = 20  # that a launch names
 
 
-class AskedOfGroups(Protocol):
-    """What a launch asks of the groups in which it may start."""
-
-    @property
-    def image(self) -> Image: ...
-    @property
-    def resource_group(self) -> ResourceGroup: ...
-    @property
-    def other_groups(self) -> Sequence[ResourceGroup]: ...
-    @property
-    def is_any_group(self) -> bool: ...
-    @property
-    def cpu(self) -> int: ...
-    @property
-    def memory(self) -> int: ...
-    @property
-    def fgpu(self) -> int: ...
-    @property
-    def gpu_model(self) -> str: ...
-    @property
-    def min_gpu_memory(self) -> int: ...
-    @property
-    def time_limit(self) -> timedelta | None: ...
-    @property
-    def command(self) -> str: ...
-    @property
-    def project(self) -> Project | None: ...
-    @property
-    def mounts(self) -> Sequence[MountRequest]: ...
-
-
-def groups_of(owner: User, request: AskedOfGroups, planned: MountPlan) -> list[ResourceGroup]:
+def groups_of(owner: User, request: LaunchRequest, planned: MountPlan) -> list[ResourceGroup]:
     """Return the groups in which the sessions may start, the preferred first.
 
     Where any group will do, these are the ones that the owner may use now and in which all that is asked for can be
@@ -66,7 +34,7 @@ def groups_of(owner: User, request: AskedOfGroups, planned: MountPlan) -> list[R
     return fitting or [request.resource_group]
 
 
-def errors(owner: User, request: AskedOfGroups, planned: MountPlan) -> dict[str, str]:
+def errors(owner: User, request: LaunchRequest, planned: MountPlan) -> dict[str, str]:
     """Return {field: message} for what a group can never grant, whatever else runs or waits there."""
     groups = groups_of(owner, request, planned)
     if len(groups) > MAX_GROUPS:
@@ -78,7 +46,7 @@ def errors(owner: User, request: AskedOfGroups, planned: MountPlan) -> dict[str,
     return found
 
 
-def min_gpu_memory_of(request: AskedOfGroups) -> int:
+def min_gpu_memory_of(request: LaunchRequest) -> int:
     """Return the least memory, in bytes, that a session must get on one GPU, by its request and its image."""
     return max(request.min_gpu_memory, request.image.min_gpu_memory) if request.fgpu else 0
 
@@ -97,7 +65,7 @@ def _of_other(group: ResourceGroup, refused: Mapping[str, str], known: Mapping[s
     return {fields[field]: f"In {group}: {message}" for field, message in refused.items() if fields[field] not in known}
 
 
-def _errors_in(owner: User, group: ResourceGroup, request: AskedOfGroups, planned: MountPlan) -> dict[str, str]:
+def _errors_in(owner: User, group: ResourceGroup, request: LaunchRequest, planned: MountPlan) -> dict[str, str]:
     """Return {field: message} for what the group does not admit, and what no host of it has even when empty."""
     found = policy_checks.group_errors(owner, group, request.project, is_batch=bool(request.command))
     if "resource_group" in found:
@@ -110,7 +78,7 @@ def _errors_in(owner: User, group: ResourceGroup, request: AskedOfGroups, planne
     return found
 
 
-def _capacity_errors(group: ResourceGroup, request: AskedOfGroups) -> dict[str, str]:
+def _capacity_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
     """Return {field: message} for amounts that no host of the group has whose GPUs are as asked for."""
     hosts = _suited(group, request).annotate(devices=Count("gpus", filter=Q(gpus__is_present=True)))
     capacities = [
@@ -122,7 +90,7 @@ def _capacity_errors(group: ResourceGroup, request: AskedOfGroups) -> dict[str, 
     return shortfalls(capacities, cpu=request.cpu, memory=request.memory, fgpu=request.fgpu)
 
 
-def _suited(group: ResourceGroup, request: AskedOfGroups) -> QuerySet[Host]:
+def _suited(group: ResourceGroup, request: LaunchRequest) -> QuerySet[Host]:
     """Return the hosts of the group of which every GPU is of the model and size that the request asks for."""
     hosts = Host.objects.filter(group=group).order_by()
     wrong = Q()
@@ -136,7 +104,7 @@ def _suited(group: ResourceGroup, request: AskedOfGroups) -> QuerySet[Host]:
     return hosts.filter(Exists(present) & ~Exists(present.filter(wrong)))
 
 
-def _gpu_errors(group: ResourceGroup, request: AskedOfGroups) -> dict[str, str]:
+def _gpu_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
     """Return {field: message} if no host of the group has the GPUs that the request asks for, whatever their number."""
     least = min_gpu_memory_of(request)
     if not (request.gpu_model or least) or _suited(group, request).exists():

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,12 +15,12 @@ from accounts.policies import bounds_of
 from resources import clock
 from resources.amounts.units import amount_text
 from resources.kick import kick_scheduler
-from resources.models import Image, ResourceGroup
 from sessions import notes, notify
 from sessions.errors import RejectedError
 from sessions.launching import group_choice, image_choice, mounts, validation
-from sessions.launching.mounts import MountPlan, MountRequest
+from sessions.launching.mounts import MountPlan
 from sessions.launching.names import random_name
+from sessions.launching.requests import LaunchRequest as LaunchRequest
 from sessions.lifecycle import FINAL, LIVE, Kind, Reason, Status
 from sessions.limits import policy_checks
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
@@ -39,33 +39,6 @@ REFUSALS: Final = (
     DataError,
     InternalError,
 )  # what the database says of a write that it will never take
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
-    """A request for `count` sessions of this shape. Memory in bytes, fGPU in milli-fGPU."""
-
-    image: Image
-    resource_group: ResourceGroup
-    cpu: int
-    memory: int
-    shared_memory: int
-    fgpu: int = 0
-    name: str = ""  # empty: a random one
-    count: int = 1
-    environment: Mapping[str, str] = field(default_factory=dict)
-    priority: int | None = None  # None: the default, as far as the policies allow it
-    command: str = ""  # of a batch session, which ends with it; empty: an interactive one
-    time_limit: timedelta | None = None
-    not_before: datetime | None = None
-    depends_on: Sequence[Session] = ()
-    mounts: Sequence[MountRequest] = ()
-    other_groups: Sequence[ResourceGroup] = ()  # in which the sessions may start as well
-    is_any_group: bool = False  # they may start in every group that the owner may use; `resource_group` is preferred
-    gpu_model: str = ""  # of their GPUs; empty: any
-    min_gpu_memory: int = 0  # bytes that each gets on one GPU
-    is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
-    project: Project | None = None
 
 
 def submit(owner: User, request: LaunchRequest) -> list[Session]:
