@@ -11,7 +11,6 @@ from pages.session import (
     parking_views,
     rename_views,
     resize_views,
-    snooze_views,
     terminal_views,
     views,
 )
@@ -50,7 +49,7 @@ urlpatterns = [
     path("<session:session_id>/rename/", rename_views.rename, name="rename"),
     path("<session:session_id>/resize/", resize_views.resize, name="resize"),
     path("<session:session_id>/extend/", extend_views.extend, name="extend"),
-    path("<session:session_id>/snooze/", snooze_views.snooze, name="snooze"),
+    path("<session:session_id>/snooze/", extend_views.snooze, name="snooze"),
     path("<session:session_id>/park/", parking_views.park, name="park"),
     path("<session:session_id>/resume/", parking_views.resume, name="resume"),
     path("<session:session_id>/convert/", conversion_views.convert, name="convert"),

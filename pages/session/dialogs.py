@@ -1,5 +1,6 @@
 """What the dialogs of a session share: htmx gets the dialog alone, others a page of its own."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.shortcuts import redirect, render
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
+from sessions.errors import RejectedError
 from sessions.models import Session
 
 
@@ -26,6 +28,15 @@ def done(request: UserRequest, text: str, event: str, session: Session | None = 
         return trigger_client_event(HttpResponse(status=204), event, {"message": text})
     messages.success(request, text)
     return redirect("sessions:detail", session.pk) if session else redirect("sessions:list")
+
+
+def refusal_of(act: Callable[[], object]) -> str:
+    """Carry out an act; return why it was refused, "" once it is done."""
+    try:
+        act()
+    except RejectedError as error:
+        return " ".join(error.errors.values())
+    return ""
 
 
 def chosen_span(request: HttpRequest) -> timedelta:

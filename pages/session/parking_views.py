@@ -1,6 +1,7 @@
 """The dialogs that park a session and resume it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from django.http import HttpResponse
@@ -9,8 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from accounts.requests import UserRequest, signed_in_form
-from pages.session.dialogs import done, render_dialog
-from sessions.errors import RejectedError
+from pages.session.dialogs import done, refusal_of, render_dialog
 from sessions.models import Session
 from sessions.parking import services as parking
 
@@ -46,11 +46,8 @@ def _show_or_do(request: UserRequest, session_id: str, name: str) -> HttpRespons
     session, act = get_object_or_404(operable, pk=session_id), _ACTS[name]
     error = ""
     if request.method == "POST":
-        try:
-            act.do(session, actor=request.user)
-        except RejectedError as rejected:
-            error = " ".join(rejected.errors.values())
-        else:
+        error = refusal_of(partial(act.do, session, actor=request.user))
+        if not error:
             return done(request, _(act.done) % {"name": session.name}, "sessions:parked", session)
     context = {
         "session": session,
