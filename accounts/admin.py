@@ -56,6 +56,18 @@ class ReadOnlyMixin(NoAddMixin, NoChangeMixin, NoDeleteMixin):
     """Of an admin whose rows are only shown in the administration."""
 
 
+class ShownInline(ReadOnlyMixin, admin.TabularInline[Any, Any]):
+    """Rows that are only shown below the row that they belong to; `related` is fetched with them."""
+
+    extra = 0
+    related: tuple[str, ...] = ()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the rows with what they are shown with."""
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.select_related(*self.related) if self.related else rows
+
+
 class NewUserForm(UniqueEmailForm, AdminUserCreationForm[User]):
     """A new user, with or without a password."""
 

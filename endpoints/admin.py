@@ -1,6 +1,6 @@
 """Administration of apps: read-only, with actions that unpublish, revoke and close."""
 
-from typing import Any, cast
+from typing import Final, cast
 
 from django.contrib import admin, messages
 from django.db.models import Count, OuterRef, QuerySet, Subquery
@@ -8,24 +8,22 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
 
-from accounts.admin import NoAddMixin
+from accounts.admin import ShownInline
 from accounts.models import User
 from endpoints import services
+from resources.amounts.admin_columns import value_column
 from sessions.admin import ReadOnlyAdmin
 from sessions.models import Endpoint, EndpointEvent, ShareLink
 
+LINKS: Final = value_column("link_count", "share links")
 
-class EndpointEventInline(NoAddMixin, admin.TabularInline[EndpointEvent, Endpoint]):
+
+class EndpointEventInline(ShownInline):
     """The app's audit record: opening, publishing, sharing, and use by superadmins."""
 
     model = EndpointEvent
     fields = readonly_fields = ("at", "what", "actor")
-    can_delete = False
-    extra = 0
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[EndpointEvent]:
-        """Return the events with their actors."""
-        return super().get_queryset(request).select_related("actor")
+    related = ("actor",)
 
 
 @admin.register(Endpoint)
@@ -33,16 +31,8 @@ class EndpointAdmin(ReadOnlyAdmin):
     """Opened apps and who may use them; actions close them and revoke their share links. Tokens are not shown."""
 
     list_display = (
-        "label",
-        "title",
-        "session",
-        "session_status",
-        "state",
-        "is_public",
-        "public_until",
-        "links",
-        "listen_port",
-        "opened_at",
+        *("label", "title", "session", "session_status", "state", "is_public", "public_until", LINKS),
+        *("listen_port", "opened_at"),
     )
     list_filter = ("session__status", "state", "is_public", "app")
     list_select_related = ("session",)
@@ -50,7 +40,7 @@ class EndpointAdmin(ReadOnlyAdmin):
     search_fields = ("session__id", "session__name", "session__owner__email", "app", "title")
     date_hierarchy = "opened_at"
     fields = (
-        *("label", "title", "session", "port", "state", "detail", "epoch", "is_public", "public_until", "links"),
+        *("label", "title", "session", "port", "state", "detail", "epoch", "is_public", "public_until", LINKS),
         *("listen_port", "opened_by", "opened_at"),
     )
     inlines = (EndpointEventInline,)
@@ -67,12 +57,6 @@ class EndpointAdmin(ReadOnlyAdmin):
     def session_status(self, endpoint: Endpoint) -> str:
         """Return the status of the session; once it has ended, the app is unreachable, public or not."""
         return endpoint.session.status
-
-    @admin.display(description="share links", ordering="link_count")
-    def links(self, endpoint: Any) -> int:
-        """Return the number of valid share links."""
-        count: int = endpoint.link_count
-        return count
 
     @admin.action(description="Close selected apps to people without an account", permissions=["end"])
     def unpublish(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
@@ -99,7 +83,3 @@ class EndpointAdmin(ReadOnlyAdmin):
             services.close(endpoint, actor=cast(User, request.user))
         text = ngettext("%(count)s app closed.", "%(count)s apps closed.", len(chosen))
         self.message_user(request, text % {"count": len(chosen)}, messages.SUCCESS)
-
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin."""
-        return cast(User, request.user).is_superuser

@@ -1,33 +1,33 @@
 """Administration of storage roots and data folders; files are not shown, nor is anything written but by services."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any, Final
 
 from django.contrib import admin, messages
 from django.db.models import Count, QuerySet, Sum
 from django.http import HttpRequest
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext_lazy
 
-from accounts.admin import NoAddMixin, ReadOnlyMixin
-from accounts.models import User
+from accounts.admin import ReadOnlyMixin, ShownInline
 from folders.errors import FolderError
 from folders.files.roots import NotEmptyError
 from folders.models import Folder, FolderShare, HostRoot, StorageRoot
 from folders.sharing import folders as services
 from folders.storage import paths as storage
 from folders.storage import roots
+from resources.amounts.admin_columns import memory_column, value_column
 from resources.amounts.units import size_text
 from translation.english import from_english
 
+USED: Final = memory_column("used_bytes", "used")  # as last measured
 
-class OnHostsInline(NoAddMixin, admin.TabularInline[HostRoot, StorageRoot]):
+
+class OnHostsInline(ShownInline):
     """What the hosts found at the path of a root."""
 
     model = HostRoot
     fields = readonly_fields = ("host", "is_present", "problem", "quota_support", "free", "checked_at")
-    can_delete = False
-    extra = 0
+    related = ("host",)
 
     @admin.display(description="free")
     def free(self, row: HostRoot) -> str:
@@ -37,16 +37,15 @@ class OnHostsInline(NoAddMixin, admin.TabularInline[HostRoot, StorageRoot]):
         sizes = {"free": size_text(row.free_bytes), "total": size_text(row.total_bytes or 0)}
         return gettext("%(free)s of %(total)s") % sizes
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[HostRoot]:
-        """Return the rows with their hosts."""
-        return super().get_queryset(request).select_related("host")
-
 
 @admin.register(StorageRoot)
 class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
     """Directories that hold data folders. A root whose folders exist stays where it is."""
 
-    list_display = ("name", "path", "is_shared", "is_enabled", "is_default", "folder_count", "used")
+    list_display = (
+        *("name", "path", "is_shared", "is_enabled", "is_default", value_column("count_of_folders", "folders")),
+        memory_column("bytes_of_folders", "used by folders"),
+    )
     list_filter = ("is_shared", "is_enabled")
     search_fields = ("name", "path")
     fields = ("name", "path", "is_shared", "is_enabled", "is_default", "key")
@@ -69,17 +68,6 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
         """Return the fields that cannot be changed: the path too, once there are folders."""
         has_folders = obj is not None and obj.folders.exists()
         return ("is_default", "key", "path", "is_shared") if has_folders else ("is_default", "key")
-
-    @admin.display(description="folders", ordering="count_of_folders")
-    def folder_count(self, root: StorageRoot) -> int:
-        """Return the number of folders on the root."""
-        count: int = root.count_of_folders  # type: ignore[attr-defined]  # annotated
-        return count
-
-    @admin.display(description="used by folders", ordering="bytes_of_folders")
-    def used(self, root: StorageRoot) -> str:
-        """Return what the folders on the root take."""
-        return size_text(root.bytes_of_folders)  # type: ignore[attr-defined]  # annotated
 
     @admin.action(description="Offer the selected root first for new folders", permissions=["change"])
     def make_default(self, request: HttpRequest, selected: QuerySet[StorageRoot]) -> None:
@@ -104,13 +92,11 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
                 self.message_user(request, text, messages.SUCCESS)
 
 
-class FolderShareInline(NoAddMixin, admin.TabularInline[FolderShare, Folder]):
+class FolderShareInline(ShownInline):
     """With whom a folder is shared."""
 
     model = FolderShare
     fields = readonly_fields = ("user", "is_read_only", "created_at")
-    can_delete = False
-    extra = 0
 
 
 class FolderStateFilter(admin.SimpleListFilter):
@@ -140,80 +126,48 @@ class FolderAdmin(ReadOnlyMixin, admin.ModelAdmin[Folder]):
     """All data folders; actions trash, restore and delete them, files before the row. Nobody sees files here."""
 
     list_display = (
-        "name",
-        "id",
-        "owner",
-        "project",
-        "root",
-        "used",
-        "used_files",
-        "measured_at",
-        "created_at",
-        "trashed_at",
+        *("name", "id", "owner", "project", "root", USED, "used_files", "measured_at", "created_at", "trashed_at"),
     )
     list_filter = (FolderStateFilter, "root")
     list_select_related = ("owner", "project", "root")
     search_fields = ("id", "name", "owner__email", "project__name")
     fields = readonly_fields = (
-        *("id", "name", "owner", "project", "root", "used", "used_files", "measured_at"),
+        *("id", "name", "owner", "project", "root", USED, "used_files", "measured_at"),
         *("created_at", "trashed_at", "deleting_at"),
     )
     inlines = (FolderShareInline,)
     actions = ("move_to_trash", "restore", "delete_forever")
 
-    @admin.display(description="used", ordering="used_bytes")
-    def used(self, folder: Folder) -> str:
-        """Return what the folder takes, as last measured."""
-        return size_text(folder.used_bytes)
-
     @admin.action(description="Move selected folders to the trash", permissions=["view"])
     def move_to_trash(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Move the folders to the trash."""
-        self._each(
-            request,
-            folders,
-            partial(services.trash, actor=cast(User, request.user)),
-            lambda count: ngettext(
-                "%(count)s folder moved to the trash.", "%(count)s folders moved to the trash.", count
-            ),
-        )
+        done = ngettext_lazy("%(count)s folder moved to the trash.", "%(count)s folders moved to the trash.", "count")
+        self._each(request, folders, services.trash, done)
 
     @admin.action(description="Restore selected folders from the trash", permissions=["view"])
     def restore(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Take the folders out of the trash."""
-        self._each(
-            request,
-            folders,
-            partial(services.restore, actor=cast(User, request.user)),
-            lambda count: ngettext("%(count)s folder restored.", "%(count)s folders restored.", count),
-        )
+        done = ngettext_lazy("%(count)s folder restored.", "%(count)s folders restored.", "count")
+        self._each(request, folders, services.restore, done)
 
     @admin.action(description="Delete selected folders, which are in the trash, for ever", permissions=["view"])
     def delete_forever(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Delete the folders with all their files."""
-        self._each(
-            request,
-            folders,
-            partial(services.delete_forever, actor=cast(User, request.user)),
-            lambda count: ngettext("%(count)s folder deleted.", "%(count)s folders deleted.", count),
-        )
+        done = ngettext_lazy("%(count)s folder deleted.", "%(count)s folders deleted.", "count")
+        self._each(request, folders, services.delete_forever, done)
 
     def _each(
-        self,
-        request: HttpRequest,
-        folders: QuerySet[Folder],
-        operation: Callable[[Folder], object],
-        done: Callable[[int], str],
+        self, request: HttpRequest, folders: QuerySet[Folder], operation: Callable[..., object], done: Any
     ) -> None:
         """Call the operation with each folder, and say what came of it."""
         count = 0
         for folder in folders.select_related("owner__policy", "project__policy", "root"):
             try:
-                operation(folder)
+                operation(folder, actor=request.user)
             except FolderError as error:
                 names = {"folder": folder, "owner": folder.holder_name, "problem": from_english(str(error))}
                 self.message_user(request, gettext("%(folder)s of %(owner)s: %(problem)s") % names, messages.ERROR)
             else:
                 count += 1
         if count:
-            self.message_user(request, done(count) % {"count": count}, messages.SUCCESS)
+            self.message_user(request, done % {"count": count}, messages.SUCCESS)

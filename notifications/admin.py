@@ -7,13 +7,16 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
 from notifications.models import Announcement
+from resources.amounts.admin_columns import value_column
 
 
 @admin.register(Announcement)
 class AnnouncementAdmin(admin.ModelAdmin[Announcement]):
     """What everybody is told on every page."""
 
-    list_display = ("text", "level", "starts_at", "ends_at", "created_by", "dismissals_count")
+    list_display = (
+        *("text", "level", "starts_at", "ends_at", "created_by", value_column("dismissals_made", "dismissed by")),
+    )
     list_filter = ("level", "starts_at")
     list_select_related = ("created_by",)
     search_fields = ("text",)
@@ -23,11 +26,6 @@ class AnnouncementAdmin(admin.ModelAdmin[Announcement]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Announcement]:
         """Return the announcements with the number of those who have dismissed them."""
         return super().get_queryset(request).annotate(dismissals_made=Count("dismissals"))
-
-    @admin.display(description="dismissed by", ordering="dismissals_made")
-    def dismissals_count(self, announcement: Announcement) -> int:
-        """Return how many have dismissed it."""
-        return int(announcement.dismissals_made)  # type: ignore[attr-defined]  # annotated above
 
     def save_model(self, request: HttpRequest, obj: Announcement, form: Any, change: bool) -> None:
         """Note who wrote it."""

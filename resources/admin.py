@@ -9,9 +9,9 @@ from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, ngettext
 
-from accounts.admin import NoAddMixin, NoChangeMixin, NoDeleteMixin, UserAdmin
+from accounts.admin import NoAddMixin, NoChangeMixin, NoDeleteMixin, ShownInline, UserAdmin
 from accounts.models import DEFAULT_LIMITS, Membership, Project, ResourcePolicy, User
-from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column
+from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column, value_column
 from resources.forms import HostForm, PresetForm, ResourceGroupForm
 from resources.hosts import bounds, group_changes, services
 from resources.image_admin import ImageAdmin, RegistryAdmin
@@ -60,32 +60,31 @@ class LabelledFormSet(BaseInlineFormSet[Any, Any, Any]):
             widget.attrs.setdefault("aria-label", field.label or "")
 
 
-class GrantedGroupInline(admin.TabularInline[Any, Any]):
-    """The resource groups granted to a user."""
+class LabelledInline(admin.TabularInline[Any, Any]):
+    """A table below a row, labelled for screen readers, with no empty rows."""
 
-    model = ResourceGroup.users.through
     formset = LabelledFormSet
     extra = 0
+
+
+class GrantedGroupInline(LabelledInline):
+    """The resource groups granted to a user."""
+
+    model: type[Any] = ResourceGroup.users.through
     verbose_name = "resource group"
     verbose_name_plural = "resource groups"
 
 
-class ProjectGroupInline(admin.TabularInline[Any, Any]):
+class ProjectGroupInline(GrantedGroupInline):
     """The resource groups granted to a project."""
 
     model = ResourceGroup.projects.through
-    formset = LabelledFormSet
-    extra = 0
-    verbose_name = "resource group"
-    verbose_name_plural = "resource groups"
 
 
-class MembershipInline(admin.TabularInline[Any, Any]):
+class MembershipInline(LabelledInline):
     """The members of a project, or the projects of a user."""
 
     model = Membership
-    formset = LabelledFormSet
-    extra = 0
     autocomplete_fields = ("user", "project")
 
 
@@ -93,7 +92,9 @@ class MembershipInline(admin.TabularInline[Any, Any]):
 class ProjectAdmin(KickingAdmin):
     """Teams: members, limits, and the resource groups granted to them."""
 
-    list_display = ("name", "policy", "share_weight", "is_active", "member_count", "description")
+    list_display = (
+        *("name", "policy", "share_weight", "is_active", value_column("member_count", "members"), "description"),
+    )
     list_filter = ("is_active", "policy")
     list_select_related = ("policy",)
     search_fields = ("name", "description")
@@ -104,12 +105,6 @@ class ProjectAdmin(KickingAdmin):
         """Return the projects with the number of members of each."""
         projects: QuerySet[Project] = super().get_queryset(request)
         return projects.annotate(member_count=Count("memberships"))
-
-    @admin.display(description="members", ordering="member_count")
-    def member_count(self, project: Any) -> int:
-        """Return how many members the project has."""
-        count: int = project.member_count
-        return count
 
 
 @admin.register(User)
@@ -190,12 +185,10 @@ class ReportedAdmin(NoAddMixin, admin.ModelAdmin[Any]):
     """Rows that hosts write about themselves, which cannot be added here."""
 
 
-class GpuInline(NoAddMixin, admin.TabularInline[Gpu, Host]):
+class GpuInline(ShownInline):
     """The GPUs of a host, as it reported them."""
 
     model = Gpu
-    extra = 0
-    can_delete = False
     fields = readonly_fields = (
         "index",
         "uuid",

@@ -12,7 +12,7 @@ from django.utils.translation import gettext, ngettext
 
 from accounts import audit
 from accounts.models import User
-from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column
+from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column, value_column
 from resources.forms import ImageForm, RegistryForm
 from resources.images import builds, pulls
 from resources.models import (
@@ -46,7 +46,8 @@ class ImageAdmin(AmountsAdmin):
 
     form = ImageForm
     list_display = (
-        *("environment", "version", "reference", "owner", "is_enabled", "build_state", "host_count", "min_cpu"),
+        *("environment", "version", "reference", "owner", "is_enabled", "build_state"),
+        *(value_column("host_count", "on hosts"), "min_cpu"),
         *(memory_column("min_memory", "least memory"), fgpu_column("min_fgpu", "least fGPU")),
     )
     list_filter = ("is_enabled", "build__state", "environment")
@@ -62,12 +63,6 @@ class ImageAdmin(AmountsAdmin):
         """Return the images with the number of hosts that have each."""
         images: QuerySet[Image] = super().get_queryset(request)
         return images.annotate(host_count=Count("on_hosts"))
-
-    @admin.display(description="on hosts", ordering="host_count")
-    def host_count(self, image: Any) -> int:
-        """Return how many hosts have the image."""
-        count: int = image.host_count
-        return count
 
     @admin.action(description="Pull selected images to all ready hosts", permissions=["change"])
     def pull(self, request: HttpRequest, images: QuerySet[Image]) -> None:

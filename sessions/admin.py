@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 
-from accounts.admin import NoAddMixin, ReadOnlyMixin
+from accounts.admin import ReadOnlyMixin, ShownInline
 from accounts.models import User
 from resources.admin import HostAdmin, UserWithGroupsAdmin
-from resources.amounts.units import fgpu_text, size_text
+from resources.amounts.admin_columns import fgpu_column, memory_column
 from resources.models import Host
 from sessions.drains import services as drains
 from sessions.drains.form import DrainForm
@@ -27,6 +27,9 @@ from sessions.revocation import account_ends
 
 MAX_CHOSEN: Final = 1000  # sessions of one action
 MAX_REASONS: Final = 10  # shown why a session was left out
+MEMORY: Final = memory_column("memory", "memory")
+SHARED_MEMORY: Final = memory_column("shared_memory", "shared memory")
+FGPU: Final = fgpu_column("fgpu", "fGPU")
 
 
 def _actor(request: HttpRequest) -> User:
@@ -35,6 +38,10 @@ def _actor(request: HttpRequest) -> User:
 
 class ReadOnlyAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
     """A read-only admin for rows that only services write."""
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user is a superadmin, who may end what is everybody's."""
+        return _actor(request).is_superuser
 
 
 admin.site.unregister(User)
@@ -96,26 +103,19 @@ class HostWithSessionsAdmin(HostAdmin):
         return None
 
 
-class EventInline(NoAddMixin, admin.TabularInline[SessionEvent, Session]):
+class EventInline(ShownInline):
     """The timeline of a session."""
 
     model = SessionEvent
     fields = readonly_fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
-    can_delete = False
-    extra = 0
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[SessionEvent]:
-        """Return the events with their actors."""
-        return super().get_queryset(request).select_related("actor")
+    related = ("actor",)
 
 
-class MountInline(NoAddMixin, admin.TabularInline[Mount, Session]):
+class MountInline(ShownInline):
     """The folders of a session."""
 
     model = Mount
     fields = readonly_fields = ("folder_name", "path", "is_read_only", "is_held_read_only", "is_automatic", "problem")
-    can_delete = False
-    extra = 0
 
 
 @admin.register(Session)
@@ -123,8 +123,8 @@ class SessionAdmin(ReadOnlyAdmin):
     """All sessions, with actions that end them. Variables are shown by name: their values may be secrets."""
 
     list_display = (
-        *("name", "id", "owner", "status", "reason", "resource_group", "host", "cpu", "memory_text"),
-        *("fgpu_text", "created_at", "ended_at"),
+        *("name", "id", "owner", "status", "reason", "resource_group", "host", "cpu", MEMORY),
+        *(FGPU, "created_at", "ended_at"),
     )
     list_filter = ("status", "kind", "result", "reason", "resource_group", "host", "image")
     list_select_related = ("owner", "resource_group", "host")
@@ -133,7 +133,7 @@ class SessionAdmin(ReadOnlyAdmin):
     fieldsets = (
         (None, {"fields": ("name", "id", "owner", "kind", "status", "result", "reason", "detail", "status_at")}),
         ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
-        ("Asked for", {"fields": ("image", "resource_group", "cpu", "memory_text", "shared_memory_text", "fgpu_text")}),
+        ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU)}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
         ("Life", {"fields": ("host", "attempt", "avoided_hosts", "container_id", "exit_code")}),
         ("Times", {"fields": ("created_at", "started_at", "ended_at")}),
@@ -141,21 +141,6 @@ class SessionAdmin(ReadOnlyAdmin):
     )
     inlines = (MountInline, EventInline)
     actions = ("convert", "extend", "requeue", "end", "force_end")
-
-    @admin.display(description="memory", ordering="memory")
-    def memory_text(self, session: Session) -> str:
-        """Return the memory as text."""
-        return size_text(session.memory)
-
-    @admin.display(description="shared memory")
-    def shared_memory_text(self, session: Session) -> str:
-        """Return the shared memory as text."""
-        return size_text(session.shared_memory)
-
-    @admin.display(description="fGPU", ordering="fgpu")
-    def fgpu_text(self, session: Session) -> str:
-        """Return the fGPU as a decimal."""
-        return fgpu_text(session.fgpu)
 
     @admin.display(description="environment variables")
     def variables(self, session: Session) -> str:
@@ -202,10 +187,6 @@ class SessionAdmin(ReadOnlyAdmin):
         """End these sessions and free their resources at once, for hosts that do not respond."""
         self._end(request, sessions, services.force_end)
 
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin, who may end all sessions."""
-        return cast(User, request.user).is_superuser
-
     def _try(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[[Session], object]) -> None:
         """Apply the verb to each session, and say for how many that was possible, and why not for the others."""
         refused = []
@@ -236,30 +217,20 @@ class SessionAdmin(ReadOnlyAdmin):
 class LeaseAdmin(ReadOnlyAdmin):
     """Current leases of hosts."""
 
-    list_display = ("session", "host", "cpu", "core_milli", "memory_text")
+    list_display = ("session", "host", "cpu", "core_milli", MEMORY)
     list_filter = ("host",)
     list_select_related = ("session", "host")
     search_fields = ("session__id", "session__name", "session__owner__email", "host__name")
-
-    @admin.display(description="memory", ordering="memory")
-    def memory_text(self, lease: Lease) -> str:
-        """Return the memory as text."""
-        return size_text(lease.memory)
 
 
 @admin.register(GpuShare)
 class GpuShareAdmin(ReadOnlyAdmin):
     """Current shares of GPUs."""
 
-    list_display = ("lease", "gpu", "fgpu_text")
+    list_display = ("lease", "gpu", fgpu_column("milli", "fGPU"))
     list_filter = ("gpu__host",)
     list_select_related = ("lease", "gpu")
     search_fields = ("lease__session__id", "lease__session__name", "gpu__uuid")
-
-    @admin.display(description="fGPU", ordering="milli")
-    def fgpu_text(self, share: GpuShare) -> str:
-        """Return the share as a decimal."""
-        return fgpu_text(share.milli)
 
 
 @admin.register(SessionEvent)

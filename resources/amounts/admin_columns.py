@@ -1,5 +1,6 @@
 """Amounts of memory and fGPU in the administration: typed with their units, and shown in columns of lists."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib import admin
@@ -35,21 +36,19 @@ def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, h
 
 def memory_column(field: str, title: str) -> Any:
     """Return a list column of memory as text such as "8 GiB"; "unlimited" for None."""
-
-    @admin.display(description=title, ordering=field)
-    def column(row: Any) -> str:
-        value = getattr(row, field)
-        return gettext("unlimited") if value is None else size_text(value)
-
-    return column
+    return value_column(field, title, lambda value: gettext("unlimited") if value is None else size_text(value))
 
 
 def fgpu_column(field: str, title: str) -> Any:
     """Return a list column of milli-fGPU as a decimal of fGPU; "unlimited" for None."""
+    return value_column(field, title, lambda value: gettext("unlimited") if value is None else fgpu_text(value))
+
+
+def value_column(field: str, title: str, shown: Callable[[Any], object] = int) -> Any:
+    """Return a list column of a field, or of what the queryset is annotated with."""
 
     @admin.display(description=title, ordering=field)
-    def column(row: Any) -> str:
-        value = getattr(row, field)
-        return gettext("unlimited") if value is None else fgpu_text(value)
+    def column(row: Any) -> object:
+        return shown(getattr(row, field))
 
     return column
