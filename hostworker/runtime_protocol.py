@@ -316,6 +316,7 @@ class Runtime(Protocol):
     resizer: Resizer
     saved_containers: SavedContainers
     disks: HostDisks  # its methods may raise EngineUnreachableError too
+    outputs: HostOutputs  # likewise
     image_engine: ImageEngine | None  # what makes images of the containers; None where this runtime makes none
 
     def ensure_image(
@@ -386,9 +387,6 @@ class Runtime(Protocol):
 
         Raises EngineUnreachableError.
         """
-
-    def outputs(self) -> HostOutputs:
-        """Return what slows the outputs of containers down; its methods may raise EngineUnreachableError too."""
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Keep resources ready that speed up the next starts until `stopped` is set, then release them.

@@ -103,5 +103,5 @@ def _statement(host: Host) -> tuple[str, Sequence[Any]]:
 def _ask(sql: str, parameters: Sequence[Any]) -> frozenset[Work]:
     connection.ensure_connection()
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:  # Django's prepare nothing
-        answers = cursor.execute(sql, parameters, prepare=True).fetchall()
-    return frozenset(work for row in answers for work, is_due in zip(Work, row, strict=True) if is_due)
+        rows = cursor.execute(sql, parameters, prepare=True).fetchall()
+    return frozenset(work for row in rows for work, is_due in zip(Work, row, strict=True) if is_due)

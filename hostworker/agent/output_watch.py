@@ -33,7 +33,7 @@ class OutputWatch:
 
     def poll(self) -> None:
         """Slow down who floods, and note who was found to go on. Raises EngineUnreachableError."""
-        outputs = self._runtime.outputs()
+        outputs = self._runtime.outputs
         slowed = outputs.slowed()
         for key in outputs.flooding():
             outputs.slow_down(*key)

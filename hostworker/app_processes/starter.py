@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from django.db import close_old_connections, connections
@@ -57,6 +57,9 @@ class AppStarter:
     """Starts apps in threads of its own, since each may wait for over a minute."""
 
     def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
         self._threads = FairPool(MAX_CONCURRENT_STARTS, MAX_CONCURRENT_STARTS_OF_OWNER, "app")
         self._warm_ups = ThreadPoolExecutor(1, thread_name_prefix="warm-up")  # one after another: starts cost CPU time
         self._under_way: set[int] = set()
@@ -89,6 +92,7 @@ class AppStarter:
         self._stopping.set()
         self._warm_ups.shutdown(cancel_futures=True)
         self._threads.end()
+        self._renew()  # for another worker in this process
 
     def _begin(self, runtime: Runtime, endpoint_id: int, owner: int, act: Act | None = None) -> None:
         if endpoint_id not in self._under_way and not self._stopping.is_set():
@@ -319,32 +323,5 @@ def starting(host: Host) -> QuerySet[Endpoint]:
     return running.filter(state=EndpointState.STARTING)
 
 
-@lru_cache
-def _starter() -> AppStarter:
-    return AppStarter()
-
-
-def begin(runtime: Runtime, endpoint_id: int) -> None:
-    """Open the app in the background of this process."""
-    _starter().begin(runtime, endpoint_id)
-
-
-def look(runtime: Runtime, endpoint_id: int) -> None:
-    """Look in the background of this process why the app refuses connections."""
-    _starter().look(runtime, endpoint_id)
-
-
-def warm_up(runtime: Runtime, session_id: str) -> None:
-    """Start in the background of this process what the session's image wants started with it."""
-    _starter().warm_up(runtime, session_id)
-
-
-def resume(runtime: Runtime, host: Host) -> None:
-    """Resume in the background what is STARTING on this host."""
-    _starter().resume(runtime, host)
-
-
-def end() -> None:
-    """Stop waiting for apps in this process."""
-    _starter().end()
-    _starter.cache_clear()
+_starter: Final = AppStarter()  # of this process
+begin, look, warm_up, resume, end = _starter.begin, _starter.look, _starter.warm_up, _starter.resume, _starter.end

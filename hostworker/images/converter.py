@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from typing import Final
 
 from django.db import close_old_connections, connections
 from django.db.models import QuerySet
@@ -23,6 +23,9 @@ class Converter:
     """Works on the conversions and change reports of one host, in threads of its own."""
 
     def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
         self._conversions = ThreadPoolExecutor(1, thread_name_prefix="convert")
         self._reports = ThreadPoolExecutor(2, thread_name_prefix="changes")
         self._under_way: set[tuple[str, str]] = set()
@@ -53,6 +56,7 @@ class Converter:
         self._stopping.set()
         for pool in (self._conversions, self._reports):
             pool.shutdown(cancel_futures=True)
+        self._renew()  # for another worker in this process
 
     def _submit(self, pool: ThreadPoolExecutor, work: Work, runtime: Runtime, key: str) -> None:
         marked = (work.__name__, key)
@@ -88,27 +92,5 @@ def waiting_reports(host: Host) -> QuerySet[ChangeReport]:
     return ChangeReport.objects.filter(session__host=host, state=ReportState.QUEUED)
 
 
-@lru_cache
-def _converter() -> Converter:
-    return Converter()
-
-
-def begin(runtime: Runtime, conversion_id: str) -> None:
-    """Convert in the background of this process."""
-    _converter().begin(runtime, conversion_id)
-
-
-def begin_report(runtime: Runtime, session_id: str) -> None:
-    """Report a session's changes in the background of this process."""
-    _converter().begin_report(runtime, session_id)
-
-
-def resume(runtime: Runtime, host: Host) -> None:
-    """Take up in the background what waits for this host."""
-    _converter().resume(runtime, host)
-
-
-def end() -> None:
-    """Give up in this process what is under way."""
-    _converter().end()
-    _converter.cache_clear()
+_converter: Final = Converter()  # of this process
+begin, begin_report, resume, end = _converter.begin, _converter.begin_report, _converter.resume, _converter.end

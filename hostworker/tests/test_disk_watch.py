@@ -41,7 +41,7 @@ def written(runtime: MemoryRuntime, host: Host, size_bytes: int, limit: int | No
     session = run_session(host=host, owner=make_user(policy=make_policy(disk_bytes=limit)))
     runtime.create(make_spec("image", session=session.pk, attempt=session.attempt))
     runtime.start(session.pk, session.attempt)
-    runtime.set_written(session.pk, session.attempt, size_bytes)
+    runtime.change(session.pk, session.attempt, written_bytes=size_bytes)
     return session
 
 
@@ -49,7 +49,7 @@ def made(runtime: MemoryRuntime, host: Host, files: int, limit: int | None) -> S
     """Return a session that runs and has made so many files."""
     session = written(runtime, host, 0, None)
     type(session.owner.policy).objects.filter(pk=session.owner.policy.pk).update(disk_files=limit)
-    runtime.set_made(session.pk, session.attempt, files)
+    runtime.change(session.pk, session.attempt, made_files=files)
     return session
 
 
@@ -79,7 +79,7 @@ def test_a_session_is_warned_once_and_then_ended(runtime: MemoryRuntime, host: H
     assert state(session)[0] == Status.RUNNING
     assert len(messages) == session.events.filter(reason=Reason.DISK_NEARLY_FULL).count() == 1
     assert "95 MiB" in messages[0]
-    runtime.set_written(session.pk, session.attempt, 101 * MIB)
+    runtime.change(session.pk, session.attempt, written_bytes=101 * MIB)
     DiskWatch(runtime, host, RESERVE).poll()
     assert state(session) == (Status.TERMINATING, Reason.DISK_LIMIT)
     assert {state(each)[0] for each in (modest, unlimited)} == {Status.RUNNING}
@@ -139,7 +139,7 @@ def test_a_session_with_too_many_files_is_warned_and_ended(runtime: MemoryRuntim
         DiskWatch(runtime, host, RESERVE).poll()
     assert state(session)[0] == Status.RUNNING
     assert "950 files" in session.events.get(reason=Reason.DISK_NEARLY_FULL).detail
-    runtime.set_made(session.pk, session.attempt, 1001)
+    runtime.change(session.pk, session.attempt, made_files=1001)
     DiskWatch(runtime, host, RESERVE).poll()
     assert state(session) == (Status.TERMINATING, Reason.DISK_LIMIT)
     assert {state(each)[0] for each in (modest, unlimited)} == {Status.RUNNING}

@@ -38,10 +38,10 @@ def start(runtime: MemoryRuntime, host: Host) -> Session:
 def test_a_flood_is_slowed_down_and_told_once(runtime: MemoryRuntime, host: Host) -> None:
     admin = make_user(is_superuser=True)
     session, quiet = start(runtime, host), start(runtime, host)
-    runtime.set_flooding(session.pk, session.attempt)
+    runtime.change(session.pk, session.attempt, is_flooding=True)
     watch = OutputWatch(runtime, host)
     watch.poll()
-    assert runtime.outputs().slowed() == {(session.pk, session.attempt)}
+    assert runtime.outputs.slowed() == {(session.pk, session.attempt)}
     assert not session.events.filter(reason=Reason.OUTPUT_SLOWED).exists(), "it may have been a burst"
     for _ in range(3):
         watch.poll()

@@ -34,7 +34,7 @@ def running(runtime: FaultInjectingRuntime) -> Session:
 
 def parked(runtime: FaultInjectingRuntime, written: int = 0) -> Session:
     session = running(runtime)
-    runtime.set_written(session.pk, session.attempt, written)
+    runtime.change(session.pk, session.attempt, written_bytes=written)
     return park(runtime, session)
 
 
@@ -71,7 +71,7 @@ def test_parked_container_is_saved_and_resumed_from_its_files(runtime: FaultInje
     spec = runtime.spec(session.pk, 2)
     assert spec
     assert spec.image == saved_reference(session.pk, 1)
-    runtime.set_written(session.pk, 2, 50)
+    runtime.change(session.pk, 2, written_bytes=50)
     session = park(runtime, session)  # what it wrote before counts on
     assert (session.status, session.parked_bytes) == (Status.PARKED, 350)
     assert session.parked_on

@@ -74,7 +74,7 @@ def test_the_container_gets_what_was_asked_for(
 def test_less_than_is_in_use_is_refused_with_the_amount(runtime: FaultInjectingRuntime, session: Session) -> None:
     before = held(session)
     use = ContainerUse(cpu_nanoseconds=0, memory_bytes=3 * GIB // 4, cache_bytes=0)
-    runtime.set_use(session.pk, session.attempt, use)
+    runtime.change(session.pk, session.attempt, use=use)
     resizer.apply(runtime, session.pk, ask(session, SMALLER))
     assert in_container(runtime, session) == held(session) == before
     event = session.events.get(reason=Reason.RESIZE_REFUSED)
@@ -101,7 +101,7 @@ def test_what_was_applied_and_is_then_refused_is_taken_back(runtime: FaultInject
     resizer.apply(runtime, session.pk, ask(session, SMALLER))
     assert in_container(runtime, session) == SMALLER
     use = ContainerUse(cpu_nanoseconds=0, memory_bytes=3 * GIB // 4, cache_bytes=0)
-    runtime.set_use(session.pk, session.attempt, use)
+    runtime.change(session.pk, session.attempt, use=use)
     reconcile(runtime, session)
     assert in_container(runtime, session) == held(session) == before
 

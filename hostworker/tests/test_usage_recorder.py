@@ -76,7 +76,7 @@ def test_records_are_rates_and_what_the_watchdog_saw(
     recorder.poll()
     first = plain.usages.get()
     assert (first.memory, first.cpu_milli) == (0, None)  # a rate needs two looks
-    runtime.set_use(plain.pk, plain.attempt, use(5, 300 * MIB, received=20_000))
+    runtime.change(plain.pk, plain.attempt, use=use(5, 300 * MIB, received=20_000))
     clock.now += 5
     recorder.poll()
     assert plain.usages.count() == 1  # not due yet

@@ -54,7 +54,6 @@ class Command(BaseCommand):
     help = "Register this machine as a host and run its sessions until stopped; running sessions outlive it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--replace", action="store_true", help="take the place of the machine that had this name")
 
     def handle(self, *args: Any, replace: bool, **options: Any) -> None:

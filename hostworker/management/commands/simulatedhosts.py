@@ -25,7 +25,6 @@ class Command(BaseCommand):
     help = "Run many simulated hosts in one process, for demonstrations and load: nothing runs in their sessions."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--hosts", type=int, default=50)
         parser.add_argument("--gpus", default=GPUS, help="of each host, as COMPUTE_SIMULATED_GPUS declares them")
         parser.add_argument("--cpu", type=int, default=128, help="cores of each host")

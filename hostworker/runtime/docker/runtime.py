@@ -65,6 +65,7 @@ from hostworker.runtime_protocol import (
     HasEndedError,
     HeldImage,
     HostDisks,
+    HostOutputs,
     ImageUnavailableError,
     Key,
     MountControl,
@@ -122,7 +123,7 @@ class DockerRuntime:
         self._info = functools.cache(lambda: dict(self._client().info()))
         self._seccomp = functools.cache(lambda: profile_for(self._info()))
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
-        self._outputs = DockerOutputs(self._client, self._owner, is_here=engine_url.startswith("unix://"))
+        self.outputs: HostOutputs = DockerOutputs(self._client, self._owner, is_here=engine_url.startswith("unix://"))
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
@@ -243,7 +244,7 @@ class DockerRuntime:
 
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         self._addresses.pop((session, attempt), None)
-        self._outputs.release(session, attempt)
+        self.outputs.release(session, attempt)
         with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
@@ -253,7 +254,7 @@ class DockerRuntime:
         """Remove the container with its writable layer and anonymous volumes, later if it has ended."""
         self._created.pop((session, attempt), None)
         self._addresses.pop((session, attempt), None)
-        self._outputs.release(session, attempt)
+        self.outputs.release(session, attempt)
         with translated(RemovalError), ignore_missing():
             client = self._client()
             container = self._find(client, session, attempt)
@@ -305,9 +306,6 @@ class DockerRuntime:
     def folders_problem(self) -> str:
         with translated(EngineUnreachableError):
             return self._folders_problem()
-
-    def outputs(self) -> DockerOutputs:
-        return self._outputs
 
     def uses(self) -> dict[Key, ContainerUse]:
         """Return what /proc and /sys say; one request, and one for each container that is new."""

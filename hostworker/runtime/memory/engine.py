@@ -87,29 +87,12 @@ class MemoryEngineControl:
             if container := self.find(session, attempt):
                 self._tell(container, replace(container.state, out_of_memory=True))
 
-    def set_use(self, session: str, attempt: int, use: ContainerUse) -> None:
-        """Let the container use this much from now on."""
+    def change(self, session: str, attempt: int, **fields: object) -> None:
+        """Let the container have these values of MemoryContainer from now on, such as what it uses or has written."""
         with self.engine.lock:
             if container := self.find(session, attempt):
-                container.use = use
-
-    def set_written(self, session: str, attempt: int, size_bytes: int) -> None:
-        """Let the container have written this much."""
-        with self.engine.lock:
-            if container := self.find(session, attempt):
-                container.written_bytes = size_bytes
-
-    def set_made(self, session: str, attempt: int, files: int) -> None:
-        """Let the container have made so many files."""
-        with self.engine.lock:
-            if container := self.find(session, attempt):
-                container.made_files = files
-
-    def set_flooding(self, session: str, attempt: int) -> None:
-        """Let the container write to its output without end."""
-        with self.engine.lock:
-            if container := self.find(session, attempt):
-                container.is_flooding = True
+                for name, value in fields.items():
+                    setattr(container, name, value)
 
     def set_disk_space(self, space: DiskSpace | None) -> None:
         """Let the engine's disk have this space."""

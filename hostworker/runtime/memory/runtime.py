@@ -72,6 +72,7 @@ class MemoryRuntime(MemoryEngineControl):
         self.saved_containers: SavedContainers = MemorySavedContainers(self)
         self.resizer: Resizer = MemoryResizer(self)
         self.disks: HostDisks = MemoryDisks(self)
+        self.outputs: HostOutputs = MemoryOutputs(self)
         self.mount_control: MountControl = MemoryFolders(self)
         self.image_engine: ImageEngine | None = None  # there are no files here to make an image of
 
@@ -178,9 +179,6 @@ class MemoryRuntime(MemoryEngineControl):
 
     def folders_problem(self) -> str:
         return ""
-
-    def outputs(self) -> HostOutputs:
-        return MemoryOutputs(self)
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Return at once: every start is quick here."""

@@ -129,10 +129,10 @@ class MemoryWorld:
         self.runtime().write_log(session, attempt, line)
 
     def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
-        self.runtime().set_written(session, attempt, size_bytes)
+        self.runtime().change(session, attempt, written_bytes=size_bytes)
 
     def make_files(self, session: str, attempt: int, count: int) -> None:
-        self.runtime().set_made(session, attempt, count)
+        self.runtime().change(session, attempt, made_files=count)
 
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         self.runtime().set_exec_handler(lambda command, environment: ExecResult(exit_code=exit_code, output=output))

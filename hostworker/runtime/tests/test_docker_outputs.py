@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Final
+from typing import Final, cast
 
 import pytest
 
 from engine.containers import container_name
 from hostworker.runtime.docker import outputs as docker_outputs
-from hostworker.runtime.docker.outputs import MAX_LINES_PER_SECOND, TAIL_LINES, cost_of, pace_of
+from hostworker.runtime.docker.outputs import MAX_LINES_PER_SECOND, TAIL_LINES, DockerOutputs, cost_of, pace_of
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from hostworker.runtime_protocol import ContainerSpec
@@ -71,7 +71,7 @@ def flooding(runtime: DockerRuntime, world: DockerWorld) -> tuple[str, int]:
     """Return the key of a container that floods, as `flooding` finds it."""
     spec = launched(runtime, world, "yes")
     key = (spec.session, spec.attempt)
-    until(lambda: runtime.outputs().flooding() == {key})
+    until(lambda: runtime.outputs.flooding() == {key})
     return key
 
 
@@ -79,7 +79,7 @@ def flooding(runtime: DockerRuntime, world: DockerWorld) -> tuple[str, int]:
 def test_a_flood_is_found_slowed_and_named(world: DockerWorld, runtime: DockerRuntime) -> None:
     quiet = launched(runtime, world)
     key = flooding(runtime, world)
-    outputs = runtime.outputs()
+    outputs = runtime.outputs
     outputs.slow_down(*key)
     assert outputs.flooding() == set(), "it is not found twice"
     until(lambda: outputs.slowed() == {key})
@@ -105,9 +105,9 @@ def test_the_engine_copies_no_more_than_is_read(
         return last_line() != before
 
     assert copies()
-    runtime.outputs().slow_down(*key)
+    runtime.outputs.slow_down(*key)
     until(lambda: not copies())
-    runtime.outputs().release(*key)
+    runtime.outputs.release(*key)
     until(copies)
 
 
@@ -152,24 +152,24 @@ def test_an_output_is_read_no_faster_than_allowed(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("end", ["stop", "remove"])
 def test_a_slowed_session_ends_as_any_other(world: DockerWorld, runtime: DockerRuntime, end: str) -> None:
     key = flooding(runtime, world)
-    runtime.outputs().slow_down(*key)
+    runtime.outputs.slow_down(*key)
     actions: dict[str, Callable[[], None]] = {
         "stop": lambda: runtime.stop(*key, grace_seconds=1),
         "remove": lambda: runtime.remove(*key),
     }
     actions[end]()
     until(lambda: not any(state.phase == "running" for state in runtime.containers()))
-    until(lambda: not runtime.outputs()._slowed)
+    until(lambda: not cast(DockerOutputs, runtime.outputs)._slowed)
 
 
 @pytest.mark.docker
 def test_a_slowed_command_keeps_its_exit_code_and_last_lines(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launched(runtime, world, "yes | head -n 3000000; echo the end; exit 7")
     key = (spec.session, spec.attempt)
-    until(lambda: runtime.outputs().flooding() == {key})
-    runtime.outputs().slow_down(*key)
-    until(lambda: runtime.outputs().slowed() == {key})
-    runtime.outputs().release(*key)
+    until(lambda: runtime.outputs.flooding() == {key})
+    runtime.outputs.slow_down(*key)
+    until(lambda: runtime.outputs.slowed() == {key})
+    runtime.outputs.release(*key)
     (state,) = until(lambda: [each for each in runtime.containers() if each.phase == "exited"])
     assert state.exit_code == 7
     until(lambda: runtime.logs(*key, tail=1) == "the end\n")
@@ -182,7 +182,7 @@ def test_an_output_that_grows_quiet_is_let_go(
     monkeypatch.setattr(docker_outputs, "WINDOW_SECONDS", 0.5)
     spec = launched(runtime, world)
     key = (spec.session, spec.attempt)
-    runtime.outputs().slow_down(*key)
-    until(lambda: not runtime.outputs()._slowed)
+    runtime.outputs.slow_down(*key)
+    until(lambda: not cast(DockerOutputs, runtime.outputs)._slowed)
     world.write_log(*key, "goes on")
     until(lambda: "goes on" in runtime.logs(*key, 10))
