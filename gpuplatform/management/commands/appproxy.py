@@ -16,7 +16,6 @@ class Command(BaseCommand):
     help = "Serve the apps of sessions below COMPUTE_APPS_DOMAIN until stopped; a reverse proxy routes to it by host."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--address", default="127.0.0.1:8001", help="host:port to listen on")
         parser.add_argument(
             "--drain", type=float, default=0, help="seconds that websockets may go on once it is stopped"

@@ -19,7 +19,6 @@ class Command(BaseCommand):
     help = "Write the database and the settings to one file, and print its path. It holds secrets: keep it safe."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("folder", nargs="?", default=settings.COMPUTE_BACKUP_DIR, help="default: %(default)s")
         parser.add_argument("--keep", type=int, default=0, help="delete all but so many of the newest; 0: none")
 

@@ -33,7 +33,6 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # the static folders that one check misses are made here
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--hosts", type=int, default=50)
         parser.add_argument("--users", type=int, default=60)
         parser.add_argument("--pressure", type=float, default=1.15, help="of what there is, how much users ask for")

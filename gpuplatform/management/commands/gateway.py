@@ -23,7 +23,6 @@ class Command(BaseCommand):
     requires_system_checks: tuple[str, ...] = ()  # they load all pages: terminals would wait longer for a restart
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument(
             "--processes", type=int, default=settings.COMPUTE_WEB_PROCESSES, help="0: one for each core, from 2 to 4"
         )

@@ -17,7 +17,6 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--tests", action="store_true", help="also what only the tests need")
 
     def handle(self, *args: Any, tests: bool, **options: Any) -> None:

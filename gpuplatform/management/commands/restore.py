@@ -22,7 +22,6 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("file", type=Path, help="that `manage.py backup` has written")
         parser.add_argument("--replace", action="store_true", help="delete the users and sessions that there are now")
 

@@ -22,7 +22,6 @@ class Command(BaseCommand):
     help = "Let the users of the demo of a cluster work: they launch, end and cancel sessions."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--pressure", type=float, default=1.15, help="of what there is, how much they ask for")
 
     def handle(self, *args: Any, pressure: float, **options: Any) -> None:

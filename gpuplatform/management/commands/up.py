@@ -30,7 +30,6 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # the static folders that one check misses are made here
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--setup-only", action="store_true", help="do everything but run")
         parser.add_argument(
             "--no-images", action="store_true", help="with --setup-only: leave session images to the image builder"

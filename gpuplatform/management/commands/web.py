@@ -16,7 +16,6 @@ class Command(BaseCommand):
     help = "Serve the platform, and the apps of sessions below COMPUTE_APPS_DOMAIN, until stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--address", default=settings.COMPUTE_HTTP_ADDRESS, help="host:port to listen on")
         parser.add_argument(
             "--processes", type=int, default=settings.COMPUTE_WEB_PROCESSES, help="0: one for each core, from 2 to 4"

@@ -21,7 +21,6 @@ class Command(BaseCommand):
     help = "Let a GPU host of this name join, and print the token that it takes; a host that joins again is replaced."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("name", help="of the host, such as gpu7")
         parser.add_argument("--group", default=settings.COMPUTE_HOST_GROUP, help="resource group that a new host joins")
         parser.add_argument("--create-group", action="store_true", help="make the group if there is none of this name")

@@ -18,7 +18,6 @@ class Command(BaseCommand):
     help = "Take its database role, Redis users and key from a host and end its connections, at once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("name", help="of the host")
 
     def handle(self, *args: Any, name: str, **options: Any) -> None:

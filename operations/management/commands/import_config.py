@@ -17,7 +17,6 @@ class Command(BaseCommand):
     help = "Show what a file of `export_config` would change; --apply imports it, all or nothing. Rows not in it stay."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("file", help="`-` for standard input")
         parser.add_argument("--apply", action="store_true", help="import it")
 

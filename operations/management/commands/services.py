@@ -20,7 +20,6 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         choices = ("status", *(action.value for action in ServiceAction), "logs")
         parser.add_argument("action", nargs="?", default="status", choices=choices, help="default: %(default)s")
         parser.add_argument("service", nargs="?", default="", help="its name; without one: all, but for logs")
