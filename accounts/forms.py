@@ -1,6 +1,7 @@
 """Forms of one's own account."""
 
 from datetime import timedelta
+from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -90,6 +91,37 @@ class TokenForm(forms.Form):
         except TokenRejectedError as error:
             self.add_error("name", str(error))
             return None
+
+
+class FileOrTextForm(forms.Form):
+    """A file, or its text, which the preview of an import carries to the import."""
+
+    MAX_BYTES = 2**20
+
+    file = forms.FileField(required=False)
+    text = forms.CharField(
+        required=False,
+        strip=False,
+        max_length=MAX_BYTES,
+        label=_("or its text"),
+        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false"}),
+    )
+    digest = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def clean(self) -> dict[str, Any]:
+        """Return the data, with the text of the file in `text`. Raises ValidationError."""
+        data = super().clean() or self.cleaned_data
+        if file := data.get("file"):
+            if file.size > self.MAX_BYTES:
+                self.add_error("file", gettext("A file has at most 1 MiB."))
+                return data
+            try:
+                data["text"] = file.read().decode()
+            except UnicodeDecodeError:
+                self.add_error("file", gettext("Save the file as UTF-8."))
+        if not self.errors and not (data.get("text") or "").strip():
+            self.add_error("file", gettext("Choose a file, or paste its text."))
+        return data
 
 
 class UniqueEmailForm(forms.ModelForm[User]):

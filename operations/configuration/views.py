@@ -1,7 +1,5 @@
 """The page of the configuration for superadmins: download, preview of a file, import."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -12,38 +10,16 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from accounts.forms import FileOrTextForm
 from accounts.requests import UserRequest
 from operations.configuration import services as configuration
-from operations.configuration.services import MAX_BYTES, ConfigurationError, RowChange
+from operations.configuration.services import ConfigurationError, RowChange
 
 
-class ConfigurationForm(forms.Form):
-    """A file, or its text, which the preview carries to the import."""
+class ConfigurationForm(FileOrTextForm):
+    """The configuration."""
 
     file = forms.FileField(required=False, label=gettext_lazy("YAML file"))
-    text = forms.CharField(
-        required=False,
-        strip=False,
-        max_length=MAX_BYTES,
-        label=gettext_lazy("or its text"),
-        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false"}),
-    )
-    digest = forms.CharField(required=False, widget=forms.HiddenInput)
-
-    def clean(self) -> dict[str, Any]:
-        """Return the data, with the text of the file in `text`. Raises ValidationError."""
-        data = super().clean() or self.cleaned_data
-        if file := data.get("file"):
-            if file.size > MAX_BYTES:
-                self.add_error("file", _("A file has at most 1 MiB."))
-                return data
-            try:
-                data["text"] = file.read().decode()
-            except UnicodeDecodeError:
-                self.add_error("file", _("Save the file as UTF-8."))
-        if not self.errors and not (data.get("text") or "").strip():
-            self.add_error("file", _("Choose a file, or paste its text."))
-        return data
 
 
 @require_safe

@@ -10,43 +10,26 @@ from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
+from accounts.forms import FileOrTextForm
 from accounts.models import User
 from accounts.signing_in import welcome
 from resources.user_import import services as user_import
-from resources.user_import.services import MAX_BYTES, UserImport, UserImportError
+from resources.user_import.services import UserImport, UserImportError
 
 EXAMPLE: Final = "email,first_name,last_name,policy,projects\nmina@example.org,Mina,Park,default,\n"
 
 
-class UserImportForm(forms.Form):
-    """A file, or its text, which the preview carries to the import."""
+class UserImportForm(FileOrTextForm):
+    """A table of users, and whether they are told."""
 
     file = forms.FileField(required=False, label=gettext_lazy("CSV file"))
-    text = forms.CharField(
-        required=False,
-        strip=False,
-        max_length=MAX_BYTES,
-        label=gettext_lazy("or its text"),
-        widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "placeholder": EXAMPLE}),
-    )
     sends_mail = forms.BooleanField(
         required=False, initial=True, label=gettext_lazy("Mail new users a link to choose a password")
     )
-    digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
-    def clean(self) -> dict[str, Any]:
-        """Return the data, with the text of the file in `text`. Raises ValidationError."""
-        data = super().clean() or self.cleaned_data
-        if file := data.get("file"):
-            try:
-                data["text"] = file.read(MAX_BYTES + 1).decode() if file.size <= MAX_BYTES else ""
-            except UnicodeDecodeError:
-                self.add_error("file", gettext("Save the file as UTF-8."))
-            if file.size > MAX_BYTES:
-                self.add_error("file", gettext("A file has at most 1 MiB."))
-        if not self.errors and not (data.get("text") or "").strip():
-            self.add_error("file", gettext("Choose a file, or paste its text."))
-        return data
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["text"].widget.attrs |= {"rows": 8, "placeholder": EXAMPLE}
 
 
 class UserImportPages(admin.ModelAdmin[User]):
