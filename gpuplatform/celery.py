@@ -23,7 +23,6 @@ app.autodiscover_tasks(
         "gpuplatform",
         "hostaccess",
         "notifications",
-        "restapi",
         "scheduler",
         "sessions",
         "webhooks",
@@ -37,15 +36,8 @@ app.conf.beat_schedule = {
     "enforce_idle_rules": {"task": "sessions.tasks.enforce_idle_rules", "schedule": 30.0, "options": {"expires": 30}},
     "announce_ends": {"task": "notifications.tasks.announce_ends", "schedule": 5.0, "options": {"expires": 5}},
     "deliver_mail": {"task": "notifications.tasks.deliver_mail", "schedule": 30.0, "options": {"expires": 30}},
-    "forget_notifications": {"task": "notifications.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},
-    "forget_idempotency_keys": {
-        "task": "restapi.tasks.forget_idempotency_keys",
-        "schedule": 3600.0,
-        "options": {"expires": 600},
-    },
     # Events write messages by triggers, which wake nobody; so this looks often, and is one small query.
     "deliver_webhooks": {"task": "webhooks.tasks.deliver", "schedule": 2.0, "options": {"expires": 2}},
-    "forget_webhooks": {"task": "webhooks.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},
     "delete_expired": {"task": "folders.tasks.delete_expired", "schedule": 60.0, "options": {"expires": 60}},
     "back_up": {"task": "gpuplatform.tasks.back_up_if_due", "schedule": 1800.0, "options": {"expires": 600}},
     "remove_old": {"task": "gpuplatform.tasks.remove_old", "schedule": 3600.0, "options": {"expires": 600}},

@@ -1,4 +1,4 @@
-"""Removes old events and statistics, in small parts, for as long as settings say.
+"""Removes old rows in small parts: events and statistics, for which settings say how long they stay, and messages.
 
 A session itself is kept, with what it asked for, held, how it ended, and its changes of status: usage reports rest on
 those.
@@ -16,10 +16,16 @@ from django.contrib.sessions.models import Session as LoginRow
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from accounts.models import AuditEntry
+from notifications.models import Notification
+from restapi import idempotency
+from restapi.models import IdempotencyKey
 from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
+from webhooks.delivery import deliveries
+from webhooks.models import WebhookDelivery
 
 PART: Final = 1000  # rows that one statement deletes, so that it locks nothing for long
-MAX_PARTS: Final = 50  # of each kind in one run; the next one goes on
+MAX_PARTS: Final = 200  # of each kind in one run; the next one goes on
+NOTIFICATIONS: Final = timedelta(days=90)
 SESSIONS_AT_ONCE: Final = 100  # of which the rows are deleted together
 
 logger = logging.getLogger(__name__)
@@ -83,6 +89,16 @@ def _sign_in_rule(model: Any) -> RetentionRule:
     return RetentionRule(model._meta.model_name, lambda: settings.COMPUTE_SIGN_IN_DAYS, _by_age(rows))
 
 
+def _created_rule(model: Any, span: timedelta) -> RetentionRule:
+    """Return the rule of rows that no setting keeps for longer."""
+
+    def rows(before: datetime) -> QuerySet[Any]:
+        found: QuerySet[Any] = model._default_manager.filter(created_at__lt=before).order_by("pk")
+        return found
+
+    return RetentionRule(model._meta.model_name, lambda: span.days, _by_age(rows))
+
+
 RULES: Final = (
     RetentionRule(
         "session_events",
@@ -109,6 +125,9 @@ RULES: Final = (
         lambda: settings.COMPUTE_AUDIT_DAYS,
         _by_age(lambda before: AuditEntry.objects.filter(at__lt=before).order_by("pk")),
     ),
+    _created_rule(Notification, NOTIFICATIONS),
+    _created_rule(WebhookDelivery, deliveries.RETENTION),
+    _created_rule(IdempotencyKey, idempotency.RETENTION),
     *(_sign_in_rule(model) for model in (AccessAttempt, AccessFailureLog, AccessLog)),
     # Rows of browsers' logins that have expired; they admit nobody.
     RetentionRule(

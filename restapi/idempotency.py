@@ -102,11 +102,6 @@ def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
     )
 
 
-def forget_old() -> None:
-    """Delete the keys that are older than RETENTION."""
-    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()
-
-
 def _secrets() -> list[str]:
     return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
 

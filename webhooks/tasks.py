@@ -20,12 +20,6 @@ def deliver() -> None:
         _running[:] = [_thread.run(_deliver)]
 
 
-@shared_task
-def forget_old() -> None:
-    """Delete old messages."""
-    deliveries.forget_old()
-
-
 def _deliver() -> None:
     close_old_connections()
     try:

@@ -16,6 +16,7 @@ from pytest_django import Settings
 from accounts.models import ApiToken, User
 from folders.models import Folder
 from folders.storage import paths as storage
+from operations import retention
 from restapi import idempotency
 from restapi.models import IdempotencyKey
 from tests.api import client_of
@@ -92,7 +93,7 @@ def test_a_key_is_forgotten_after_a_day(user: User) -> None:
     client_of(user).post(URL, {"name": "data"}, headers=KEY)
     IdempotencyKey.objects.update(created_at=timezone.now() - timedelta(hours=25))
     assert client_of(user).post(URL, {"name": "data"}, headers=KEY).status_code == 400, "the name is taken by now"
-    idempotency.forget_old()
+    retention.remove_old(timezone.now())
     assert not IdempotencyKey.objects.exists()
 
 

@@ -146,11 +146,6 @@ def give_up(webhook: Webhook) -> None:
     waiting.update(state=DeliveryState.FAILED, due_at=None)
 
 
-def forget_old() -> None:
-    """Delete messages that are older than RETENTION."""
-    WebhookDelivery.objects.filter(created_at__lt=clock.now() - RETENTION).delete()
-
-
 def _begin(sender: MessageSender, delivery: WebhookDelivery) -> Future[SendOutcome] | None:
     """Compose and sign the message and begin to send it; None where what it tells of was deleted."""
     try:

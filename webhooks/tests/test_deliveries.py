@@ -15,6 +15,7 @@ from notifications import services as notices
 from notifications.delivery.texts import text_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
+from operations import retention
 from resources import clock
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionEvent
@@ -298,7 +299,7 @@ def test_old_messages_are_deleted() -> None:
     services.send_test(webhook)
     old = services.send_test(webhook)
     WebhookDelivery.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=31))
-    deliveries.forget_old()
+    retention.remove_old(timezone.now())
     assert webhook.deliveries.count() == 1
 
 
