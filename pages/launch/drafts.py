@@ -10,14 +10,12 @@ from django.utils.datastructures import MultiValueDict
 from accounts.models import User
 from pages.launch.fields import CARD, VERSION
 from pages.launch.models import LaunchDraft
+from pages.launch.steps import STEPS
 
 FIELDS: Final = frozenset(
     (
-        *("form_key", "changes"),
-        *(CARD, VERSION, "image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
-        *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
-        *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
-        *("other_groups", "is_any_group", "gpu_model", "min_gpu_memory"),
+        *("form_key", "changes", CARD, VERSION, "variable", "value", "mount", "mount_read_only"),
+        *(name for step in STEPS for name in step.fields),
     )
 )
 PATH_PREFIX: Final = "mount_path_"

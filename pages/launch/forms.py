@@ -1,6 +1,7 @@
 """The launch form: parses its fields and shows each message at its field. The rules are in `services`."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,22 +27,7 @@ MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M") 
 IN_GROUPS: Final = ("other_groups", "is_any_group", "gpu_model", "min_gpu_memory")
 ADVANCED: Final = ("command", "time_limit", "not_before", "is_preemptible", "depends_on", *IN_GROUPS)
 NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # for `services.problems`
-FALLBACKS: Final[dict[str, Any]] = {
-    "name": "",
-    "count": 1,
-    "environment": {},
-    "command": "",
-    "time_limit": None,
-    "not_before": None,
-    "is_preemptible": False,
-    "other_groups": (),
-    "is_any_group": False,
-    "gpu_model": "",
-    "min_gpu_memory": None,
-    "depends_on": (),
-    "mounts": (),
-    "project": None,
-}  # in place of invalid fields
+REQUESTED: Final = frozenset(field.name for field in fields(services.LaunchRequest))
 
 
 class LaunchForm(forms.Form):
@@ -188,24 +174,10 @@ class LaunchForm(forms.Form):
         self.show({name: message for name, message in found.items() if name not in self.errors})
 
     def launch_request(self) -> services.LaunchRequest:
-        """Return the request, with fallbacks for invalid fields."""
-        cleaned = FALLBACKS | self.cleaned_data
-        return services.LaunchRequest(
-            image=cleaned["image"],
-            resource_group=cleaned["resource_group"],
-            name=cleaned["name"],
-            count=cleaned["count"],
-            environment=cleaned["environment"],
-            depends_on=list(cleaned["depends_on"]),
-            mounts=cleaned["mounts"],
-            is_preemptible=cleaned["is_preemptible"] or None,
-            project=cleaned["project"],
-            other_groups=list(cleaned["other_groups"]),
-            is_any_group=cleaned["is_any_group"],
-            gpu_model=cleaned["gpu_model"],
-            min_gpu_memory=cleaned["min_gpu_memory"] or 0,
-            **{name: cleaned[name] for name in (*AMOUNTS, "command", "time_limit", "not_before")},
-        )
+        """Return the request, with its defaults in place of invalid fields."""
+        asked = {name: value for name, value in self.cleaned_data.items() if name in REQUESTED and value is not None}
+        lists = {name: list(asked.get(name, ())) for name in ("depends_on", "other_groups")}
+        return services.LaunchRequest(**asked | lists | {"is_preemptible": asked.get("is_preemptible") or None})
 
     def save(self) -> list[Session]:
         """Submit and return the sessions; [] if the request is rejected, with messages at the fields."""
