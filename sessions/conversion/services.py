@@ -17,10 +17,10 @@ from resources.kick import kick_scheduler
 from resources.models import App, Host, HostImage, HostStatus, Image, ImageSource
 from resources.registries import credentials
 from resources.registries.references import reference_problem
-from sessions import notify
+from sessions import notes, notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import ACTIVE_CONVERSIONS, Conversion, ConversionState, Session, SessionEvent
+from sessions.models import ACTIVE_CONVERSIONS, Conversion, ConversionState, Session
 
 MAX_NAME_LENGTH: Final = 64
 MAX_DESCRIPTION_LENGTH: Final = 200
@@ -65,10 +65,9 @@ def request(session: Session, *, actor: User, name: str, tag: str, description: 
                 description=description,
                 progress="Waiting for the host",
             )
-            _note(session.pk, f"To be saved as image {conversion.reference}.", actor)
+            notes.note(session, Reason.CONVERSION, f"To be saved as image {conversion.reference}.", actor=actor)
             if session.host:
                 notify.send_to_host(session.host.name, "convert_session", str(conversion.pk))
-            notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
             if actor != session.owner:
                 audit.record(actor, "convert", session, {"image": (None, conversion.reference)})
     except IntegrityError:
@@ -175,8 +174,8 @@ def finish(conversion: Conversion, host: Host, *, size_bytes: int, registry_dige
         HostImage.objects.update_or_create(host=host, image=image, defaults={"size": size_bytes, "seen_at": now})
         Conversion.objects.filter(pk=conversion.pk).update(image=image)
         conversion.refresh_from_db()
-        _note(session.pk, f"Saved as image {conversion.reference}.", conversion.requested_by)
-        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
+        text = f"Saved as image {conversion.reference}."
+        notes.note(session, Reason.CONVERSION, text, actor=conversion.requested_by)
         kick_scheduler()
         conversion_ended.send(Conversion, conversion=conversion)
     return image
@@ -187,12 +186,10 @@ def fail(conversion: Conversion, problem: str) -> None:
     with transaction.atomic():
         failed = {"state": ConversionState.FAILED, "problem": problem, "progress": "", "ended_at": clock.now()}
         if Conversion.objects.filter(pk=conversion.pk, state__in=ACTIVE_CONVERSIONS).update(**failed):
-            _note(conversion.session_id, f"Not saved as image {conversion.reference}: {problem}", None)
+            text = f"Not saved as image {conversion.reference}: {problem}"
+            notes.note(conversion.session, Reason.CONVERSION, text)
             conversion.refresh_from_db()
             conversion_ended.send(Conversion, conversion=conversion)
-            notify.sessions_changed(
-                [(conversion.session_id, conversion.session.owner_id, conversion.session.project_id)]
-            )
 
 
 def _taken(owner: User, name: str, tag: str) -> dict[str, str]:
@@ -230,17 +227,3 @@ def _image_for(conversion: Conversion) -> Image:
     for name in _INHERITED:
         setattr(image, name, getattr(session.image, name))
     return image
-
-
-def _note(session_id: str, detail: str, actor: User | None) -> None:
-    """Add an event that changes no status to the session's timeline."""
-    status = Session.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=session_id)
-    SessionEvent.objects.create(
-        session_id=session_id,
-        at=clock.now(),
-        old_status=status,
-        new_status=status,
-        reason=Reason.CONVERSION.value,
-        detail=detail[:300],
-        actor=actor,
-    )
