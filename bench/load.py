@@ -103,7 +103,7 @@ class LoadedPlatform:
         return {
             **{f"{kind.replace(' ', '_')}_ms": _summary(measured.milliseconds.get(kind, ())) for kind in KINDS},
             "promotion_ms": _summary(_promotions(events)),
-            "delivery_ms": _summary(_deliveries(events, measured.arrivals)),
+            "delivery_ms": _summary(_deliveries(events, measured.shown_at)),
             "statuses": measured.statuses,
             "failures": measured.failures,
             "requests_per_second": round(sum(map(len, measured.milliseconds.values())) / (ended - begun), 1),

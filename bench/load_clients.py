@@ -18,7 +18,7 @@ MAX_OPENING: Final = 20  # websockets at a time
 KEY_SECONDS: Final = 1.0  # between two keys of a terminal
 ECHO_SECONDS: Final = 30.0
 REFETCH_SECONDS: Final = 1.5  # at most, before a list is fetched again
-HEADS: Final = {"HX-Request": "true"}
+HTMX_HEADERS: Final = {"HX-Request": "true"}
 BODY: Final = {"cpu": 1, "memory": "2g", "fgpu": "1"}
 MIX: Final = {"sessions": 40, "session": 30, "limits": 20, "submit": 5, "terminate": 5}  # requests of 100
 KINDS: Final = ("list page", "terminal echo", *MIX)
@@ -30,7 +30,7 @@ class Measurements:
 
     milliseconds: dict[str, list[float]] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
-    arrivals: dict[str, list[float]] = field(default_factory=dict)  # of each session, at whatever browser
+    shown_at: dict[str, list[float]] = field(default_factory=dict)  # of each session, at whatever browser
     failures: dict[str, int] = field(default_factory=dict)
 
     def note(self, kind: str, seconds: float) -> None:
@@ -100,14 +100,14 @@ class LoadClients:
         async for text in socket:
             now, message = time.time(), json.loads(text)
             for row in message.get("rows", ()):
-                self._measured.arrivals.setdefault(row["id"], []).append(now)
+                self._measured.shown_at.setdefault(row["id"], []).append(now)
             if "session" in message and (fetching is None or fetching.done()):
                 fetching = asyncio.create_task(self._fetch(cookie))
 
     async def _fetch(self, cookie: str) -> None:
         await asyncio.sleep(self._random.random() * REFETCH_SECONDS)
         try:
-            await self._ask("list page", "GET", "/sessions/", {**HEADS, "Cookie": f"gp_session={cookie}"})
+            await self._ask("list page", "GET", "/sessions/", {**HTMX_HEADERS, "Cookie": f"gp_session={cookie}"})
         except httpx.HTTPError as error:
             self._measured.fail(f"list page: {type(error).__name__}")
 

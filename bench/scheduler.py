@@ -50,7 +50,7 @@ def best_of(runs: int, work: Callable[[], object]) -> float:
     return best
 
 
-def measure_passes(runs: int) -> dict[str, Figures]:
+def measure_cycles(runs: int) -> dict[str, Figures]:
     """Return the seconds of a first full pass over empty hosts, and what follows from it."""
     seconds: Figures = {}
     decisions: Figures = {}
@@ -176,7 +176,7 @@ def main() -> None:
         say(said)
     calibration = partial(sum, range(10**6))
     figures: dict[str, object] = {"calibration_s": round(best_of(20, calibration), 5), "snapshot_mib": measure_memory()}
-    figures |= measure_passes(options.runs)
+    figures |= measure_cycles(options.runs)
     figures["release_milliseconds"] = measure_release(options.runs)
     figures["openb_allocation"], figures["openb_missing_models"] = measure_allocation(trace, options.seeds)
     figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)

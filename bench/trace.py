@@ -59,8 +59,8 @@ class Trace:
         are enough; what does not fit is skipped; no session ends.
         """
         random = Random(seed)
-        arrivals = [pod.shape for pod in self.pods]
-        random.shuffle(arrivals)
+        submitted = [pod.shape for pod in self.pods]
+        random.shuffle(submitted)
         hosts = [
             HostCapacity(
                 host_id=host.id,
@@ -77,9 +77,9 @@ class Trace:
         nowhere = missing_traits(self.hosts, self.pods)
         arrived = allocated = missing = position = 0
         while True:
-            if position == len(arrivals):
-                arrivals.append(random.choice(self.pods).shape)
-            shape = arrivals[position]
+            if position == len(submitted):
+                submitted.append(random.choice(self.pods).shape)
+            shape = submitted[position]
             position += 1
             if shape.traits in nowhere:
                 missing += shape.fgpu_milli

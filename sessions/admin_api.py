@@ -80,7 +80,7 @@ class PreviewSerializer(serializers.Serializer[Preview]):
     """What a rule would have done in the last week."""
 
     ended = WouldEndSerializer(many=True)
-    judged = serializers.IntegerField(help_text="Sessions that ran under it")
+    judged = serializers.IntegerField(source="session_count", help_text="Sessions that ran under it")
     unknown = serializers.IntegerField(help_text="Of them, those of which too little was measured")
     recorded_since = serializers.DateTimeField(allow_null=True)
     saved_milli_seconds = serializers.IntegerField()

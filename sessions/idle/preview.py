@@ -33,7 +33,7 @@ class Preview:
     """What a rule would have done: the sessions that it would have ended, of how many that ran under it."""
 
     ended: list[WouldEnd]
-    judged: int
+    session_count: int
     unknown: int  # of them, those that had no period with all figures known: no rule ends them
     recorded_since: datetime | None
 
@@ -60,7 +60,9 @@ def preview(rule: IdleRule, now: datetime) -> Preview:
             ended.append(would_end)
     first = UsagePeriod.objects.order_by("at").values_list("at", flat=True).first()
     ended.sort(key=lambda each: each.ended_at)
-    return Preview(ended=ended, judged=len(found), unknown=unknown, recorded_since=max(first, since) if first else None)
+    return Preview(
+        ended=ended, session_count=len(found), unknown=unknown, recorded_since=max(first, since) if first else None
+    )
 
 
 _Periods = list[tuple[datetime, PeriodUse | None]]
