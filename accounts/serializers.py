@@ -12,6 +12,7 @@ from accounts.credentials.ssh_keys import TITLE_LENGTH
 from accounts.credentials.tokens import MAX_LIFETIME
 from accounts.models import ApiToken, LoginSession, ResourcePolicy, SshKey, TokenScope, User
 from accounts.second_factors import services as second_factors
+from restapi.fields import ShownSerializer
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -64,7 +65,7 @@ class TokenSerializer(serializers.Serializer[Any]):
     expiry = serializers.DateTimeField()
 
 
-class ApiTokenSerializer(serializers.ModelSerializer[ApiToken]):
+class ApiTokenSerializer(ShownSerializer[ApiToken]):
     """A token for the API, without the token itself."""
 
     id = serializers.UUIDField(source="uid", read_only=True)
@@ -73,7 +74,6 @@ class ApiTokenSerializer(serializers.ModelSerializer[ApiToken]):
     class Meta:
         model = ApiToken
         fields: tuple[str, ...] = ("id", "name", "scope", "created_at", "expiry", "last_used_at")
-        read_only_fields = fields
 
 
 class NewApiTokenSerializer(StrictSerializer):
@@ -91,10 +91,9 @@ class MadeApiTokenSerializer(ApiTokenSerializer):
 
     class Meta(ApiTokenSerializer.Meta):
         fields = (*ApiTokenSerializer.Meta.fields, "token")
-        read_only_fields = fields
 
 
-class LoginSessionSerializer(serializers.ModelSerializer[LoginSession]):
+class LoginSessionSerializer(ShownSerializer[LoginSession]):
     """A browser in which the caller is signed in."""
 
     browser = serializers.CharField(read_only=True, help_text="Its name; empty if not known")
@@ -103,10 +102,9 @@ class LoginSessionSerializer(serializers.ModelSerializer[LoginSession]):
     class Meta:
         model = LoginSession
         fields = ("id", "browser", "system", "address", "started_at", "last_seen_at")
-        read_only_fields = fields
 
 
-class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
+class PolicySerializer(ShownSerializer[ResourcePolicy]):
     """A user's policy without its amounts, which are in `/me/limits/`, and in `/storage-roots/` for storage."""
 
     max_lifetime = serializers.DurationField(
@@ -136,10 +134,9 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
             ),
             *("allow_public_apps", "allow_conversion", "allow_unlisted_images"),
         )
-        read_only_fields = fields
 
 
-class MeSerializer(serializers.ModelSerializer[User]):
+class MeSerializer(ShownSerializer[User]):
     """The current user."""
 
     name = serializers.CharField(source="get_full_name", read_only=True)
@@ -150,7 +147,6 @@ class MeSerializer(serializers.ModelSerializer[User]):
     class Meta:
         model = User
         fields = ("email", "name", "is_superadmin", "has_second_factor", "policy")
-        read_only_fields = fields
 
     def get_has_second_factor(self, user: User) -> bool:
         """Return whether a password alone does not sign the user in."""
@@ -171,7 +167,7 @@ class NewPasswordSerializer(StrictSerializer):
     new_password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
 
 
-class SshKeySerializer(serializers.ModelSerializer[SshKey]):
+class SshKeySerializer(ShownSerializer[SshKey]):
     """A public key for SSH access to its owner's sessions."""
 
     key = serializers.CharField(source="text", read_only=True, help_text="One line in OpenSSH's format")
@@ -179,7 +175,6 @@ class SshKeySerializer(serializers.ModelSerializer[SshKey]):
     class Meta:
         model = SshKey
         fields: tuple[str, ...] = ("id", "title", "key", "fingerprint", "created_at", "last_used_at")
-        read_only_fields = fields
 
 
 class NewSshKeySerializer(StrictSerializer):

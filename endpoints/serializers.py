@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
 from endpoints.services import MAX_NOTE_LENGTH
+from restapi.fields import ShownSerializer
 from sessions.access.app_serializers import EndpointSerializer
 from sessions.models import ShareLink
 
@@ -16,7 +17,7 @@ class OpenedSerializer(EndpointSerializer):
     note = serializers.CharField(read_only=True, help_text="What else is to be known, such as that a port was taken")
 
     class Meta(EndpointSerializer.Meta):
-        fields = read_only_fields = (*EndpointSerializer.Meta.fields, "note")
+        fields = (*EndpointSerializer.Meta.fields, "note")
 
 
 class OpenSerializer(StrictSerializer):
@@ -37,7 +38,7 @@ class OpenSerializer(StrictSerializer):
         return attrs
 
 
-class ShareLinkSerializer(serializers.ModelSerializer[ShareLink]):
+class ShareLinkSerializer(ShownSerializer[ShareLink]):
     """A link whose holders may use one app."""
 
     created_by = serializers.EmailField(source="created_by.email", default=None, read_only=True, allow_null=True)
@@ -45,7 +46,6 @@ class ShareLinkSerializer(serializers.ModelSerializer[ShareLink]):
     class Meta:
         model = ShareLink
         fields: tuple[str, ...] = ("id", "note", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at")
-        read_only_fields = fields
 
 
 class SharedSerializer(ShareLinkSerializer):
@@ -54,7 +54,7 @@ class SharedSerializer(ShareLinkSerializer):
     url = serializers.URLField(read_only=True)
 
     class Meta(ShareLinkSerializer.Meta):
-        fields = read_only_fields = (*ShareLinkSerializer.Meta.fields, "url")
+        fields = (*ShareLinkSerializer.Meta.fields, "url")
 
 
 class ShareSerializer(StrictSerializer):

@@ -14,13 +14,14 @@ from folders.models import Folder, FolderShare, StorageRoot, Upload
 from folders.names import MAX_NAME_LENGTH
 from folders.quotas.rules import StorageUse
 from folders.sharing.access import access
+from restapi.fields import ShownSerializer
 
 MAX_PATH_LENGTH = 4096
 MAX_PAGE = 10**9
 KINDS = [kind.value for kind in EntryKind]
 
 
-class FolderSerializer(serializers.ModelSerializer[Folder]):
+class FolderSerializer(ShownSerializer[Folder]):
     """A data folder; `access` is what the caller may do with its files."""
 
     owner = serializers.EmailField(
@@ -53,7 +54,6 @@ class FolderSerializer(serializers.ModelSerializer[Folder]):
             ),
             *("used_bytes", "used_files", "measured_at"),
         )
-        read_only_fields = fields
 
     @extend_schema_field(serializers.ChoiceField(choices=["none", "read", "write"]))
     def get_access(self, folder: Folder) -> str:
@@ -97,7 +97,7 @@ class RestoredFolderSerializer(StrictSerializer):
     name = serializers.CharField(trim_whitespace=False, required=False, help_text="A new name if its own is taken")
 
 
-class FolderShareSerializer(serializers.ModelSerializer[FolderShare]):
+class FolderShareSerializer(ShownSerializer[FolderShare]):
     """A user with whom a folder is shared."""
 
     user = serializers.EmailField(source="user.email", read_only=True)
@@ -106,7 +106,6 @@ class FolderShareSerializer(serializers.ModelSerializer[FolderShare]):
     class Meta:
         model = FolderShare
         fields = ("id", "user", "read_only", "created_at")
-        read_only_fields = fields
 
 
 class NewFolderShareSerializer(StrictSerializer):
@@ -138,7 +137,7 @@ class StorageUseSerializer(serializers.Serializer[StorageUse]):
     max_files = serializers.IntegerField(allow_null=True)
 
 
-class StorageRootSerializer(serializers.ModelSerializer[StorageRoot]):
+class StorageRootSerializer(ShownSerializer[StorageRoot]):
     """A storage root: where folders are kept."""
 
     hosts = serializers.SerializerMethodField()
@@ -148,7 +147,6 @@ class StorageRootSerializer(serializers.ModelSerializer[StorageRoot]):
     class Meta:
         model = StorageRoot
         fields = ("name", "is_shared", "is_enabled", "is_default", "hosts", "problem", "use")
-        read_only_fields = fields
 
     def get_hosts(self, root: StorageRoot) -> list[str]:
         """Return the names of the hosts that have it: sessions with its folders run there."""
@@ -289,7 +287,7 @@ class NewTextSerializer(StrictSerializer):
     text = serializers.CharField(trim_whitespace=False, allow_blank=True)
 
 
-class UploadSerializer(serializers.ModelSerializer[Upload]):
+class UploadSerializer(ShownSerializer[Upload]):
     """An upload under way. The context has `files`, the folder's FolderFiles."""
 
     received = serializers.SerializerMethodField(help_text="Bytes that are there; fewer than the length")
@@ -297,7 +295,6 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
     class Meta:
         model = Upload
         fields = ("id", "path", "length", "received", "created_at", "expires_at")
-        read_only_fields = fields
 
     def get_received(self, upload: Upload) -> int:
         """Return how much of the file is there; 0 where it is gone."""

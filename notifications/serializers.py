@@ -11,12 +11,12 @@ from accounts.serializers import StrictSerializer
 from notifications.delivery.texts import text_of
 from notifications.models import KIND_CHOICES, Announcement, Notification
 from resources.models import ResourceGroup
-from restapi.fields import RowNameField
+from restapi.fields import RowNameField, ShownSerializer
 
 LEVELS: Final = [level.name.lower() for level in Announcement.Level]
 
 
-class NotificationSerializer(serializers.ModelSerializer[Notification]):
+class NotificationSerializer(ShownSerializer[Notification]):
     """A notification, in the caller's language."""
 
     kind = serializers.ChoiceField(choices=KIND_CHOICES, read_only=True)
@@ -27,7 +27,6 @@ class NotificationSerializer(serializers.ModelSerializer[Notification]):
     class Meta:
         model = Notification
         fields = ("id", "kind", "session", "title", "body", "created_at", "read_at", "emailed_at")
-        read_only_fields = fields
 
     def get_title(self, notification: Notification) -> str:
         """Return what it tells of."""

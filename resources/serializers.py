@@ -9,18 +9,18 @@ from resources.amounts.fields import FgpuTextField
 from resources.amounts.units import CORE_MILLI
 from resources.gpus.topology import GpuTopology
 from resources.models import App, Gpu, GpuReading, Host, Image, Preset, ResourceGroup
+from restapi.fields import ShownSerializer
 
 
-class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
+class ResourceGroupSerializer(ShownSerializer[ResourceGroup]):
     """A group in which the caller may start sessions."""
 
     class Meta:
         model = ResourceGroup
         fields = ("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing", "deny_private_networks")
-        read_only_fields = fields
 
 
-class PresetSerializer(serializers.ModelSerializer[Preset]):
+class PresetSerializer(ShownSerializer[Preset]):
     """A named set of resources; `resource_group` is null for one in all groups."""
 
     resource_group = serializers.CharField(source="group.name", default=None, read_only=True, allow_null=True)
@@ -29,10 +29,9 @@ class PresetSerializer(serializers.ModelSerializer[Preset]):
     class Meta:
         model = Preset
         fields = ("name", "resource_group", "cpu", "memory", "shared_memory", "fgpu")
-        read_only_fields = fields
 
 
-class ImageSerializer(serializers.ModelSerializer[Image]):
+class ImageSerializer(ShownSerializer[Image]):
     """A version of an environment: what it needs, what it offers, and where it is."""
 
     min_fgpu = FgpuTextField(read_only=True)
@@ -65,7 +64,6 @@ class ImageSerializer(serializers.ModelSerializer[Image]):
             *("min_cpu", "min_memory", "min_fgpu", "min_gpu_memory"),
             *("apps", "architecture", "accelerators", "size", "on_hosts"),
         )
-        read_only_fields = fields
 
     def get_private(self, image: Image) -> bool:
         """Return whether the image has an owner."""
@@ -76,16 +74,15 @@ class ImageSerializer(serializers.ModelSerializer[Image]):
         return image.accelerators.replace(",", " ").split()
 
 
-class GpuReadingSerializer(serializers.ModelSerializer[GpuReading]):
+class GpuReadingSerializer(ShownSerializer[GpuReading]):
     """What the driver last said of a device as a whole; null where it does not say."""
 
     class Meta:
         model = GpuReading
         fields = ("at", "utilisation", "memory_used", "temperature", "power")
-        read_only_fields = fields
 
 
-class GpuSerializer(serializers.ModelSerializer[Gpu]):
+class GpuSerializer(ShownSerializer[Gpu]):
     """A GPU with the sum of its sessions' shares."""
 
     capacity = FgpuTextField(source="host.group.gpu_capacity", read_only=True)
@@ -100,7 +97,6 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     class Meta:
         model = Gpu
         fields = ("uuid", "name", "index", "memory", "is_simulated", "tier", "sharing", "capacity", "held", "reading")
-        read_only_fields = fields
 
 
 class GpuTopologySerializer(serializers.Serializer[dict[str, Any]]):
@@ -117,7 +113,7 @@ class GpuTopologySerializer(serializers.Serializer[dict[str, Any]]):
     )
 
 
-class HostSerializer(serializers.ModelSerializer[Host]):
+class HostSerializer(ShownSerializer[Host]):
     """A host with its GPUs, and the sums of its sessions' resources."""
 
     resource_group = serializers.CharField(source="group.name", read_only=True)
@@ -145,7 +141,6 @@ class HostSerializer(serializers.ModelSerializer[Host]):
             *("faulty_since", "probe_at"),
             *("cpu", "cpu_held", "cpu_held_milli", "memory", "memory_held", "gpus", "gpu_topology"),
         )
-        read_only_fields = fields
 
     def get_cpu_held(self, host: Any) -> int:
         """Return the cores held, by the annotation of the view."""

@@ -1,6 +1,6 @@
-"""Fields of serializers that all packages share."""
+"""Fields and bases of serializers that all packages share."""
 
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db.models import Model
 from rest_framework import serializers
@@ -16,3 +16,12 @@ class RowNameField(serializers.SlugRelatedField[Row]):
         if not isinstance(data, str) or "\0" in data:  # no text of the database has NUL
             self.fail("does_not_exist", slug_name=self.slug_field, value=str(data)[:100])
         return super().to_internal_value(data)
+
+
+class ShownSerializer(serializers.ModelSerializer[Row], Generic[Row]):
+    """A row as it is shown: none of its fields is ever written."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        meta: Any = cls.Meta
+        meta.read_only_fields = meta.fields

@@ -12,6 +12,7 @@ from resources.amounts.fields import FgpuTextField, SpanField
 from resources.amounts.units import fgpu_text
 from resources.gpus.tiers import Tier
 from resources.models import ResourceGroup
+from restapi.fields import ShownSerializer
 from sessions.access.app_serializers import EndpointSerializer
 from sessions.access.ssh_command import ssh_command
 from sessions.lifecycle import Kind, Reason, Status, Tab
@@ -30,7 +31,7 @@ class GpuShareSerializer(serializers.Serializer[Any]):
     tier = serializers.ChoiceField(choices=[tier.value for tier in Tier])
 
 
-class MountSerializer(serializers.ModelSerializer[Mount]):
+class MountSerializer(ShownSerializer[Mount]):
     """A folder of a session, and where it is mounted."""
 
     folder = serializers.CharField(source="folder_id", allow_null=True, help_text="Its id; null once it was deleted")
@@ -45,7 +46,6 @@ class MountSerializer(serializers.ModelSerializer[Mount]):
     class Meta:
         model = Mount
         fields = ("folder", "name", "path", "read_only", "automatic", "over_quota", "problem")
-        read_only_fields = fields
 
 
 class SessionSizeSerializer(serializers.Serializer[Any]):
@@ -66,7 +66,7 @@ class GroupWaitSerializer(serializers.Serializer[Any]):
     eta_reason = serializers.CharField(help_text="Why not before")
 
 
-class SessionSerializer(serializers.ModelSerializer[Session]):
+class SessionSerializer(ShownSerializer[Session]):
     """A session as its owner, managers of its project and superadmins see it.
 
     Memory in bytes; `gpus` is empty while it holds none.
@@ -159,7 +159,6 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             "idle_ends_at",
             *("last_activity_at", "ssh", "apps", "mounts"),
         )
-        read_only_fields = fields
 
     @extend_schema_field(GpuShareSerializer(many=True))
     def get_gpus(self, session: Session) -> Any:
@@ -216,7 +215,7 @@ class SnoozeSerializer(StrictSerializer):
     by = SpanField(help_text='Seconds, or a text such as "30m"')
 
 
-class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
+class SessionEventSerializer(ShownSerializer[SessionEvent]):
     """One change of status; `old_status` is empty for the first."""
 
     actor = serializers.EmailField(source="actor.email", default=None, read_only=True, allow_null=True)
@@ -224,7 +223,6 @@ class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
     class Meta:
         model = SessionEvent
         fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
-        read_only_fields = fields
 
 
 class RenameSerializer(serializers.Serializer[Any]):

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
+from restapi.fields import ShownSerializer
 from webhooks.destinations import MAX_URL_LENGTH
 from webhooks.event_types import EVENT_TYPES
 from webhooks.models import NAME_LENGTH, DeliveryState, Webhook, WebhookAttempt, WebhookDelivery
@@ -12,7 +13,7 @@ from webhooks.models import NAME_LENGTH, DeliveryState, Webhook, WebhookAttempt,
 TYPES = [(each, each) for each in EVENT_TYPES]
 
 
-class WebhookSerializer(serializers.ModelSerializer[Webhook]):
+class WebhookSerializer(ShownSerializer[Webhook]):
     """A webhook, without its secret."""
 
     enabled = serializers.BooleanField(source="is_enabled")
@@ -25,7 +26,6 @@ class WebhookSerializer(serializers.ModelSerializer[Webhook]):
             *("id", "name", "url", "event_types", "all_users", "enabled"),
             *("disabled_reason", "failing_since", "old_secret_until", "created_at"),
         )
-        read_only_fields = fields
 
 
 class SecretWebhookSerializer(WebhookSerializer):
@@ -35,7 +35,6 @@ class SecretWebhookSerializer(WebhookSerializer):
 
     class Meta(WebhookSerializer.Meta):
         fields = (*WebhookSerializer.Meta.fields, "secret")
-        read_only_fields = fields
 
 
 class NewWebhookSerializer(StrictSerializer):
@@ -55,7 +54,7 @@ class ChangedWebhookSerializer(NewWebhookSerializer):
     enabled = serializers.BooleanField(source="is_enabled", required=False)
 
 
-class WebhookDeliverySerializer(serializers.ModelSerializer[WebhookDelivery]):
+class WebhookDeliverySerializer(ShownSerializer[WebhookDelivery]):
     """A message to a webhook."""
 
     class Meta:
@@ -63,16 +62,14 @@ class WebhookDeliverySerializer(serializers.ModelSerializer[WebhookDelivery]):
         fields: tuple[str, ...] = (
             *("id", "message_id", "type", "state", "attempts", "created_at", "due_at", "delivered_at"),
         )
-        read_only_fields = fields
 
 
-class WebhookAttemptSerializer(serializers.ModelSerializer[WebhookAttempt]):
+class WebhookAttemptSerializer(ShownSerializer[WebhookAttempt]):
     """One request with a message: the HTTP status and the beginning of the response, or the problem."""
 
     class Meta:
         model = WebhookAttempt
         fields = ("at", "status", "duration_ms", "problem", "response")
-        read_only_fields = fields
 
 
 class WebhookDeliveryDetailSerializer(WebhookDeliverySerializer):
@@ -82,7 +79,6 @@ class WebhookDeliveryDetailSerializer(WebhookDeliverySerializer):
 
     class Meta(WebhookDeliverySerializer.Meta):
         fields = (*WebhookDeliverySerializer.Meta.fields, "body", "log")
-        read_only_fields = fields
 
 
 class DeliveryQuery(serializers.Serializer[Any]):

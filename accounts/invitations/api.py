@@ -13,11 +13,11 @@ from accounts.invitations import services as invitations
 from accounts.models import Project, ResourcePolicy
 from accounts.models.invitations import AccountInvitation
 from accounts.serializers import StrictSerializer
-from restapi.fields import RowNameField
+from restapi.fields import RowNameField, ShownSerializer
 from restapi.views import ApiViewSet, valid_body
 
 
-class InvitationSerializer(serializers.ModelSerializer[AccountInvitation]):
+class InvitationSerializer(ShownSerializer[AccountInvitation]):
     """An invitation, without its link."""
 
     policy = serializers.CharField(source="policy.name", read_only=True)
@@ -26,7 +26,6 @@ class InvitationSerializer(serializers.ModelSerializer[AccountInvitation]):
     class Meta:
         model = AccountInvitation
         fields: tuple[str, ...] = ("id", "email", "policy", "project", "created_at", "expires_at", "accepted_at")
-        read_only_fields = fields
 
 
 class MadeInvitationSerializer(InvitationSerializer):
@@ -36,7 +35,6 @@ class MadeInvitationSerializer(InvitationSerializer):
 
     class Meta(InvitationSerializer.Meta):
         fields = (*InvitationSerializer.Meta.fields, "link")
-        read_only_fields = fields
 
 
 class NewInvitationSerializer(StrictSerializer):

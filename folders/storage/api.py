@@ -21,12 +21,13 @@ from folders.storage import paths as storage
 from folders.storage import roots
 from resources.admin_api.base import NotPossibleError, RecordViewSet
 from resources.admin_api.serializers import RecordSerializer
+from restapi.fields import ShownSerializer
 from translation.english import from_english
 
 REFUSED = OpenApiResponse(description="The directory is not there, or not empty; the detail says it")
 
 
-class HostRootSerializer(serializers.ModelSerializer[HostRoot]):
+class HostRootSerializer(ShownSerializer[HostRoot]):
     """What a host last found at the path of a root."""
 
     host = serializers.CharField(source="host.name", read_only=True)
@@ -34,7 +35,6 @@ class HostRootSerializer(serializers.ModelSerializer[HostRoot]):
     class Meta:
         model = HostRoot
         fields = ("host", "is_present", "problem", "quota_support", "total_bytes", "free_bytes", "checked_at")
-        read_only_fields = fields
 
 
 class StorageRootRecordSerializer(RecordSerializer[StorageRoot]):

@@ -23,7 +23,7 @@ from resources.forms import ImageForm, RegistryForm
 from resources.image_admin import APP_ICONS
 from resources.images import builds, pulls
 from resources.models import App, BuildState, Host, HostStatus, Image, ImageBuild, ImagePull, Registry
-from restapi.fields import RowNameField
+from restapi.fields import RowNameField, ShownSerializer
 from restapi.views import valid_body
 
 NOT_NOW = OpenApiResponse(description="There is nothing to do; the detail says why")
@@ -39,16 +39,15 @@ class AppRecordSerializer(RecordSerializer[App]):
         exclude = ("id", "image")
 
 
-class ImageBuildSerializer(serializers.ModelSerializer[ImageBuild]):
+class ImageBuildSerializer(ShownSerializer[ImageBuild]):
     """How far the build of an image of the catalogue is."""
 
     class Meta:
         model = ImageBuild
         fields = ("state", "is_usable", "step", "steps", "problem")
-        read_only_fields = fields
 
 
-class ImagePullSerializer(serializers.ModelSerializer[ImagePull]):
+class ImagePullSerializer(ShownSerializer[ImagePull]):
     """How far the last pull of an image to a host is that an administrator asked for."""
 
     host = serializers.CharField(source="host.name", read_only=True)
@@ -56,7 +55,6 @@ class ImagePullSerializer(serializers.ModelSerializer[ImagePull]):
     class Meta:
         model = ImagePull
         fields = ("host", "state", "detail", "requested_at")
-        read_only_fields = fields
 
 
 class ImageRecordSerializer(RecordSerializer[Image]):

@@ -15,7 +15,7 @@ from resources.admin_api.serializers import RecordSerializer
 from resources.forms import HostForm, PresetForm, ResourceGroupForm
 from resources.hosts import bounds, group_changes
 from resources.models import Gpu, Host, HostHealth, HostStatus, Preset, ResourceGroup
-from restapi.fields import RowNameField
+from restapi.fields import RowNameField, ShownSerializer
 
 
 class GroupRecordSerializer(RecordSerializer[ResourceGroup]):
@@ -63,22 +63,20 @@ class GroupRecordViewSet(RecordViewSet[ResourceGroup]):
         return Response({**self.shown(group).data, **more})
 
 
-class HostGpuSerializer(serializers.ModelSerializer[Gpu]):
+class HostGpuSerializer(ShownSerializer[Gpu]):
     """A GPU of a host, as the host reported it."""
 
     class Meta:
         model = Gpu
         fields = ("uuid", "index", "name", "memory", "is_simulated", "tier", "is_present")
-        read_only_fields = fields
 
 
-class HostHealthSerializer(serializers.ModelSerializer[HostHealth]):
+class HostHealthSerializer(ShownSerializer[HostHealth]):
     """Starts in a row that failed by the fault of a host, and when it is probed."""
 
     class Meta:
         model = HostHealth
         fields = ("failures", "gpu_failures", "problem", "faulty_since", "probe_at")
-        read_only_fields = fields
 
 
 class HostRecordSerializer(RecordSerializer[Host]):

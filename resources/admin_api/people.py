@@ -28,7 +28,7 @@ from resources.admin_api.base import DeleteRecords, ReadRecords, RecordViewSet, 
 from resources.admin_api.serializers import RecordSerializer
 from resources.hosts import bounds
 from resources.models import ResourceGroup
-from restapi.fields import RowNameField
+from restapi.fields import RowNameField, ShownSerializer
 from restapi.pages import NewestFirstPages
 
 PRIMARY_FACTORS = Authenticator.objects.filter(user=OuterRef("pk"), type__in=second_factors.PRIMARY)
@@ -184,7 +184,6 @@ class TokenRecordSerializer(ApiTokenSerializer):
 
     class Meta(ApiTokenSerializer.Meta):
         fields = (*ApiTokenSerializer.Meta.fields, "user", "key")
-        read_only_fields = fields
 
 
 class OwnedQuery(SearchQuery):
@@ -223,7 +222,6 @@ class KeyRecordSerializer(SshKeySerializer):
 
     class Meta(SshKeySerializer.Meta):
         fields: tuple[str, ...] = (*SshKeySerializer.Meta.fields, "user")
-        read_only_fields = fields
 
 
 class KeyRecordViewSet(DeleteRecords[SshKey]):
@@ -240,7 +238,7 @@ class KeyRecordViewSet(DeleteRecords[SshKey]):
         services.delete_ssh_key(row)
 
 
-class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
+class AuditEntrySerializer(ShownSerializer[AuditEntry]):
     """An administrative act."""
 
     actor = serializers.CharField(
@@ -266,7 +264,6 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
             "object_text",
             "changes",
         )
-        read_only_fields = fields
 
 
 class AuditQuery(SearchQuery):

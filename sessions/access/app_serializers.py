@@ -2,11 +2,12 @@
 
 from rest_framework import serializers
 
+from restapi.fields import ShownSerializer
 from sessions.access import app_addresses
 from sessions.models import Endpoint, EndpointState
 
 
-class EndpointSerializer(serializers.ModelSerializer[Endpoint]):
+class EndpointSerializer(ShownSerializer[Endpoint]):
     """An app of a session. It can be used while its state is READY; one that is CLOSED may be opened."""
 
     name = serializers.CharField(source="app", read_only=True, help_text="Of the image's app, or p8080 for a port")
@@ -32,7 +33,6 @@ class EndpointSerializer(serializers.ModelSerializer[Endpoint]):
             "port",
             "port_url",
         )
-        read_only_fields = fields
 
     def get_url(self, endpoint: Endpoint) -> str:
         """Return the URL of the app's first page; see `app_addresses.first_page`."""

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from resources.models import Image
+from restapi.fields import ShownSerializer
 from restapi.views import ApiViewSet, valid_body
 from sessions.conversion import change_reports, private_images
 from sessions.conversion import services as conversions
@@ -35,7 +36,7 @@ class ConversionRequestSerializer(StrictSerializer):
     description = serializers.CharField(default="", allow_blank=True)
 
 
-class ConversionSerializer(serializers.ModelSerializer[Conversion]):
+class ConversionSerializer(ShownSerializer[Conversion]):
     """A session on its way to an image; `reference` is the image's full name once it is DONE."""
 
     state = serializers.ChoiceField(choices=[state.value for state in ConversionState], read_only=True)
@@ -48,10 +49,9 @@ class ConversionSerializer(serializers.ModelSerializer[Conversion]):
             *("id", "session", "name", "tag", "reference", "description", "state", "progress", "problem"),
             *("recipe", "requested_by", "created_at", "ended_at"),
         )
-        read_only_fields = fields
 
 
-class ChangeReportSerializer(serializers.ModelSerializer[ChangeReport]):
+class ChangeReportSerializer(ShownSerializer[ChangeReport]):
     """What a session's container has that its image has not; `report` is empty until it is READY."""
 
     state = serializers.ChoiceField(choices=[state.value for state in ReportState], read_only=True)
@@ -59,10 +59,9 @@ class ChangeReportSerializer(serializers.ModelSerializer[ChangeReport]):
     class Meta:
         model = ChangeReport
         fields = ("state", "requested_at", "made_at", "report", "recipe", "problem")
-        read_only_fields = fields
 
 
-class PrivateImageSerializer(serializers.ModelSerializer[Image]):
+class PrivateImageSerializer(ShownSerializer[Image]):
     """An image that was made of a session; `hosts` have it, and no others can where it `is_local`."""
 
     owner = serializers.EmailField(source="owner.email", read_only=True)
@@ -77,7 +76,6 @@ class PrivateImageSerializer(serializers.ModelSerializer[Image]):
             *("id", "reference", "name", "tag", "owner", "description", "size", "is_local", "hosts"),
             *("live_sessions", "created_at"),
         )
-        read_only_fields = fields
 
     def get_hosts(self, image: Image) -> list[str]:
         """Return the names of the hosts that have it, which the view has fetched."""

@@ -20,7 +20,7 @@ from accounts.models.policies import DEFAULT_WEIGHT
 from accounts.models.projects import PROJECT_NAME
 from accounts.serializers import StrictSerializer
 from resources.models import ResourceGroup
-from restapi.fields import RowNameField
+from restapi.fields import RowNameField, ShownSerializer
 from restapi.views import ApiViewSet, valid_body
 from sessions.errors import GENERAL, RejectedError
 from sessions.limits import held as usage
@@ -37,7 +37,7 @@ class ProjectInUseError(APIException):
     default_code = "project_in_use"
 
 
-class ProjectSerializer(serializers.ModelSerializer[Project]):
+class ProjectSerializer(ShownSerializer[Project]):
     """A project as its members see it."""
 
     policy = serializers.CharField(source="policy.name", read_only=True, default=None, allow_null=True)
@@ -59,7 +59,6 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
             *("id", "name", "description", "is_active", "role", "policy", "share_weight", "resource_groups"),
             *("member_count", "created_at"),
         )
-        read_only_fields = fields
 
 
 class ProjectDetailSerializer(ProjectSerializer):
@@ -70,7 +69,6 @@ class ProjectDetailSerializer(ProjectSerializer):
 
     class Meta(ProjectSerializer.Meta):
         fields = (*ProjectSerializer.Meta.fields, "limits", "used")
-        read_only_fields = fields
 
     @extend_schema_field(UserAmountsSerializer)
     def get_limits(self, project: Project) -> Any:
@@ -103,7 +101,7 @@ class ProjectBody(StrictSerializer):
     )
 
 
-class MemberSerializer(serializers.ModelSerializer[Membership]):
+class MemberSerializer(ShownSerializer[Membership]):
     """A member of a project."""
 
     email = serializers.EmailField(source="user.email", read_only=True)
@@ -112,7 +110,6 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
     class Meta:
         model = Membership
         fields = ("id", "email", "name", "role", "created_at")
-        read_only_fields = fields
 
 
 class NewMemberBody(StrictSerializer):
@@ -128,13 +125,12 @@ class RoleBody(StrictSerializer):
     role = serializers.ChoiceField(choices=ROLES)
 
 
-class ProjectInvitationSerializer(serializers.ModelSerializer[AccountInvitation]):
+class ProjectInvitationSerializer(ShownSerializer[AccountInvitation]):
     """An invitation to a project, without its link, which is mailed to the address alone."""
 
     class Meta:
         model = AccountInvitation
         fields = ("id", "email", "created_at", "expires_at")
-        read_only_fields = fields
 
 
 class NewProjectInvitationBody(StrictSerializer):
