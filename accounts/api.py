@@ -135,7 +135,8 @@ def _authenticated(request: Request, email: str, password: str) -> User:
         return user
     if not AxesProxyHandler.is_allowed(request, {"username": email}):
         wait = get_cool_off(request) or timedelta(hours=1)
-        raise Throttled(wait=wait.total_seconds(), detail=_locked_out(wait))
+        text = f"Too many failed attempts. Try again in {math.ceil(wait.total_seconds() / 60)} minutes."
+        raise Throttled(wait=wait.total_seconds(), detail=text)
     raise ValidationError({"detail": "The e-mail address or the password is wrong."})
 
 
@@ -151,10 +152,6 @@ def _require_second_factor(request: Request, user: User, code: str) -> None:
         raise ValidationError({"code": [text]})
     if not second_factors.is_right(request, user, code):
         raise ValidationError({"code": [_("This code is wrong, has expired or was used already.")]})
-
-
-def _locked_out(wait: timedelta) -> str:
-    return f"Too many failed attempts. Try again in {math.ceil(wait.total_seconds() / 60)} minutes."
 
 
 class MeView(ApiView):

@@ -19,12 +19,7 @@ class Amounts:
     sessions: int = 0
 
     def __add__(self, other: "Amounts") -> "Amounts":
-        return Amounts(
-            cpu=self.cpu + other.cpu,
-            memory=self.memory + other.memory,
-            fgpu=self.fgpu + other.fgpu,
-            sessions=self.sessions + other.sessions,
-        )
+        return Amounts(**{name: getattr(self, name) + getattr(other, name) for name in FIELDS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

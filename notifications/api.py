@@ -105,7 +105,8 @@ class PreferencesView(ApiView):
     @extend_schema(responses=PreferenceSerializer(many=True))
     def get(self, request: Request) -> Response:
         """List every kind with the ways by which the caller is told."""
-        return Response(_rows(services.ways_of(user_of(request))))
+        ways = services.ways_of(user_of(request))
+        return Response([{"kind": kind.value, **asdict(way)} for kind, way in ways.items()])
 
     @extend_schema(request=PreferenceSerializer(many=True), responses=PreferenceSerializer(many=True))
     def put(self, request: Request) -> Response:
@@ -120,7 +121,3 @@ class PreferencesView(ApiView):
         }
         services.choose_ways(user_of(request), chosen)
         return self.get(request)
-
-
-def _rows(ways: dict[NoticeKind, Ways]) -> list[dict[str, object]]:
-    return [{"kind": kind.value, **asdict(ways[kind])} for kind in ways]

@@ -76,7 +76,8 @@ def stored_response(user_id: int, key: str, fingerprint: str) -> Response | None
         (is_locked,) = cursor.fetchone() or (False,)
     if not is_locked:
         raise KeyInUseError
-    marks = {_hashed_key(user_id, key, secret): _hashed_request(key, fingerprint, secret) for secret in _secrets()}
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    marks = {_hashed_key(user_id, key, secret): _hashed_request(key, fingerprint, secret) for secret in secrets}
     marks[key] = fingerprint  # as the version before has stored it
     stored = IdempotencyKey.objects.filter(user_id=user_id, key__in=marks).order_by("-created_at").first()
     if stored is not None and stored.created_at < timezone.now() - RETENTION:
@@ -100,10 +101,6 @@ def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
         status_code=response.status_code,
         body="" if data is None else JSONRenderer().render(data).decode(),
     )
-
-
-def _secrets() -> list[str]:
-    return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
 
 
 def _hashed_key(user_id: int, key: str, secret: str) -> str:

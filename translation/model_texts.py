@@ -20,7 +20,8 @@ _texts: set[str] = set()
 
 def install(configs: Iterable[AppConfig], site: AdminSite) -> None:
     """Have the texts of the product's own models and of their administration translated when they are shown."""
-    own = {model for config in configs if _is_own(config) for model in config.get_models()}
+    own_configs = [config for config in configs if Path(config.path).parent == settings.BASE_DIR]
+    own = {model for config in own_configs for model in config.get_models()}
     administrations = {model: each for model, each in site._registry.items() if model in own}
     for model in own:
         _install_names(model)
@@ -39,10 +40,6 @@ def install(configs: Iterable[AppConfig], site: AdminSite) -> None:
 def texts() -> frozenset[str]:
     """Return the texts that are translated by `install`."""
     return frozenset(_texts)
-
-
-def _is_own(config: AppConfig) -> bool:
-    return Path(config.path).parent == settings.BASE_DIR
 
 
 def _translated(text: Any) -> Any:

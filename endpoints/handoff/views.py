@@ -25,7 +25,7 @@ from proxy.authorization.login_flow import NEXT
 from proxy.authorization.signing import digest
 from sessions.access import app_addresses
 from sessions.access.entries import record_entry
-from sessions.models import Endpoint, EndpointQuerySet, EndpointState, ShareLink, ShareLinkQuerySet
+from sessions.models import Endpoint, EndpointState, ShareLink, ShareLinkQuerySet
 
 SHARE_COOKIE_SECONDS: Final = 120  # from the click on a share link's page to the hand-over
 NOT_RUNNING: Final = "The app behind this link does not run at present."
@@ -49,7 +49,8 @@ def authorize(request: HttpRequest) -> HttpResponse:
     state, path = request.GET.get("s", ""), request.GET.get("next", "/")
     if not _STATE.fullmatch(state):
         return HttpResponseBadRequest("This address is incomplete. Open the app from its session again.")
-    endpoint = _endpoints().labelled(request.GET.get("h", "")).first()
+    related = Endpoint.objects.select_related("session__owner", "session__host")
+    endpoint = related.labelled(request.GET.get("h", "")).first()
     user = request.user if isinstance(request.user, User) else None
     if endpoint and user and (user.is_superuser or user == endpoint.session.owner):
         login = digest(request.session.session_key or "")
@@ -117,10 +118,6 @@ def _is_ready(endpoint: Endpoint) -> bool:
 def _has_route(endpoint: Endpoint) -> bool:
     has_origin = bool(app_addresses.origin(endpoint))
     return endpoint.state != EndpointState.CLOSED and has_origin and not routes.obstacle(endpoint.session)
-
-
-def _endpoints() -> EndpointQuerySet:
-    return Endpoint.objects.select_related("session__owner", "session__host")
 
 
 def _shared(secret: str) -> ShareLinkQuerySet:

@@ -158,7 +158,7 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
     try:
         result = _probe(endpoint, app)
         if _is_response(result, app):
-            _report(endpoint, EndpointState.READY)
+            app_states.report(endpoint, EndpointState.READY)
         elif result is ProbeResult.NO_RESPONSE and _is_busy(runtime, endpoint):
             logger.info("endpoint %d: it is slow to respond, and keeps its route", endpoint_id)
         elif app and app.command:
@@ -168,7 +168,7 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
     except EngineUnreachableError:
         raise
     except ContainerRuntimeError as failure:
-        _report(endpoint, EndpointState.FAILED, str(failure))
+        app_states.report(endpoint, EndpointState.FAILED, str(failure))
 
 
 def look_at_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> None:
@@ -191,7 +191,7 @@ def look_at_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -
     else:
         output = ""
     if (obstacle, words, output) != (endpoint.obstacle, endpoint.detail, endpoint.output):
-        _report(endpoint, EndpointState.READY, words, output, obstacle)
+        app_states.report(endpoint, EndpointState.READY, words, output, obstacle)
 
 
 def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
@@ -202,11 +202,12 @@ def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.E
         status = _inspect(runtime, endpoint.session, endpoint.port)
         if status.is_loopback_only:
             words = _loopback_explanation(endpoint)
-            _report(endpoint, EndpointState.FAILED, words, status.output, AppObstacle.LOOPBACK)
+            app_states.report(endpoint, EndpointState.FAILED, words, status.output, AppObstacle.LOOPBACK)
             return
         if not status.is_listening:  # else a user has started it, and it was only slow to answer
             token = {app.token_variable: endpoint.token} if app.token_variable else {}
-            _execute(runtime, endpoint, start_command(app.port, app.command), environment(app.port) | token)
+            command, variables = start_command(app.port, app.command), environment(app.port) | token
+            runtime.execute(endpoint.session_id, endpoint.session.attempt, command, variables)
     _await_response(runtime, endpoint, app, stopping)
 
 
@@ -216,14 +217,14 @@ def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: th
     next_inspection = began
     while not stopping.is_set():
         if _is_response(_probe(endpoint, app), app):
-            _report(endpoint, EndpointState.READY)
+            app_states.report(endpoint, EndpointState.READY)
             return
         if time.monotonic() >= next_inspection:
             status = _inspect(runtime, endpoint.session, endpoint.port)
             problem = _problem(endpoint, status, time.monotonic() - began)
             state = EndpointState.FAILED if problem else EndpointState.STARTING
             words = problem or f"Starting {endpoint.title} …"
-            if not _report(endpoint, state, words, status.output, _obstacle(status)) or problem:
+            if not app_states.report(endpoint, state, words, status.output, _obstacle(status)) or problem:
                 return
             next_inspection = time.monotonic() + POLL_INTERVAL_SECONDS
         stopping.wait(PROBE_PAUSE_SECONDS)
@@ -266,7 +267,9 @@ def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
     is_over = clock.now() - endpoint.opened_at > USER_START_TIMEOUT
     state = EndpointState.FAILED if is_over else EndpointState.STARTING
     if (state, words) != (endpoint.state, endpoint.detail):
-        _report(endpoint, state, words, obstacle=AppObstacle.LOOPBACK.value if status.is_loopback_only else "")
+        app_states.report(
+            endpoint, state, words, obstacle=AppObstacle.LOOPBACK.value if status.is_loopback_only else ""
+        )
 
 
 def _loopback_explanation(endpoint: Endpoint) -> str:
@@ -301,14 +304,6 @@ def _inspect(runtime: Runtime, session: Session, port: int) -> AppStatus:
         if STATUS_HEAD_END in output:
             break
     return read_status(output, port)
-
-
-def _execute(runtime: Runtime, endpoint: Endpoint, command: list[str], variables: dict[str, str]) -> str:
-    return runtime.execute(endpoint.session_id, endpoint.session.attempt, command, variables).output
-
-
-def _report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "", obstacle: str = "") -> bool:
-    return app_states.report(endpoint, state, detail, output, obstacle)
 
 
 def _read(endpoint_id: int) -> Endpoint | None:

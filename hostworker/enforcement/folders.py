@@ -58,7 +58,8 @@ class SessionFolders:
         key, gpus = (spec.session, spec.attempt), spec.gpus
         limits_path, region_path = self.path(key) / LIMITS, self.path(key) / REGION
         with self.lock:
-            starts = _turn_starts(limits_path) or {gpu.uuid: self._free_start(key, gpu) for gpu in gpus}
+            starts = {uuid: start for uuid, start, _ in _turns(limits_path)}
+            starts = starts or {gpu.uuid: self._free_start(key, gpu) for gpu in gpus}
             wanted = limits(gpus, starts, context_memory)
             texts = [format_limits(wanted, sharing=mode, pinned_bytes=spec.memory_bytes) for mode in ("cap", "burst")]
             if not _is_complete(limits_path, region_path, texts):
@@ -182,10 +183,6 @@ def _turns(limits_file: Path) -> list[tuple[str, int, int]]:
     except (FileNotFoundError, ValueError):  # not written yet, just discarded, or damaged, which its hook refuses
         return []
     return [(limit.uuid, limit.phase_ms, turn_length(limit.sm_percent)) for limit in limits_of_file]
-
-
-def _turn_starts(limits_file: Path) -> dict[str, int]:
-    return {uuid: start for uuid, start, _ in _turns(limits_file)}
 
 
 def _is_complete(limits_path: Path, region_path: Path, texts: Collection[str]) -> bool:

@@ -75,7 +75,7 @@ def config(labels: Mapping[str, str], fgpu_folder: Path) -> dict[str, object]:
             f"--mount=/proc/{worker}/ns/mnt",
             "--",
             *(sys.executable, "-P", "-m", SERVER),
-            *(str(worker), mount_namespace(), str(os.geteuid()), str(fgpu_folder)),
+            *(str(worker), os.readlink("/proc/self/ns/mnt"), str(os.geteuid()), str(fgpu_folder)),
         ],
         "Env": [f"PYTHONPATH={PROJECT}", "PYTHONDONTWRITEBYTECODE=1", f"PATH={os.defpath}:/usr/sbin:/sbin", *_loader()],
         "Labels": {**labels, HELPER_LABEL: "1"},
@@ -108,8 +108,3 @@ def _loader() -> list[str]:
     """Return what this process' Python may need to find its own libraries."""
     folders = os.environ.get("LD_LIBRARY_PATH")
     return [f"LD_LIBRARY_PATH={folders}"] if folders else []
-
-
-def mount_namespace() -> str:
-    """Return what identifies this process' mount namespace on the whole machine."""
-    return os.readlink("/proc/self/ns/mnt")

@@ -53,7 +53,7 @@ class StorageQuotas:
         related = ("session", "folder__owner__policy", "folder__project__policy", "folder__root")
         for mount in writable_mounts(self._host).select_related(*related).defer("folder__owner__password"):
             folder = mount.folder
-            if folder is None or not (mount.is_held_read_only or _has_limit(folder)):
+            if folder is None or not (mount.is_held_read_only or quota.limits_of(folder.holder) != (None, None)):
                 continue
             if folder.holder_number not in uses:
                 uses[folder.holder_number] = quota.storage_uses(folder.holder)
@@ -115,7 +115,3 @@ def writable_mounts(host: Host) -> QuerySet[Mount]:
 def enforced_roots(host: Host) -> QuerySet[HostRoot]:
     """Return the roots of this host whose file systems enforce quotas."""
     return HostRoot.objects.filter(host=host, quota_support=QuotaSupport.ENFORCED)
-
-
-def _has_limit(folder: Folder) -> bool:
-    return quota.limits_of(folder.holder) != (None, None)

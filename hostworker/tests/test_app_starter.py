@@ -273,7 +273,7 @@ def test_a_look_that_finds_nothing_new_writes_nothing(
     runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = looked_at(runtime, make_endpoint(session, "p8080", state=EndpointState.READY))
-    monkeypatch.setattr(app_starter, "_report", None)
+    monkeypatch.setattr("hostworker.app_processes.starter.app_states.report", None)
     assert looked_at(runtime, endpoint).obstacle == AppObstacle.EXITED
 
 

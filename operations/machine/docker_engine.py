@@ -35,7 +35,7 @@ class DockerEngine:
 
 def examine(url: str) -> DockerEngine:
     """Return the data of the Engine at `url`; never raises."""
-    path = _socket_path(url)
+    path = Path(url.removeprefix("unix://")) if url.startswith("unix://") else None
     if path and not path.exists():
         return DockerEngine(problem=f"there is no Docker Engine at {url}: {path} does not exist")
     if path and not os.access(path, os.R_OK | os.W_OK):
@@ -98,10 +98,6 @@ def _start_command() -> list[str]:
     if Path("/run/systemd/system").is_dir():  # systemd is the init of this machine: sd_booted(3)
         return ["systemctl", "enable", "--now", "docker"]
     return [system_packages.program("dockerd") or "dockerd"]
-
-
-def _socket_path(url: str) -> Path | None:
-    return Path(url.removeprefix("unix://")) if url.startswith("unix://") else None
 
 
 def _advice(problem: str) -> str:

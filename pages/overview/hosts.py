@@ -63,7 +63,9 @@ def host_detail(request: UserRequest, name: str) -> HttpResponse:
         "sessions": related.select_related(
             "owner__policy", "project__policy", "image", "host", "resource_group"
         ).order_by("name", "pk"),
-        "images": HostImage.objects.filter(host=host, image__in=_images(request.user)).select_related("image"),
+        "images": HostImage.objects.filter(host=host, image__in=Image.objects.visible_to(request.user)).select_related(
+            "image"
+        ),
     }
     return render(request, "overview/_host.html" if request.htmx else "overview/host.html", context)
 
@@ -117,7 +119,3 @@ def _managed(user: User, name: str) -> Host:
     if not user.is_superuser:
         raise Http404
     return get_object_or_404(Host.objects.select_related("group"), name=name)
-
-
-def _images(user: User) -> QuerySet[Image]:
-    return Image.objects.visible_to(user)

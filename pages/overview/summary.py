@@ -8,11 +8,10 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from accounts.models import User
 from accounts.requests import UserRequest, signed_in_page
 from pages.overview.allowance import allowances_of
 from pages.overview.capacity import stocks_of
-from pages.overview.platform_state import PlatformState, platform_state
+from pages.overview.platform_state import platform_state
 from resources.models import ResourceGroup
 from sessions.lifecycle import FINAL, LIVE, Status
 from sessions.models import Session, SessionQuerySet
@@ -39,7 +38,7 @@ def home(request: UserRequest) -> HttpResponse:
         "allowances": allowances_of(user),
         "stocks": sorted(stocks, key=lambda stock: -stock.fgpu.free)[:GROUPS_SHOWN],
         "more_groups": max(0, len(stocks) - GROUPS_SHOWN),
-        "platform": _platform(user),
+        "platform": platform_state() if user.is_superuser else None,
     }
     return render(request, "overview/_home.html" if request.htmx else "overview/home.html", context)
 
@@ -55,7 +54,3 @@ def _ended(mine: SessionQuerySet) -> list[Session]:
     since = timezone.now() - ENDED_WITHIN
     ended = mine.filter(status__in=FINAL, ended_at__gt=since).select_related("image", "resource_group", "host")
     return list(ended.order_by("-ended_at", "-pk")[:ENDED_SHOWN])
-
-
-def _platform(user: User) -> PlatformState | None:
-    return platform_state() if user.is_superuser else None

@@ -46,7 +46,8 @@ def start_steps(session: Session, events: Iterable[SessionEvent]) -> list[StartS
     """Return the steps of the session's last attempt; the image is one only where it was pulled."""
     moments = _moments(events)
     names = [StepName.QUEUE, StepName.HOST, StepName.IMAGE, StepName.CONTAINER]
-    if moments.get(StepName.IMAGE) is None and not _is_pulling(session):
+    is_pulling = session.pulled_bytes is not None and session.started_at is None
+    if moments.get(StepName.IMAGE) is None and not is_pulling:
         names.remove(StepName.IMAGE)
     steps: list[StartStep] = []
     began: datetime | None = session.created_at
@@ -73,10 +74,6 @@ def total(steps: list[StartStep]) -> timedelta | None:
     """Return how long the whole start took; None until it has ended."""
     first, last = steps[0].began_at, steps[-1].ended_at
     return last - first if first and last and is_started(steps) else None
-
-
-def _is_pulling(session: Session) -> bool:
-    return session.pulled_bytes is not None and session.started_at is None
 
 
 def _moments(events: Iterable[SessionEvent]) -> dict[StepName, datetime]:

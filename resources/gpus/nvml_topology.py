@@ -35,7 +35,7 @@ def nvml_topology(indexes: Sequence[int]) -> GpuTopology:
         asked = {index: _asked(pynvml.nvmlDeviceGetHandleByIndex, index) for index in sorted(set(indexes))}
         handles = {index: handle for index, handle in asked.items() if handle is not None}
         nvlinks = {index: _nvlinks(handle) for index, handle in handles.items()}
-        buses = {index: _bus(handle) for index, handle in handles.items()}
+        buses = {index: _bus_id(_asked(pynvml.nvmlDeviceGetPciInfo, handle)) for index, handle in handles.items()}
         links: dict[tuple[int, int], str] = {}
         for one, other in combinations(handles, 2):
             count = nvlinks[one].count(buses[other]) if buses[other] else 0
@@ -66,10 +66,6 @@ def _nvlinks(handle: Any) -> list[str]:
         if _asked(pynvml.nvmlDeviceGetNvLinkState, handle, link) == pynvml.NVML_FEATURE_ENABLED:
             remotes.append(_bus_id(_asked(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)))
     return remotes
-
-
-def _bus(handle: Any) -> str:
-    return _bus_id(_asked(pynvml.nvmlDeviceGetPciInfo, handle))
 
 
 def _bus_id(info: Any) -> str:

@@ -42,11 +42,7 @@ def delete(image: Image, *, actor: User | None) -> None:
             )
         locked.removed_at, locked.is_enabled = timezone.now(), False
         locked.save(update_fields=["removed_at", "is_enabled"])
-        hosts = Host.objects.filter(Q(images__image=locked) | Q(pk__in=_makers(locked))).distinct()
+        makers = Conversion.objects.filter(image=locked, host__isnull=False).values_list("host", flat=True)
+        hosts = Host.objects.filter(Q(images__image=locked) | Q(pk__in=makers)).distinct()
         for name in hosts.values_list("name", flat=True):
             notify.send_to_host(name, "remove_deleted_images")
-
-
-def _makers(image: Image) -> QuerySet[Conversion, int | None]:
-    """Return the ids of the hosts that made the image."""
-    return Conversion.objects.filter(image=image, host__isnull=False).values_list("host", flat=True)

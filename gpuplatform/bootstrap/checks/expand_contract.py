@@ -26,7 +26,7 @@ def problems(migration: Migration, before: ProjectState) -> list[str]:
     name, state, found = f"{migration.app_label}.{migration.name}", before.clone(), []
     for operation in migration.operations:
         for each in _of_database(operation):
-            if reason := _problem(each, migration.app_label, state):
+            if reason := next(_problems_of(each, migration.app_label, state), ""):
                 found.append(f"{name}: {each.describe()}: {reason}")
         operation.state_forwards(migration.app_label, state)
     return found
@@ -36,10 +36,6 @@ def _of_database(operation: Operation) -> Iterable[Operation]:
     if isinstance(operation, operations.SeparateDatabaseAndState):
         return list(operation.database_operations)
     return [operation]
-
-
-def _problem(operation: Operation, app_label: str, before: ProjectState) -> str:
-    return next(iter(_problems_of(operation, app_label, before)), "")
 
 
 def _problems_of(operation: Operation, app_label: str, before: ProjectState) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from django.db.models import Sum
 from django.utils import timezone
 
-from accounts.models import Project, User
+from accounts.models import User
 from resources.amounts.units import GIB
 from resources.models import Gpu, Image, ResourceGroup
 from sessions.errors import RejectedError
@@ -90,7 +90,7 @@ class SyntheticUsers:
             fgpu=milli * group.gpu_capacity // 1000,
             command=COMMAND if is_batch else "",
             time_limit=random.choice(TIME_LIMITS),
-            project=self._project_of(user),
+            project=user.projects.first() if self._random.random() < 0.7 else None,
         )
         try:
             services.submit(user, request)
@@ -98,9 +98,6 @@ class SyntheticUsers:
         except RejectedError as error:
             self.activity.refused += 1
             logger.debug("%s is refused: %s", user, error.errors)
-
-    def _project_of(self, user: User) -> Project | None:
-        return user.projects.first() if self._random.random() < 0.7 else None
 
     def _end_due(self, now: float) -> None:
         """End the sessions whose users are done with them, and cancel some that have waited for long."""

@@ -219,14 +219,18 @@ class MemoryRuntime(MemoryEngineControl):
                 self.engine.listeners = [each for each in self.engine.listeners if each[1] is not inbox]
 
 
-class MemorySavedContainers:
+class _RuntimePart:
+    """What a part of the runtime has: the owner's hold on the engine."""
+
+    def __init__(self, control: MemoryEngineControl) -> None:
+        self._control = control
+
+
+class MemorySavedContainers(_RuntimePart):
     """What one owner's containers have left in memory; `fail_next` has `save_container`, `discard_saved` and so on.
 
     Implements SavedContainers.
     """
-
-    def __init__(self, control: MemoryEngineControl) -> None:
-        self._control = control
 
     def save(self, session: str, attempt: int) -> int:
         with self._control.operation("save_container"):
@@ -251,11 +255,8 @@ class MemorySavedContainers:
             self._control.saved().pop((session, attempt), None)
 
 
-class MemoryResizer:
+class MemoryResizer(_RuntimePart):
     """Resizes one owner's containers in memory; `fail_next` has `resize`. Implements Resizer."""
-
-    def __init__(self, control: MemoryEngineControl) -> None:
-        self._control = control
 
     def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
         """Change the spec, unless more memory is used by `set_use`."""
@@ -274,11 +275,8 @@ class MemoryResizer:
         container.spec = replace(container.spec, cpu=spec.cpu, memory_bytes=spec.memory_bytes, gpus=spec.gpus)
 
 
-class MemoryOutputs:
+class MemoryOutputs(_RuntimePart):
     """The outputs of one owner's containers in memory: tests say which flood. Implements HostOutputs."""
-
-    def __init__(self, control: MemoryEngineControl) -> None:
-        self._control = control
 
     def flooding(self) -> set[Key]:
         return self._floods(is_slowed=False)
@@ -300,11 +298,8 @@ class MemoryOutputs:
             return {key for key, each in running if each.is_flooding and each.is_slowed == is_slowed}
 
 
-class MemoryDisks:
+class MemoryDisks(_RuntimePart):
     """The disk of the in-memory engine, and what one owner's containers have written. Implements HostDisks."""
-
-    def __init__(self, control: MemoryEngineControl) -> None:
-        self._control = control
 
     def space(self) -> DiskSpace | None:
         with self._control.operation("disk_space"):
@@ -319,14 +314,11 @@ class MemoryDisks:
             return {key: each.made_files for key, each in self._control.running().items() if key in limits}
 
 
-class MemoryFolders:
+class MemoryFolders(_RuntimePart):
     """The mounts of one owner's containers in memory; `fail_next` knows the methods by the names below.
 
     Implements MountControl.
     """
-
-    def __init__(self, control: MemoryEngineControl) -> None:
-        self._control = control
 
     def set_read_only(
         self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True

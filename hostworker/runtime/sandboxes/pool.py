@@ -7,9 +7,7 @@ of one attempt -> removed, or free -> retired -> removed. So it serves one sessi
 and die; see docs/adr/0007.
 """
 
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 
 from docker.api import APIClient
 from docker.errors import APIError, NotFound
@@ -42,10 +40,8 @@ class SandboxPool:
         self.containers = SandboxContainers(client, owner, ensure_network)
         self.state = SandboxState()
         self.keeper = SandboxKeeper(self.state, self.containers, privileges, size if sandbox_image.is_possible() else 0)
-
-    def pause_background_work(self) -> AbstractContextManager[None]:
-        """Have nothing made ready during the block, in which a session's container is created or started."""
-        return self.state.pause_background_work()
+        self.pause_background_work = self.state.pause_background_work
+        self.restart, self.keep = self.containers.restart, self.keeper.run
 
     def take(self, key: Key, hostname: str) -> Sandbox | None:
         """Return a sandbox that is the attempt's alone from now on; one that is made now has the host name already.
@@ -56,10 +52,6 @@ class SandboxPool:
         if not sandbox_image.is_possible():
             return None
         return self._take_free(key) or self.make_for(key, hostname or SANDBOX_HOSTNAME)
-
-    def restart(self, key: Key) -> bool:
-        """Start the attempt's sandbox again where it has died; return whether that was the case."""
-        return self.containers.restart(key)
 
     def address(self, key: Key) -> str | None:
         """Return the IP address of the attempt's sandbox, which is its session's; None without one that runs."""
@@ -87,10 +79,6 @@ class SandboxPool:
     def keys(self) -> set[Key]:
         """Return the attempts that have a sandbox, save those whose removal is under way already."""
         return {key for key, sandbox in self.containers.used() if not self.is_discarded(sandbox["Id"])}
-
-    def keep(self, stopped: threading.Event) -> None:
-        """Remove what is discarded and make sandboxes while nothing starts, until `stopped`; then remove the free."""
-        self.keeper.run(stopped)
 
     def make_for(self, key: Key, hostname: str) -> Sandbox:
         """Return the attempt's sandbox: a new one, or what a worker that died has left it.

@@ -26,7 +26,8 @@ class Command(BaseCommand):
             text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
             changes = configuration.carry_out(text, actor=None) if apply else configuration.preview(text)
         except ConfigurationError as error:
-            raise CommandError("\n".join(["Nothing was imported.", *_problems(error)])) from None
+            problems = [f"{place}: {text}" for place, text in error.problems.items()]
+            raise CommandError("\n".join(["Nothing was imported.", *problems])) from None
         except (OSError, UnicodeError) as error:
             raise CommandError(str(error)) from None
         for change in changes:
@@ -34,10 +35,6 @@ class Command(BaseCommand):
                 self.stdout.write(line)
         done = "imported" if apply else "not imported; add --apply to import them"
         self.stdout.write(f"Rows that differ: {len(changes)}, {done}." if changes else "Nothing differs.")
-
-
-def _problems(error: ConfigurationError) -> list[str]:
-    return [f"{place}: {text}" for place, text in error.problems.items()]
 
 
 def _lines(change: RowChange) -> list[str]:
