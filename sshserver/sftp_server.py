@@ -102,9 +102,7 @@ class DataSftpServer(asyncssh.SFTPServer):
         await self._drain()
         return _attributes(await self._do(self._folders.status, _text(path)))
 
-    async def stat(self, path: bytes) -> asyncssh.SFTPAttrs:
-        """Return the same: no symbolic link is followed."""
-        return await self.lstat(path)
+    stat = lstat  # no symbolic link is followed
 
     async def fstat(self, file_obj: object) -> asyncssh.SFTPAttrs:
         """Return the attributes of an open file."""
@@ -115,9 +113,7 @@ class DataSftpServer(asyncssh.SFTPServer):
         self._refuse_owner(attrs)
         await self._do_change(self._folders.change, _text(path), attrs)
 
-    async def lsetstat(self, path: bytes, attrs: asyncssh.SFTPAttrs) -> None:
-        """Do the same: nothing of a symbolic link can be set."""
-        await self.setstat(path, attrs)
+    lsetstat = setstat  # nothing of a symbolic link can be set
 
     async def fsetstat(self, file_obj: object, attrs: asyncssh.SFTPAttrs) -> None:
         """Set length, permissions and times of an open file."""

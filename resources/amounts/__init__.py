@@ -1,4 +1,4 @@
 """Amounts of cores, memory and GPUs: units, fields, and how they are shown.
 
-Used by folders, gpuplatform, hostworker, operations, pages, scheduler and sessions.
+Used by endpoints, folders, gpuplatform, hostworker, notifications, operations, pages, scheduler and sessions.
 """

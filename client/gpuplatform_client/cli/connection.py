@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from gpuplatform_client import stored_login
 from gpuplatform_client.client import Client
@@ -21,6 +22,14 @@ FAILED = 1
 PIPE_COLUMNS = 1000  # what is read by programs is not cut
 output = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 messages = Console(stderr=True, soft_wrap=True)
+
+
+def table_of(*headings: str) -> Table:
+    """Return an empty table with these columns, which no line is broken in but in details."""
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading != "DETAIL")
+    return table
 
 
 @contextmanager

@@ -3,10 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from gpuplatform_client.cli.amounts import size_text
-from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.connection import connected, output, reporting, table_of
 from gpuplatform_client.lookups import find_folder
 
 app = typer.Typer(
@@ -21,16 +20,13 @@ def list_folders(
     path: Annotated[str, typer.Argument(help="A directory in it")] = "",
 ) -> None:
     """List folders, or the files of one."""
-    table = Table(box=None, pad_edge=False)
     with connected() as client:
         if name is None:
-            for heading in ("NAME", "OWNER", "ACCESS", "USED"):
-                table.add_column(heading, no_wrap=True)
+            table = table_of("NAME", "OWNER", "ACCESS", "USED")
             for folder in client.folders():
                 table.add_row(folder.name, folder.owner, folder.access, size_text(folder.used_bytes))
         else:
-            for heading in ("NAME", "KIND", "SIZE"):
-                table.add_column(heading, no_wrap=True)
+            table = table_of("NAME", "KIND", "SIZE")
             for entry in client.entries(find_folder(client, name).id, path):
                 table.add_row(entry.name, entry.kind, size_text(entry.length_bytes) if entry.kind == "file" else "")
     output.print(table, markup=False)

@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.connection import connected, output, reporting, table_of
 from gpuplatform_client.lookups import find_member, find_project
 
 app = typer.Typer(help="Projects: list them, and choose their members.", no_args_is_help=True)
@@ -18,9 +17,7 @@ Email = Annotated[str, typer.Argument(help="E-mail address of an account")]
 @reporting()
 def list_projects() -> None:
     """List your projects."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("NAME", "ROLE", "MEMBERS", "ACTIVE"):
-        table.add_column(heading, no_wrap=True)
+    table = table_of("NAME", "ROLE", "MEMBERS", "ACTIVE")
     with connected() as client:
         for project in client.projects():
             state = "yes" if project.is_active else "no"
@@ -32,9 +29,7 @@ def list_projects() -> None:
 @reporting()
 def list_members(project: ProjectName) -> None:
     """List the members of a project."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("E-MAIL", "ROLE"):
-        table.add_column(heading, no_wrap=True)
+    table = table_of("E-MAIL", "ROLE")
     with connected() as client:
         for member in client.project_members(find_project(client, project).id):
             table.add_row(member.email, member.role)

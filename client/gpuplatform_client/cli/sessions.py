@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 
 from gpuplatform_client.cli.amounts import age_text, resources_text, size_text
-from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.connection import connected, output, reporting, table_of
 from gpuplatform_client.client import Client
 from gpuplatform_client.lookups import find_session
 from gpuplatform_client.models import ComputeSession, UsagePoint
@@ -27,7 +27,7 @@ def list_sessions(
         for session in found:
             output.out(session.model_dump_json(), highlight=False)
         return
-    table = _table("NAME", "ID", "STATUS", "IMAGE", "RESOURCES", "GROUP", "AGE", "DETAIL")
+    table = table_of("NAME", "ID", "STATUS", "IMAGE", "RESOURCES", "GROUP", "AGE", "DETAIL")
     for session in found:
         table.add_row(
             session.name,
@@ -84,7 +84,7 @@ def top(
 
 
 def _usage_table(client: Client) -> Table:
-    table = _table("NAME", "CPU", "MEMORY", "GPU MEMORY", "GPU", "HOST")
+    table = table_of("NAME", "CPU", "MEMORY", "GPU MEMORY", "GPU", "HOST")
     for session in client.sessions(status="RUNNING"):
         table.add_row(session.name, *_usage_cells(session, client.usage(session.id).points), session.host or "")
     return table
@@ -98,10 +98,3 @@ def _usage_cells(session: ComputeSession, points: Iterable[UsagePoint]) -> list[
     gpu = "-" if point.gpu_share_utilisation is None else f"{point.gpu_share_utilisation:.0f}%"
     memory = f"{size_text(point.memory)}/{size_text(session.memory)}"
     return [cpu, memory, size_text(point.gpu_memory), gpu]
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading != "DETAIL")
-    return table
