@@ -20,19 +20,6 @@ Key = tuple[str, int]  # session id, attempt
 FindLogin = Callable[[], RegistryLogin | None]
 
 
-def no_login() -> RegistryLogin | None:
-    """Return None; the default of `Runtime.ensure_image`'s `find_login`."""
-    return None
-
-
-def no_op(address: str) -> None:
-    """Ignore the address; the default of `Runtime.start`'s `announce`."""
-
-
-def ignore_kill(session: str, attempt: int) -> None:
-    """Ignore that a process was killed; the default of `Runtime.exits`'s `on_memory_kill`."""
-
-
 class ContainerRuntimeError(Exception):
     """The engine could not do what was asked; the message can be shown to the session's owner.
 
@@ -323,7 +310,7 @@ class Runtime(Protocol):
         self,
         reference: str,
         on_progress: Callable[[str], None],
-        find_login: FindLogin = no_login,
+        find_login: FindLogin = lambda: None,
         *,
         always_pull: bool = False,
     ) -> None:
@@ -347,7 +334,7 @@ class Runtime(Protocol):
         Raises ImageUnavailableError, StartError, or EnforcementError where this host cannot divide a GPU.
         """
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = lambda address: None) -> None:
         """Start the created container; a running one is left alone. Raises StartError, also when it is not there.
 
         `announce` is called with its address before anything of the session runs, so that whatever was known to be at
@@ -401,7 +388,7 @@ class Runtime(Protocol):
         """
 
     def exits(
-        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = lambda session, attempt: None
     ) -> Iterator[ContainerState]:
         """Yield the state of each container as it exits, until `stopped` is set; may miss some, see the reconciler.
 

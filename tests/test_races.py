@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from hostworker.agent import reconciler
 from hostworker.runtime.memory.runtime import MemoryRuntime
-from hostworker.runtime_protocol import ContainerPhase, no_op
+from hostworker.runtime_protocol import ContainerPhase
 from resources.amounts.units import GIB
 from resources.models import Host
 from scheduler.cycle.passes import run_pass
@@ -43,7 +43,7 @@ class RecordingRuntime(MemoryRuntime):
         super().__init__("installation", host, url)
         self.starts: Counter[str] = Counter()
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = lambda address: None) -> None:
         """Start the container and note it if it was not running before."""
         with self.engine.lock:
             container = self.find(session, attempt)

@@ -115,15 +115,18 @@ def serve(config: ServerConfig, listener: socket.socket) -> None:
 
 
 def listener_at(address: Address, *, is_shared: bool = False) -> socket.socket:
-    """Return a socket that is bound to the address, `is_shared` with other commands. Raises OSError.
+    """Return a socket that is bound to the address, `is_shared` with other commands. Raises CommandError.
 
     One that systemd has opened is taken in its place: there, connections wait while the service is restarted.
     https://www.freedesktop.org/software/systemd/man/latest/sd_listen_fds.html
     """
     if os.environ.pop("LISTEN_PID", "") == str(os.getpid()) and os.environ.pop("LISTEN_FDS", "") == "1":
         return socket.socket(fileno=PASSED_DESCRIPTOR)
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG, reuse_port=is_shared)
+    where, family = (address.host, address.port), socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server(where, family=family, backlog=BACKLOG, reuse_port=is_shared)
+    except OSError as error:
+        raise CommandError(f"cannot listen on {address.host} port {address.port}: {error}") from error
 
 
 def processes_of(wanted: int) -> int:

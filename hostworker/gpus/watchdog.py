@@ -54,16 +54,6 @@ class SessionGpuUse:
     utilisation: int | None
 
 
-def nothing_charged() -> Mapping[SessionDevice, Charge] | None:
-    """Return None: nobody on this host keeps an account of granted time; the default of a Watchdog's `charged`."""
-    return None
-
-
-def no_account(key: Key) -> Mapping[str, int] | None:
-    """Return None: what attempts are charged cannot be read; the default of a Watchdog's `charged_memory`."""
-    return None
-
-
 class Watchdog:
     """Watches one host's GPUs; `hooks` returns the inodes of our hook.
 
@@ -78,8 +68,8 @@ class Watchdog:
         hooks: Callable[[], frozenset[int]],
         context_memory: int,
         privileges: HostPrivileges,
-        charged: Callable[[], Mapping[SessionDevice, Charge] | None] = nothing_charged,
-        charged_memory: Callable[[Key], Mapping[str, int] | None] = no_account,
+        charged: Callable[[], Mapping[SessionDevice, Charge] | None] = lambda: None,
+        charged_memory: Callable[[Key], Mapping[str, int] | None] = lambda key: None,
     ) -> None:
         self._host = host
         self._telemetry = telemetry

@@ -13,7 +13,7 @@ from hostworker.enforcement.telemetry import GpuSample
 from hostworker.gpus.watchdog import SessionGpuUse
 from hostworker.runtime.memory.engine import MemoryContainer
 from hostworker.runtime.memory.runtime import MemoryRuntime
-from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, ContainerState, ContainerUse, Key, no_op
+from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, ContainerState, ContainerUse, Key
 from hostworker.simulated.programs import Program
 from resources.gpus.shares import share_bytes
 
@@ -66,7 +66,7 @@ class SimulatedRuntime(MemoryRuntime):
                 self._note(key, spec, container_id, None)
         return container_id
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = lambda address: None) -> None:
         super().start(session, attempt, announce)
         key = session, attempt
         with self._registry.lock:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from hostworker.images import host_images
-from hostworker.runtime_protocol import FindLogin, HeldImage, ImageUnavailableError, no_login
+from hostworker.runtime_protocol import FindLogin, HeldImage, ImageUnavailableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host, HostImage, ImagePull, ImageSource, PullState, Registry
 from resources.registries.credentials import set_password
@@ -26,7 +26,7 @@ class RecordingRuntime(FaultInjectingRuntime):
         self,
         reference: str,
         on_progress: Callable[[str], None],
-        find_login: FindLogin = no_login,
+        find_login: FindLogin = lambda: None,
         *,
         always_pull: bool = False,
     ) -> None:

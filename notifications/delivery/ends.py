@@ -3,8 +3,10 @@
 Owners of parked sessions, which end after days, are told a day before.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import Q
@@ -98,12 +100,20 @@ def _announce_idle(notice: IdleNotice, key: str, now: datetime) -> bool:
     minutes = max(1, round((notice.ends_at - now).total_seconds() / 60))
     is_parked = idle.will_be_parked(session, notice.rule)
     facts = {"name": session.name, "minutes": minutes, "is_parked": is_parked, "detail": notice.cause}
+    title = partial(idle_title, session.name, minutes, is_parked=is_parked)
+    return _tell_and_show(NoticeKind.IDLE, key, session, facts, title, notice.ends_at)
+
+
+def _tell_and_show(
+    kind: NoticeKind, key: str, session: Session, facts: dict[str, Any], title: Callable[[], str], end: datetime
+) -> bool:
+    """Tell the owner, and show the title in the session's terminals until the end; return False if told before."""
     with transaction.atomic():
-        is_new = tell(session.owner_id, NoticeKind.IDLE, key, session=session, facts=facts)
-        if is_new:
+        is_new = tell(session.owner_id, kind, key, session=session, facts=facts)
+        if is_new and session.host:
             with language_of(session.owner):
-                text = idle_title(session.name, minutes, is_parked=is_parked)
-            arguments = (session.pk, session.attempt, text, notice.ends_at.timestamp())
+                text = title()
+            arguments = (session.pk, session.attempt, text, end.timestamp())
             notify.send_to_host(session.host.name, "show_message", *arguments)
     return is_new
 
@@ -120,13 +130,9 @@ def _announce(session: Session, key: str, now: datetime) -> bool:
     minutes = max(1, round((end - now).total_seconds() / 60))
     is_preempted = _is_preempted(session, end)
     facts = {"name": session.name, "minutes": minutes, "ends_at": end.isoformat(), "is_preempted": is_preempted}
-    with transaction.atomic():
-        is_new = tell(session.owner_id, NoticeKind.ENDING, key, session=session, facts=facts)
-        if is_new:
-            with language_of(session.owner):
-                text = ending_title(session.name, minutes)
-                if is_preempted:
-                    text = _("%(end)s: another session needs what it holds") % {"end": text}
-            arguments = (session.pk, session.attempt, text, end.timestamp())
-            notify.send_to_host(session.host.name, "show_message", *arguments)
-    return is_new
+
+    def title() -> str:
+        text = ending_title(session.name, minutes)
+        return _("%(end)s: another session needs what it holds") % {"end": text} if is_preempted else text
+
+    return _tell_and_show(NoticeKind.ENDING, key, session, facts, title, end)

@@ -6,7 +6,7 @@ hosts' figures, where there are any.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -96,12 +96,8 @@ class UsedAmounts:
 
     def add(self, other: "UsedAmounts") -> None:
         """Add the amounts of another."""
-        self.gpu_hours += other.gpu_hours
-        self.cpu_hours += other.cpu_hours
-        self.memory_gib_hours += other.memory_gib_hours
-        self.waiting_hours += other.waiting_hours
-        self.gpu_idle_hours += other.gpu_idle_hours
-        self.gpu_measured_hours += other.gpu_measured_hours
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     @property
     def idle_percent(self) -> float | None:

@@ -42,9 +42,6 @@ class Command(BaseCommand):
             keys=keys,
             labels={INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: host},
         )
-        try:
-            listener = listener_at(address_from(address))
-        except OSError as error:
-            raise CommandError(f"cannot listen on {address}: {error}") from error
+        listener = listener_at(address_from(address))
         logger.info("gateway of %s: listens on %s", host, address)
         serve(config, listener)

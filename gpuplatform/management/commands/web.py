@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from gpuplatform.serving.web_server import ServerConfig, listener_at, processes_of, serve
 from operations.machine.address import address_from
@@ -31,8 +31,4 @@ class Command(BaseCommand):
             has_metrics=True,
             host=where.host,
         )
-        try:
-            listener = listener_at(where)
-        except OSError as error:
-            raise CommandError(f"cannot listen on {address}: {error}") from error
-        serve(config, listener)
+        serve(config, listener_at(where))

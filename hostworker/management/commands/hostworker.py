@@ -25,7 +25,7 @@ from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
 from hostworker.gpus.gpu_readings import GpuReadings
-from hostworker.gpus.watchdog import Watchdog, nothing_charged
+from hostworker.gpus.watchdog import Watchdog
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import (
     engine_id,
@@ -173,6 +173,6 @@ def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
             logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
             return None
     hooks, privileges = enforcer.programs.hook_inodes, enforcer.privileges
-    charged = enforcer.arbiter.charged if enforcer.arbiter else nothing_charged
+    charged = enforcer.arbiter.charged if enforcer.arbiter else lambda: None
     charged_memory = enforcer.folders.charged_memory
     return Watchdog(host, NvmlTelemetry(), hooks, enforcer.context_memory, privileges, charged, charged_memory)

@@ -73,9 +73,6 @@ from hostworker.runtime_protocol import (
     Resizer,
     SavedContainers,
     StartError,
-    ignore_kill,
-    no_login,
-    no_op,
 )
 
 Labels = dict[str, str]
@@ -135,7 +132,7 @@ class DockerRuntime:
         self,
         reference: str,
         on_progress: Callable[[str], None],
-        find_login: FindLogin = no_login,
+        find_login: FindLogin = lambda: None,
         *,
         always_pull: bool = False,
     ) -> None:
@@ -202,7 +199,7 @@ class DockerRuntime:
                 client.remove_container(existing["Id"], v=True)
         raise StartError(f"The name {name} stays reserved although no container has it.")
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = lambda address: None) -> None:
         """Start the created container. One that has ended is not started again.
 
         In an image without /bin/sh the container starts and ends at once with code 127; its log says why. Without a
@@ -317,7 +314,7 @@ class DockerRuntime:
         return {key: use for key, (_, use) in found.items()}
 
     def exits(
-        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = lambda session, attempt: None
     ) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for."""
         return exits_since(time.time_ns(), self._client, label_filter(self._owner), stopped, on_memory_kill)

@@ -38,9 +38,6 @@ from hostworker.runtime_protocol import (
     SavedContainers,
     SaveError,
     StartError,
-    ignore_kill,
-    no_login,
-    no_op,
 )
 from resources.amounts.units import size_text
 
@@ -80,7 +77,7 @@ class MemoryRuntime(MemoryEngineControl):
         self,
         reference: str,
         on_progress: Callable[[str], None],
-        find_login: FindLogin = no_login,
+        find_login: FindLogin = lambda: None,
         *,
         always_pull: bool = False,
     ) -> None:
@@ -124,7 +121,7 @@ class MemoryRuntime(MemoryEngineControl):
             self.engine.containers[name] = MemoryContainer(self._owner, spec, state)
             return state.container_id
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = lambda address: None) -> None:
         """Start the created container. One that has ended is not started again."""
         with self.operation("start"):
             container = self.find(session, attempt)
@@ -188,7 +185,7 @@ class MemoryRuntime(MemoryEngineControl):
             return {key: container.use for key, container in self.running().items()}
 
     def exits(
-        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = lambda session, attempt: None
     ) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for."""
         inbox: queue.SimpleQueue[ContainerState] = queue.SimpleQueue()
