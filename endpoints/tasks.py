@@ -1,11 +1,33 @@
-"""Celery's periodic tasks of apps, run on the scheduler's queue."""
+"""Celery's periodic task of apps, run on the scheduler's queue: access that is over ends, and old rows go."""
 
 from celery import shared_task
+from django.db.models import Q
 
-from endpoints import sweeps
+from endpoints import services
+from endpoints.routing.revocations import RETENTION
+from resources import clock
+from sessions.models import Endpoint, Revocation, ShareLink, Ticket, forbids_public_apps
 
 
 @shared_task
 def enforce_deadlines() -> None:
-    """End access to apps that has expired; see `endpoints.sweeps`."""
-    sweeps.enforce_deadlines()
+    """End expired access and delete stale rows. Safe to repeat."""
+    end_expired_access()
+    delete_stale_rows()
+
+
+def end_expired_access() -> None:
+    """Unpublish apps and revoke share links that have expired, or that a policy allows no longer."""
+    now = clock.now()
+    is_over = Q(public_until__lte=now) | forbids_public_apps("session__")
+    for endpoint in Endpoint.objects.filter(is_over, is_public=True):
+        services.unpublish(endpoint, actor=None)
+    is_over = Q(expires_at__lte=now) | forbids_public_apps("endpoint__session__")
+    for link in ShareLink.objects.filter(is_over, revoked_at=None):
+        services.revoke(link, actor=None)
+
+
+def delete_stale_rows() -> None:
+    """Delete the tickets and revocations that concern only cookies that have expired."""
+    Ticket.objects.filter(expires_at__lt=clock.now() - RETENTION).delete()
+    Revocation.objects.filter(at__lt=clock.now() - RETENTION).delete()

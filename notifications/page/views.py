@@ -14,9 +14,9 @@ from django.views.decorators.http import require_POST
 from accounts.requests import UserRequest, signed_in_form, signed_in_page
 from notifications import services
 from notifications.announcements import services as announcements
-from notifications.delivery.texts import text_of
+from notifications.delivery.texts import KIND_NAMES, text_of
+from notifications.kinds import WAYS, Ways
 from notifications.models import Announcement, Notification
-from notifications.page import forms
 
 PAGE_SIZE: Final = 30
 PANEL_SIZE: Final = 8
@@ -79,11 +79,20 @@ def read(request: UserRequest) -> HttpResponse:
 @signed_in_form
 def preferences(request: UserRequest) -> HttpResponse:
     """Show or change how the user is told of what."""
+    ways = services.ways_of(request.user)
+    names = {kind: {way: f"{kind}.{way}" for way in WAYS} for kind in ways}  # of the boxes; only ticked ones are sent
     if request.method == "POST":
-        forms.save(request.user, request.POST.dict())
+        ticked = {
+            kind: Ways(**{way: name in request.POST for way, name in boxes.items()}) for kind, boxes in names.items()
+        }
+        services.choose_ways(request.user, ticked)
         messages.success(request, _("Your choice is saved."))
         return redirect("notifications:preferences")
-    return render(request, "notifications/preferences.html", {"rows": forms.rows_for(request.user)})
+    rows = [
+        (kind, KIND_NAMES[kind], [(name, getattr(ways[kind], way)) for way, name in boxes.items()])
+        for kind, boxes in names.items()
+    ]
+    return render(request, "notifications/preferences.html", {"rows": rows})
 
 
 @signed_in_page

@@ -1,7 +1,9 @@
 """The data folders that sessions mount: what a request may mount, and the rows of the sessions that it makes."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final, NamedTuple
 
 from django.db import connection
@@ -48,16 +50,10 @@ class MountPlan:
 
     def rows(self, sessions: Iterable[Session]) -> Iterator[Mount]:
         """Yield the rows of these sessions, unsaved."""
-        for session in sessions:
-            for mount in self.mounts:
-                yield Mount(
-                    session=session,
-                    folder=mount.folder,
-                    folder_name=mount.folder_name,
-                    path=mount.path,
-                    is_read_only=mount.is_read_only,
-                    is_automatic=mount.is_automatic,
-                )
+        for session, mount in product(sessions, self.mounts):
+            row = copy(mount)
+            row.session = session
+            yield row
 
 
 def automatic_folders(owner_id: int) -> list[Folder]:
