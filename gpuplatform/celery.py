@@ -60,7 +60,8 @@ def _begin_log(task_id: str, task: Any, args: Sequence[Any], **_kwargs: Any) -> 
     context = log_lines.begin(task=task.name, task_id=task_id)
     if request_id := getattr(task.request, "request_id", None):
         context.fields["request_id"] = request_id
-    if args and next(iter(inspect.signature(task.run).parameters), "") == "session_id":
+    names = [name for name in inspect.signature(task.run).parameters if name != "runtime"]  # which no message has
+    if args and names[:1] == ["session_id"]:
         context.fields["session_id"] = str(args[0])
 
 

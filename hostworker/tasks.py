@@ -1,20 +1,19 @@
-"""Celery's entry points: an id in, one call. Delivered at least once; whatever they call is safe to repeat."""
+"""Celery's entry points of a host's worker. Delivered at least once; whatever they call is safe to repeat."""
 
 import logging
 import os
 import signal
 import time
-from typing import Final
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
 
 from celery import shared_task
 from django.conf import settings
 
-from hostworker.agent import starts
-from hostworker.app_processes import starter as app_starter
-from hostworker.containers import resizer, runner
-from hostworker.images import converter, image_maker
+from hostworker.agent.acts import ACTS
+from hostworker.images import image_maker
 from hostworker.runtime.factory import get_runtime
-from hostworker.terminals import message as terminal_message
 from resources import clock
 from resources.models import Host
 
@@ -24,52 +23,15 @@ logger = logging.getLogger(__name__)
 _began_at = time.monotonic()
 
 
-@shared_task
-def start_session(session_id: str, attempt: int) -> None:
-    """Start this attempt on this host, and then what its image wants started with it."""
-    starts.begin(get_runtime(), session_id, attempt)
+def _register(name: str, act: Callable[..., None]) -> None:
+    @shared_task(name=f"{__name__}.{name}")
+    @wraps(act)
+    def run(*arguments: Any) -> None:
+        act(get_runtime(), *arguments)
 
 
-@shared_task
-def stop_session(session_id: str, attempt: int) -> None:
-    """Stop this attempt on this host."""
-    runner.stop(get_runtime(), session_id, attempt)
-
-
-@shared_task
-def resize_session(session_id: str, resize_id: str) -> None:
-    """Apply a resize to a session of this host."""
-    resizer.apply(get_runtime(), session_id, resize_id)
-
-
-@shared_task
-def show_message(session_id: str, attempt: int, text: str, until: float) -> None:
-    """Show a line of text in the terminals of a session of this host, unless the Unix time `until` has passed."""
-    terminal_message.show(get_runtime(), session_id, attempt, text, until)
-
-
-@shared_task
-def open_app(endpoint_id: int) -> None:
-    """Find or start the app of this endpoint on this host."""
-    app_starter.begin(get_runtime(), endpoint_id)
-
-
-@shared_task
-def look_at_app(endpoint_id: int) -> None:
-    """Record why the app of this endpoint refuses connections."""
-    app_starter.look(get_runtime(), endpoint_id)
-
-
-@shared_task
-def convert_session(conversion_id: str) -> None:
-    """Save a session of this host as an image."""
-    converter.begin(get_runtime(), conversion_id)
-
-
-@shared_task
-def report_changes(session_id: str) -> None:
-    """Report what a session of this host has changed in its container."""
-    converter.begin_report(get_runtime(), session_id)
+for name, act in ACTS.items():
+    _register(name, act)
 
 
 @shared_task

@@ -20,16 +20,13 @@ from django.db.models import Prefetch
 from kombu import Queue
 from kombu.mixins import ConsumerMixin
 
-from hostworker.agent import starts
+from hostworker.agent.acts import ACTS
 from hostworker.agent.worker import HostWorker
-from hostworker.app_processes import starter as app_starter
-from hostworker.containers import resizer, runner, specs
+from hostworker.containers import runner, specs
 from hostworker.gpus.gpu_readings import GpuReadings
 from hostworker.gpus.watchdog import SessionGpuUse
-from hostworker.images import converter
 from hostworker.runtime_protocol import Runtime
 from hostworker.simulated.runtime import SimulatedContainers, SimulatedRuntime
-from hostworker.terminals import message as terminal_message
 from resources import clock
 from resources.gpus.discovery import Machine
 from resources.hosts.services import register_host
@@ -44,16 +41,6 @@ THREADS: Final = 12  # of loops, and as many of messages; the connections to the
 PROGRAM_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 0.2
 PREFETCHED: Final = 64  # messages
-TASKS: Final[Mapping[str, Callable[..., None]]] = {
-    "hostworker.tasks.start_session": starts.begin,
-    "hostworker.tasks.stop_session": runner.stop,
-    "hostworker.tasks.resize_session": resizer.apply,
-    "hostworker.tasks.show_message": terminal_message.show,
-    "hostworker.tasks.open_app": app_starter.begin,
-    "hostworker.tasks.look_at_app": app_starter.look,
-    "hostworker.tasks.convert_session": converter.begin,
-    "hostworker.tasks.report_changes": converter.begin_report,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +129,9 @@ class SimulatedFleet(ConsumerMixin):
         """Do what a message says. It is acknowledged before: the loops repeat what is lost."""
         message.ack()
         host = self._hosts.get(message.delivery_info["routing_key"])
-        task = TASKS.get(message.headers.get("task", ""))
-        if host and task:
-            self._messages.submit(self._once, task, host.runtime, *body[0])
+        act = ACTS.get(message.headers.get("task", "").removeprefix("hostworker.tasks."))
+        if host and act:
+            self._messages.submit(self._once, act, host.runtime, *body[0])
 
     def _keep_time(self) -> None:
         """Give each call to the pool when it is due."""
