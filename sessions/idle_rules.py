@@ -66,7 +66,6 @@ class PeriodUse:
 class WindowUse:
     """Sums over the periods of a window that were measured; percentages are sums, not means."""
 
-    periods: int = 0
     idle: int = 0
     cpu_periods: int = 0
     cpu_percent: float = 0.0

@@ -127,7 +127,6 @@ def _uses(session_ids: Iterable[str], end: datetime, window: timedelta) -> dict[
     periods = UsagePeriod.objects.filter(session__in=list(session_ids), at__lt=end)
     periods = periods.filter(at__gte=end - periods_in(window) * PERIOD).order_by()
     sums = periods.values_list("session_id").annotate(
-        periods=Count("pk"),
         idle=Count("pk", filter=Q(is_idle=True)),
         cpu_periods=Count("cpu_percent"),
         cpu_percent_sum=Coalesce(Sum("cpu_percent"), 0.0),
@@ -135,8 +134,8 @@ def _uses(session_ids: Iterable[str], end: datetime, window: timedelta) -> dict[
         gpu_percent_sum=Coalesce(Sum("gpu_percent"), 0.0),
     )
     return {
-        pk: WindowUse(periods=count, idle=idle, cpu_periods=cpus, cpu_percent=cpu, gpu_periods=gpus, gpu_percent=gpu)
-        for pk, count, idle, cpus, cpu, gpus, gpu in sums
+        pk: WindowUse(idle=idle, cpu_periods=cpus, cpu_percent=cpu, gpu_periods=gpus, gpu_percent=gpu)
+        for pk, idle, cpus, cpu, gpus, gpu in sums
     }
 
 
