@@ -1,0 +1,1 @@
+"""Places waiting sessions on hosts; has no models of its own."""
