@@ -75,5 +75,5 @@ def _keep_heartbeat(sender: Any, **_kwargs: Any) -> None:
     """Let it be known that a scheduler's worker runs; those of hosts are known by their own heartbeats."""
     from resources import heartbeats  # Django is set up by now
 
-    if heartbeats.Service.SCHEDULER in sender.app.amqp.queues.consume_from:
-        heartbeats.keep(heartbeats.Service.SCHEDULER)
+    if heartbeats.HeartbeatName.SCHEDULER in sender.app.amqp.queues.consume_from:
+        heartbeats.keep(heartbeats.HeartbeatName.SCHEDULER)

@@ -16,7 +16,7 @@ NOTE_SECONDS: Final = 1.0  # between two notes of a process
 KEEP_SECONDS: Final = 10.0  # between those of `keep`
 
 
-class Service(StrEnum):
+class HeartbeatName(StrEnum):
     """What is known by a heartbeat of its own; web servers are asked themselves, host workers write to PostgreSQL."""
 
     SCHEDULER = "scheduler"  # its worker runs

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from resources import clock, heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from sessions import sweeps
 from sessions.idle import enforcement as idle
 
@@ -12,7 +12,7 @@ from sessions.idle import enforcement as idle
 def enforce_deadlines() -> None:
     """Move sessions whose state has outlived its deadline; see `sessions.sweeps`."""
     sweeps.enforce_deadlines()
-    heartbeats.note(Service.BEAT)
+    heartbeats.note(HeartbeatName.BEAT)
 
 
 @shared_task

@@ -25,7 +25,7 @@ from operations.machine import address
 from operations.machine.address import Address
 from proxy.limits import MIN_OPEN_FILES
 from resources import clock, heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.models import Installation
 from sessions.tasks import enforce_deadlines
 from sshserver.host_key import NAME, load_host_key
@@ -104,8 +104,8 @@ def test_doctor_says_who_has_the_web_servers_address(
 @pytest.mark.parametrize(
     ("ages", "verdict", "text"),
     [
-        ({Service.BEAT: 30.0}, OK, "enforced deadlines 30 s ago"),
-        ({Service.BEAT: 30.5}, WARN, "no scheduler and beat of this installation have run lately"),
+        ({HeartbeatName.BEAT: 30.0}, OK, "enforced deadlines 30 s ago"),
+        ({HeartbeatName.BEAT: 30.5}, WARN, "no scheduler and beat of this installation have run lately"),
         ({}, WARN, "no scheduler and beat of this installation have run lately"),
     ],
 )

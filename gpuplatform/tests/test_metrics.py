@@ -31,7 +31,7 @@ from gpuplatform.settings import BASE_DIR
 from operations.metrics.services import ServicesCollector, pass_ages, service_ages
 from operations.metrics.state import StateCollector, state_registry
 from resources import heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.models import GpuReading
 from scheduler.cycle.passes import run_pass
 from sessions.tasks import enforce_deadlines
@@ -128,7 +128,7 @@ def services() -> dict[str, float]:
     """Heartbeats as if scheduler, beat and SSH had just been noted."""
     cache.clear()
     heartbeats._noted.clear()
-    for service in (Service.SCHEDULER, Service.BEAT, Service.SSH):
+    for service in (HeartbeatName.SCHEDULER, HeartbeatName.BEAT, HeartbeatName.SSH):
         heartbeats.note(service)
     return service_ages()
 
@@ -152,7 +152,7 @@ def test_a_pass_and_a_sweep_are_noted(services: dict[str, float]) -> None:
     cache.clear()
     heartbeats._noted.clear()
     enforce_deadlines()
-    assert service_ages()[Service.BEAT] < SECONDS
+    assert service_ages()[HeartbeatName.BEAT] < SECONDS
 
 
 @pytest.mark.django_db

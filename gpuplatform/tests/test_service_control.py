@@ -280,7 +280,7 @@ case "$1" in show) cat {tmp_path}/shown;; stop) echo 'Interactive authentication
     return lambda: [line.split() for line in calls.read_text().splitlines()]
 
 
-def test_a_journal_that_may_not_be_read_is_no_empty_log(systemd: Callable[[], list[list[str]]], tmp_path: Path) -> None:
+def test_a_journal_without_right_is_no_empty_log(systemd: Callable[[], list[list[str]]], tmp_path: Path) -> None:
     hint = "Users in groups 'adm', 'systemd-journal' can see all messages."  # as journalctl 252 puts it
     (tmp_path / "journalctl").write_text(f"#!/bin/sh\necho '-- No entries --'\necho \"{hint}\" >&2\n")
     with pytest.raises(ServiceControlError, match="add it to the group systemd-journal"):

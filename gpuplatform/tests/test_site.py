@@ -18,7 +18,7 @@ from operations.health import checks as health
 from operations.health.readiness import parts
 from proxy.counters import LocalCounters
 from resources import heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.models import Host, HostStatus
 from tests.factories import make_group, make_host, make_user
 from tests.live import LiveServer
@@ -54,7 +54,7 @@ def ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Host:
     settings.COMPUTE_SSH_ADDRESS = "127.0.0.1:8022"
     heartbeats._noted.clear()
     host = make_host()
-    for name in (Service.SCHEDULER, Service.BEAT, Service.SSH, heartbeats.pass_of(host.group.pk)):
+    for name in (HeartbeatName.SCHEDULER, HeartbeatName.BEAT, HeartbeatName.SSH, heartbeats.pass_of(host.group.pk)):
         heartbeats.note(name)
     return host
 

@@ -17,7 +17,7 @@ from operations.doctor.findings import Finding, Verdict
 from operations.health import checks as health
 from operations.machine import address, docker_engine
 from resources import clock, heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.models import Host, Installation
 from sessions.access.engine_address import engine_behind
 from sshserver.host_key import NAME
@@ -63,7 +63,7 @@ def web() -> Finding:
 
 def scheduler() -> Finding:
     """Return whether the scheduler carries out what beat asks of it."""
-    age = heartbeats.ages([Service.BEAT]).get(Service.BEAT)
+    age = heartbeats.ages([HeartbeatName.BEAT]).get(HeartbeatName.BEAT)
     if age is None or age > SWEEP_LIMIT_SECONDS:
         return Finding(Verdict.WARN, "no scheduler and beat of this installation have run lately", START)
     return Finding(Verdict.OK, f"enforced deadlines {age:.0f} s ago")

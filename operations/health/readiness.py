@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from operations.health.checks import Probe, database_responds, redis_responds
 from operations.metrics.services import pass_ages, service_ages
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.models import Host, HostStatus
 
 OK: Final = "ok"
@@ -37,7 +37,11 @@ def parts() -> dict[str, str]:
 
 def _services() -> dict[str, str]:
     ages = service_ages()
-    names = (Service.SCHEDULER, Service.BEAT, *((Service.SSH,) if settings.COMPUTE_SSH_ADDRESS else ()))
+    names = (
+        HeartbeatName.SCHEDULER,
+        HeartbeatName.BEAT,
+        *((HeartbeatName.SSH,) if settings.COMPUTE_SSH_ADDRESS else ()),
+    )
     found: dict[str, str] = {name: _heard(ages.get(name, float("inf"))) for name in names}
     return found | {"passes": _heard(max(pass_ages().values(), default=0.0))}
 

@@ -25,7 +25,7 @@ from operations.backup_files import backups_in
 from operations.metrics.families import gauge
 from resources import heartbeats
 from resources.addresses import is_gateway_url
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.models import Host, ResourceGroup
 
 GATEWAY_SECONDS: Final = 1.0
@@ -50,8 +50,8 @@ class ServicesCollector(Collector):
 
 def service_ages() -> dict[str, float]:
     """Return the seconds since the heartbeat of each service: infinite for one that was never heard of but must run."""
-    found = heartbeats.ages(Service)
-    return dict.fromkeys((Service.SCHEDULER, Service.BEAT), NEVER) | found
+    found = heartbeats.ages(HeartbeatName)
+    return dict.fromkeys((HeartbeatName.SCHEDULER, HeartbeatName.BEAT), NEVER) | found
 
 
 def pass_ages() -> dict[str, float]:
@@ -65,7 +65,7 @@ def _heartbeats() -> Iterator[GaugeMetricFamily]:
     try:
         services, groups = service_ages(), pass_ages()
     except RedisError:  # nothing is known
-        services, groups = dict.fromkeys((Service.SCHEDULER, Service.BEAT), NEVER), {}
+        services, groups = dict.fromkeys((HeartbeatName.SCHEDULER, HeartbeatName.BEAT), NEVER), {}
     text = "Time since a service last showed that it works"
     yield gauge("service_heartbeat_age_seconds", text, ("service",), (((name,), age) for name, age in services.items()))
     text = "Time since the last scheduling pass over the group"

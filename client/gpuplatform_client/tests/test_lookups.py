@@ -6,9 +6,14 @@ from gpuplatform_client.lookups import LookupFailedError, choose_image
 from gpuplatform_client.models import ImageVersion
 
 
-def image(environment: str, version: str, **fields: bool) -> ImageVersion:
-    reference = f"example/{environment.lower()}:{version}"
-    return ImageVersion(reference=reference, environment=environment, version=version, **fields)
+def image(environment: str, version: str, *, is_default: bool = False, is_enabled: bool = True) -> ImageVersion:
+    return ImageVersion(
+        reference=f"example/{environment.lower()}:{version}",
+        environment=environment,
+        version=version,
+        is_default=is_default,
+        is_enabled=is_enabled,
+    )
 
 
 IMAGES = [

@@ -17,7 +17,7 @@ from operations.machine.address import SSH_SETTING, address_from
 from operations.machine.progress import SetupError
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
 from resources import heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from sessions.access import activity
 from sshserver.host_key import load_host_key
 from sshserver.server import SshServer
@@ -60,5 +60,5 @@ async def _serve() -> None:
 async def _keep_heartbeat() -> None:
     """Note that the event loop runs, again and again."""
     while True:
-        await asyncio.to_thread(heartbeats.note, Service.SSH)
+        await asyncio.to_thread(heartbeats.note, HeartbeatName.SSH)
         await asyncio.sleep(heartbeats.KEEP_SECONDS)

@@ -14,7 +14,7 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from resources import heartbeats
-from resources.heartbeats import Service
+from resources.heartbeats import HeartbeatName
 from resources.images import background, builds
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         folder: Path = settings.BASE_DIR / "images"
         with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
             _wait_for(engine)
-            heartbeats.keep(Service.IMAGES)
+            heartbeats.keep(HeartbeatName.IMAGES)
             background.enqueue_catalog(engine, folder, os.environ, with_registries=True, report=logger.info)
             while True:
                 if not (builds.has_work() and background.build_next(engine, folder, os.environ, logger.info)):
