@@ -3,18 +3,19 @@
 import os
 from typing import cast
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
-http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
+django.setup(set_prefix=False)  # before the apps' modules are imported
 
 from accounts.credentials.socket_tokens import TokenSockets  # noqa: E402
 from accounts.middleware import SocketsWithFactors  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.plain_cookies import PlainCookies  # noqa: E402
 from gpuplatform.serving.admission.control import Admission  # noqa: E402
+from gpuplatform.serving.django_handler import OneThreadHandler  # noqa: E402
 from gpuplatform.serving.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.serving.request_ids import AsgiApplication, RequestIds, SocketUsers  # noqa: E402
 from gpuplatform.serving.same_origin import SameOrigin  # noqa: E402  # see the line above
@@ -23,6 +24,8 @@ from pages.session_list.live.routing import websocket_urlpatterns as list_patter
 from proxy.counters import ConnectionCounters  # noqa: E402
 from proxy.http.asgi import Application  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
+
+http = OneThreadHandler()
 
 
 def platform_with(counters: ConnectionCounters) -> AsgiApplication:

@@ -25,6 +25,7 @@ class LaunchOffer:
     """The images, groups, presets, folders and live sessions that a user may choose from, each read once when used."""
 
     owner: User
+    known_groups: Sequence[ResourceGroup] | None = None  # where they were read already
 
     @cached_property
     def images(self) -> Sequence[Image]:
@@ -34,12 +35,16 @@ class LaunchOffer:
     @cached_property
     def groups(self) -> Sequence[ResourceGroup]:
         """The resource groups."""
-        return list(ResourceGroup.objects.usable_by(self.owner))
+        return list(ResourceGroup.objects.usable_by(self.owner)) if self.known_groups is None else self.known_groups
 
     @cached_property
     def presets(self) -> Sequence[Preset]:
         """The presets that are offered in any of the groups."""
-        return list(self.presets_of(self.groups).select_related("group"))
+        groups = {group.pk: group for group in self.groups}
+        found = list(self.presets_of(self.groups))
+        for preset in found:
+            preset.group = groups[preset.group_id] if preset.group_id else None
+        return found
 
     @cached_property
     def folders(self) -> Sequence[OfferedFolder]:

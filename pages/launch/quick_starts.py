@@ -1,6 +1,6 @@
 """Launches that can be begun with one click, for pages that have nothing else to show yet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -10,7 +10,7 @@ from django.urls import reverse
 from accounts.models import User
 from pages.launch.offer import LaunchOffer
 from resources.images import builds
-from resources.models import Image, Preset
+from resources.models import Image, Preset, ResourceGroup
 from sessions.models import Session
 
 MAX_CARDS: Final = 3
@@ -26,16 +26,18 @@ class QuickStart:
     again: Session | None = None  # what was launched last, instead of a preset
 
 
-def quick_starts(user: User) -> list[QuickStart]:
-    """Return the last launch again, and the first environments with the first preset. Four queries."""
-    return list(_found(user))[:MAX_CARDS]
+def quick_starts(user: User, groups: Sequence[ResourceGroup] | None = None) -> list[QuickStart]:
+    """Return the last launch again, and the first environments with the first preset. Four queries.
+
+    `groups` are the resource groups of the user, where they are known.
+    """
+    return list(_found(LaunchOffer(user, groups)))[:MAX_CARDS]
 
 
-def _found(user: User) -> Iterator[QuickStart]:
-    offer = LaunchOffer(user)
+def _found(offer: LaunchOffer) -> Iterator[QuickStart]:
     group = offer.groups[0] if offer.groups else None
     presets = offer.presets_in(group)
-    last = Session.objects.filter(owner=user).select_related("image").order_by("-created_at").first()
+    last = Session.objects.filter(owner=offer.owner).select_related("image").order_by("-created_at").first()
     if group and last and last.image in offer.images:
         yield QuickStart(url=_url(again=last.pk), image=last.image, again=last)
     for _, images in offer.environments:

@@ -1,15 +1,20 @@
 """Template tags of the launch wizard, for other pages."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
 
 from pages.launch.quick_starts import quick_starts as found_for
+from resources.models import ResourceGroup
 
 register = template.Library()
 
 
 @register.inclusion_tag("launch/_quick_starts.html", takes_context=True)
-def quick_starts(context: Any) -> dict[str, Any]:
-    """Show launches that only wait to be confirmed; needs the request in the context. Four queries."""
-    return {"quick_starts": found_for(context["request"].user)}
+def quick_starts(context: Any, groups: Sequence[ResourceGroup] | None = None) -> dict[str, Any]:
+    """Show launches that only wait to be confirmed; needs the request in the context. Four queries.
+
+    `groups` are the resource groups of the user, where they are known.
+    """
+    return {"quick_starts": found_for(context["request"].user, groups)}
