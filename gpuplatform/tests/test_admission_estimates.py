@@ -75,6 +75,16 @@ def test_ids_in_paths_are_one_shape(path: str, shape: str) -> None:
     assert shape_of(path) == shape
 
 
+def test_the_first_request_of_a_path_counts_until_the_second() -> None:
+    costs = RequestCosts(cpu_time=lambda: 0.0)
+    estimates = []
+    for seconds in (2.0, 0.1, 0.1):
+        costs.begin()
+        costs.end("GET", "/sessions/", seconds, is_saturated=False)
+        estimates.append(costs.estimate_seconds("GET", "/sessions/"))
+    assert estimates == pytest.approx([2.0, 0.1, 0.1])
+
+
 def test_the_cost_of_a_path_is_learned() -> None:
     costs = RequestCosts(cpu_time=lambda: 0.0)
     for path, seconds in (("/folders/12/", 2.0), ("/sessions/", 0.1)):

@@ -29,6 +29,7 @@ class RequestCosts:
         self._clock = clock
         self.slowdown = 1.0
         self._thread_seconds: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._seen_once: set[tuple[str, str]] = set()
         self._average_seconds = 0.0  # of all threads
         self._process_seconds = 0.0  # per completed request
         self._started = 0
@@ -62,10 +63,13 @@ class RequestCosts:
             return
         self._average_seconds += WEIGHT * (thread_seconds - self._average_seconds)
         shape = (method, shape_of(path))
-        known = self._thread_seconds.pop(shape, thread_seconds)
+        known = self._thread_seconds.pop(shape, None)
+        if known is None or shape in self._seen_once:  # the first also reads templates and imports modules
+            self._seen_once ^= {shape}
+            known = thread_seconds
         self._thread_seconds[shape] = known + WEIGHT * (thread_seconds - known)
         if len(self._thread_seconds) > MAX_SHAPES:
-            self._thread_seconds.popitem(last=False)
+            self._seen_once.discard(self._thread_seconds.popitem(last=False)[0])
 
 
 def shape_of(path: str) -> str:
