@@ -10,6 +10,7 @@ from django.conf import settings
 
 from hostworker.runtime.factory import get_enforcer
 from hostworker.runtime.gpu_access import choose
+from operations.doctor import advice
 from operations.doctor import driver_gpus as gpus
 from operations.doctor.findings import Finding, Verdict
 from operations.doctor.services import docker_client
@@ -37,7 +38,7 @@ def models() -> Finding:
         return Finding(Verdict.FAIL, wrong[0].msg, wrong[0].hint or "")
     if settings.COMPUTE_SIMULATED_GPUS:
         return Finding(Verdict.OK, f"SIMULATED: {settings.COMPUTE_SIMULATED_GPUS}")
-    return Finding(Verdict.WARN, NO_GPU, "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
+    return Finding(Verdict.WARN, NO_GPU, advice.without_gpu())
 
 
 def connections() -> Finding:

@@ -30,6 +30,7 @@ from hostworker.runtime.seccomp import problem as seccomp_problem
 from hostworker.runtime.seccomp import profile_for
 from hostworker.runtime.user_namespaces import is_remapped
 from messaging import clients
+from operations.doctor import advice
 from operations.doctor import gpus as doctor_gpus
 from operations.doctor import kernel as doctor_kernel
 from operations.doctor import services as doctor_services
@@ -49,8 +50,6 @@ SCARCE_DISK: Final = 10 * GIB
 NO_DISK: Final = 2 * GIB
 CLOCK_LIMIT: Final = timedelta(seconds=2)
 ANSWER_SECONDS: Final = 3
-START: Final = "`make up` starts it"
-START_BUILDS: Final = "the running platform builds them, or `make images`"
 UNWALLED: Final = (
     "sessions reach what this host binds to all interfaces, and private networks even if their group denies them"
 )
@@ -69,7 +68,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except DatabaseError as error:
-        return Finding(Verdict.FAIL, f"the database refuses: {_one_line(error)}", "`make up` applies the migrations")
+        return Finding(Verdict.FAIL, f"the database refuses: {_one_line(error)}", advice.migrate())
     except (DockerException, RequestException):
         return Finding(Verdict.WARN, "unknown, since the Docker Engine does not answer")
     except RedisError:
@@ -152,7 +151,7 @@ def _database() -> Finding:
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
-        return Finding(Verdict.WARN, f"{kind}: {len(waiting)} migrations are not applied", "`make up` applies them")
+        return Finding(Verdict.WARN, f"{kind}: {len(waiting)} migrations are not applied", advice.migrate())
     return Finding(Verdict.OK, f"{kind}{_primary_database()}, all migrations applied")
 
 
@@ -178,7 +177,7 @@ def _redis() -> Finding:
 
 def _restart_advice(log: str) -> str:
     """Return what to do about an embedded server that is down: `make up` keeps it running, unless it cannot."""
-    return f"{START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
+    return f"{advice.START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
 
 
 def _docker() -> Finding:
@@ -273,15 +272,16 @@ def _figures() -> Finding:
 def _images() -> Finding:
     references = list(Image.objects.filter(is_enabled=True, owner=None).values_list("reference", flat=True))
     has_joined = bool(settings.COMPUTE_HOST_KEY)  # such a host builds for itself, and knows of no other builds
-    command = "`manage.py build_images`" if has_joined else "`make images`"
+    command = "`manage.py build_images`" if has_joined else advice.build_images()
     if not references:
-        return Finding(Verdict.WARN, "none is registered", "`make images` on the web server builds them")
+        return Finding(Verdict.WARN, "none is registered", f"{advice.build_images()} on the web server builds them")
     statuses = [] if has_joined else builds.statuses()
     if failed := [str(status.image) for status in statuses if not status.is_active]:
         hint = "see why in the administration under Images, and build them again there"
         return Finding(Verdict.WARN, f"could not be built: {', '.join(failed)}", hint)
     if statuses:
-        return Finding(Verdict.WARN, "; ".join(f"{status.image} {status.text}" for status in statuses), START_BUILDS)
+        hint = f"the running platform builds them, or {advice.build_images()}"
+        return Finding(Verdict.WARN, "; ".join(f"{status.image} {status.text}" for status in statuses), hint)
     with closing(docker_client()) as client:
         tags = {tag for image in client.images() for tag in image.get("RepoTags") or []}
     there = sum(reference in tags for reference in references)
@@ -294,7 +294,7 @@ def _storage() -> Finding:
     if problems := roots.warnings():
         return Finding(Verdict.WARN, " ".join(problems), "mount the file system there, or see `manage.py storageroots`")
     if not rows:
-        hint = START if StorageRoot.objects.exists() else "`make up` makes one, or `manage.py storageroots add`"
+        hint = advice.start("host") if StorageRoot.objects.exists() else advice.add_root()
         return Finding(Verdict.WARN, "no host has said yet that it has a storage root", hint)
     return Finding(Verdict.OK, "; ".join(f"{row}: quotas {row.get_quota_support_display()}" for row in rows))
 

@@ -13,6 +13,7 @@ from docker import APIClient
 
 from engine.containers import INSTALLATION_LABEL
 from engine.engine import ExecError
+from operations.doctor import advice
 from operations.doctor.findings import Finding, Verdict
 from operations.health import checks as health
 from operations.machine import address, docker_engine
@@ -25,7 +26,6 @@ from sshserver.host_key import NAME
 HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
 SWEEP_LIMIT_SECONDS: Final = 30
 SSH_SECONDS: Final = 3
-START: Final = "`make up` starts it"
 
 
 def docker_client() -> APIClient:
@@ -65,7 +65,7 @@ def scheduler() -> Finding:
     """Return whether the scheduler carries out what beat asks of it."""
     age = heartbeats.ages([HeartbeatName.BEAT]).get(HeartbeatName.BEAT)
     if age is None or age > SWEEP_LIMIT_SECONDS:
-        return Finding(Verdict.WARN, "no scheduler and beat of this installation have run lately", START)
+        return advice.away("no scheduler and beat of this installation have run lately", "scheduler", "beat")
     return Finding(Verdict.OK, f"enforced deadlines {age:.0f} s ago")
 
 
@@ -83,7 +83,7 @@ def ssh() -> Finding:
     except (OSError, asyncssh.Error, TimeoutError):
         found = None
     if found is None and where.is_free(address.SSH_SETTING):
-        return Finding(Verdict.WARN, f"nothing listens at {where.text}", START)
+        return advice.away(f"nothing listens at {where.text}", "ssh")
     if found is None or found.get_fingerprint() != own:
         return Finding(Verdict.FAIL, f"{where.text} is taken by another program", "COMPUTE_SSH_ADDRESS")
     return Finding(Verdict.OK, f"at {where.text}, host key {own}")
@@ -126,7 +126,7 @@ def hosts() -> Finding:
     """Return which hosts are registered, and whether they beat."""
     registered = list(Host.objects.all())
     if not registered:
-        return Finding(Verdict.WARN, "no host has registered", START)
+        return advice.away("no host has registered", "host")
     silent = [host.name for host in registered if clock.now() - host.heartbeat_at > HEARTBEAT_LIMIT]
     if silent:
         return Finding(Verdict.WARN, f"silent: {', '.join(silent)}", "start the platform, or the worker on that host")

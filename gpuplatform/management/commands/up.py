@@ -62,10 +62,11 @@ class Command(BaseCommand):
             installation.fill(progress)
             if setup_only and not no_images:
                 installation.build_images(progress, self.stdout)  # type: ignore[arg-type]
-            host_environment = installation.simulated_gpus(progress)
+            host_environment = {} if setup_only else installation.simulated_gpus(progress)
             progress.say(f"Everything is set up ({time.monotonic() - started:.0f} s)")
-            if not setup_only:
-                self._run(progress, where, host_environment)
+            if setup_only:
+                return
+            self._run(progress, where, host_environment)
         progress.say("Stopped. Data are kept, and running sessions run on; `make up` finds them again.")
 
     def _run(self, progress: Progress, where: address.Address, host_environment: dict[str, str]) -> None:

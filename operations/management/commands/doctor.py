@@ -1,5 +1,6 @@
 """`manage.py doctor`: say what is missing or broken on this machine."""
 
+import logging
 import sys
 from typing import Any
 
@@ -19,7 +20,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Print a line for each check."""
         failed = 0
-        for name, finding in doctor.examine():
+        logging.disable(logging.CRITICAL)  # what is wrong has a line in the table
+        try:
+            findings = doctor.examine()
+        finally:
+            logging.disable(logging.NOTSET)
+        for name, finding in findings:
             self.stdout.write(finding.line(name))
             failed += finding.verdict is Verdict.FAIL
         if failed:
