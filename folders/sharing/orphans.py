@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from accounts.models import Project
-from folders.errors import FolderRejectedError
 from folders.models import Folder, StorageRoot
 from folders.sharing import folders
 from folders.sharing.folders import Holder
@@ -44,7 +43,5 @@ def adopt(orphan: OrphanedFolder, holder: Holder, name: str) -> Folder:
 
 
 def remove(orphan: OrphanedFolder) -> None:
-    """Give its files up for removal, which hosts do bit by bit. Raises FilesError, FolderRejectedError."""
-    if Folder.objects.filter(pk=orphan.folder_id).exists():
-        raise FolderRejectedError({"folder": "It is a folder by now."})
+    """Give its files up for removal, which hosts do bit by bit. Raises FilesError."""
     storage.root_directory(orphan.root).expunge(orphan.holder_number, orphan.folder_id)
