@@ -3,13 +3,17 @@
 from types import SimpleNamespace
 
 import pytest
+from pytest_django import Settings
 
-from operations.doctor import advice
+from operations.doctor import advice, services
 from operations.doctor.findings import Finding, Verdict
 from operations.services.base import ServiceControlError
 from operations.services.compose import ComposeManager
 from operations.services.supervisor import SupervisorManager
 from operations.services.systemd import SystemdManager
+from tests.ports import free_port
+
+pytestmark = pytest.mark.loopback
 
 SYSTEMD, COMPOSE, MAKE_UP = SystemdManager.title, ComposeManager.title, SupervisorManager.title
 
@@ -36,6 +40,11 @@ def test_services_are_started_by_what_runs_them(manager: str) -> None:
     assert advice.away("none has run lately", "scheduler", "beat") == Finding(verdict, "none has run lately", hint)
 
 
-def test_only_make_up_is_advised_where_it_runs_or_nothing_does(manager: str) -> None:
+def test_make_up_is_advised_where_it_or_nothing_runs(manager: str) -> None:
     texts = [advice.migrate(), advice.build_images(), advice.without_gpu(), advice.add_root()]
     assert {"make " in text for text in texts} == {manager in (MAKE_UP, "")}
+
+
+def test_a_web_server_that_is_away_fails_where_it_is_to_run(manager: str, settings: Settings) -> None:
+    settings.COMPUTE_HTTP_ADDRESS = f"127.0.0.1:{free_port()}"
+    assert services.web().verdict is (Verdict.FAIL if manager else Verdict.OK)

@@ -1,6 +1,5 @@
 """What to do, in terms of what runs the platform's services on this machine: `make up`, systemd or Docker Compose."""
 
-from collections.abc import Callable
 from typing import Final
 
 from operations.doctor.findings import Finding, Verdict
@@ -22,11 +21,12 @@ def manager_title() -> str:
 
 def start(*services: str) -> str:
     """Return how these services are started here."""
-    return _by_manager(
-        lambda: f"`systemctl start {' '.join(f'{PREFIX}{each}' for each in services)}`",
-        lambda: f"`docker compose up -d {' '.join(services)}`",
-        START,
-    )
+    units = " ".join(f"{PREFIX}{each}" for each in services)
+    commands = {
+        SystemdManager.title: f"`systemctl start {units}`",
+        ComposeManager.title: f"`docker compose up -d {' '.join(services)}`",
+    }
+    return commands.get(manager_title(), START)
 
 
 def away(text: str, *services: str) -> Finding:
@@ -36,28 +36,27 @@ def away(text: str, *services: str) -> Finding:
 
 def migrate() -> str:
     """Return how migrations are applied here."""
-    command = "`manage.py migrate` applies them"
-    return _by_manager(lambda: command, lambda: command, "`make up` applies them")
+    return _said("`manage.py migrate` applies them", "`make up` applies them")
 
 
 def build_images() -> str:
     """Return what builds images here."""
-    command = "`manage.py build_images`"
-    return _by_manager(lambda: command, lambda: command, "`make images`")
+    return _said("`manage.py build_images`", "`make images`")
 
 
 def without_gpu() -> str:
     """Return what to do where sessions are to have GPUs and there are none."""
-    text = "install NVIDIA's driver; COMPUTE_SIMULATED_GPUS simulates some for a trial"
-    return _by_manager(lambda: text, lambda: text, "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
+    return _said(
+        "install NVIDIA's driver; COMPUTE_SIMULATED_GPUS simulates some for a trial",
+        "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS",
+    )
 
 
 def add_root() -> str:
     """Return how a storage root is made here."""
-    command = "`manage.py storageroots add` makes one"
-    return _by_manager(lambda: command, lambda: command, "`make up` makes one, or `manage.py storageroots add`")
+    return _said("`manage.py storageroots add` makes one", "`make up` makes one, or `manage.py storageroots add`")
 
 
-def _by_manager(systemd: Callable[[], str], compose: Callable[[], str], otherwise: str) -> str:
-    known = {SystemdManager.title: systemd, ComposeManager.title: compose}
-    return known.get(manager_title(), lambda: otherwise)()
+def _said(installed: str, tried: str) -> str:
+    """Return the advice for an installation that systemd or Compose runs, else that for `make up`."""
+    return installed if manager_title() in (SystemdManager.title, ComposeManager.title) else tried

@@ -50,7 +50,8 @@ def web() -> Finding:
     where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
     status, installation = address.health_of(where, settings.ALLOWED_HOSTS)
     if status is None and where.is_free():  # asked for last: nobody but root may try a port below 1024
-        return Finding(Verdict.OK, f"{settings.COMPUTE_HTTP_ADDRESS} is free; the platform is not running")
+        text = f"{settings.COMPUTE_HTTP_ADDRESS} is free; the platform is not running"
+        return advice.away(text, "web") if advice.manager_title() else Finding(Verdict.OK, text)
     if status and installation != health.installation():
         text = f"{settings.COMPUTE_HTTP_ADDRESS} is taken by another installation of the platform"
         return Finding(Verdict.FAIL, text, "COMPUTE_HTTP_ADDRESS")
@@ -126,7 +127,7 @@ def hosts() -> Finding:
     """Return which hosts are registered, and whether they beat."""
     registered = list(Host.objects.all())
     if not registered:
-        return advice.away("no host has registered", "host")
+        return Finding(Verdict.WARN, "no host has registered", advice.start("host"))
     silent = [host.name for host in registered if clock.now() - host.heartbeat_at > HEARTBEAT_LIMIT]
     if silent:
         return Finding(Verdict.WARN, f"silent: {', '.join(silent)}", "start the platform, or the worker on that host")
