@@ -95,6 +95,18 @@ def test_a_flood_pauses_while_another_page_is_under_way() -> None:
     assert following.principal == "flood"
 
 
+def test_cheap_requests_go_on_beside_a_dear_page() -> None:
+    queue = queue_with(slots=8)
+    (page,) = add(queue, "page", 0.1)
+    assert queue.take() is page
+    add(queue, "program", *[0.01] * 20)
+    served = 0
+    while request := queue.take():
+        queue.finish(request)
+        served += 1
+    assert served == 5
+
+
 def test_a_finished_request_lets_the_next_one_start() -> None:
     queue = queue_with(slots=8)
     first, second = add(queue, "user", 0.1, 0.1)

@@ -39,7 +39,7 @@ class _Principal:
     waiting_seconds: float = 0.0
     waiting_bytes: int = 0
     started: int = 0  # requests that have a slot
-    computing: dict[QueuedRequest, float] = field(default_factory=dict)  # start tags of those not long under way
+    computing: dict[QueuedRequest, float] = field(default_factory=dict)  # those not long under way: tags amid each
     started_seconds: float = 0.0
 
     def place_of(self, request: QueuedRequest) -> _Place:
@@ -97,15 +97,15 @@ class AdmissionQueue:
     def take(self) -> QueuedRequest | None:
         """Give the next request a slot, and return it; None if none may start now.
 
-        Threads of one process share one core. So a principal has one request under way, and a later turn does not begin
-        beside an earlier one; else a page would take as many times its time. A request that has been under way for long
-        waits for something else, and holds nobody up.
+        Threads of one process share one core. So a principal has one request under way, and beside another's only what
+        has its turn before half of that, such as cheap requests; else a page would take as many times its time. A
+        request that has been under way for long waits for something else, and holds nobody up.
         """
         earliest = min((tag for each in self._principals.values() for tag in each.computing.values()), default=inf)
         ready = [
             each
             for each in self._principals.values()
-            if each.waiting and not each.computing and each.started < SLOTS_EACH and each.virtual_seconds <= earliest
+            if each.waiting and not each.computing and each.started < SLOTS_EACH and each.virtual_seconds < earliest
         ]
         if not ready or not self._free_slots:
             return None
@@ -114,7 +114,7 @@ class AdmissionQueue:
         self._count(chosen, request, -1)
         self._free_slots -= 1
         chosen.started += 1
-        chosen.computing[request] = chosen.virtual_seconds
+        chosen.computing[request] = chosen.virtual_seconds + max(request.cost_seconds, MIN_COST_SECONDS) / 2
         chosen.started_seconds += request.cost_seconds
         self._virtual_seconds = max(self._virtual_seconds, chosen.virtual_seconds)
         chosen.virtual_seconds += max(request.cost_seconds, MIN_COST_SECONDS)
