@@ -1,26 +1,19 @@
 """Sessions of an image that says nothing of itself and has little more than /bin/sh: what listens in them is found."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, launch, make_spec
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, launch, make_spec, tiny_world
 from resources.images.catalogue.labels import read_labels
 from resources.models import App
 from sessions.models import Session
 from tests.factories import make_image, run_reachable_session
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 from tests.web import browser_of, text_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db]
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
+world = pytest.fixture(tiny_world)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 from accounts.models import User
 from folders.models import Folder, StorageRoot
 from folders.sharing import folders as services
-from folders.storage import paths as storage
 from tests.api import client_of
 from tests.factories import make_folder, make_policy, make_root, make_user
 
@@ -21,12 +20,6 @@ def owner(root: StorageRoot) -> User:
 @pytest.fixture
 def folder(owner: User, root: StorageRoot) -> Folder:
     return services.create(owner, "data", root)
-
-
-@pytest.fixture
-def files(folder: Folder) -> Path:
-    """The directory that sessions mount."""
-    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
 
 
 def url_of(folder: Folder, part: str = "entries") -> str:

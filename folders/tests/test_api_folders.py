@@ -13,11 +13,6 @@ URL = "/api/v1/folders/"
 
 
 @pytest.fixture
-def owner(root: StorageRoot) -> User:
-    return make_user()
-
-
-@pytest.fixture
 def folder(owner: User, root: StorageRoot) -> Folder:
     return services.create(owner, "data", root)
 

@@ -21,22 +21,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def owner() -> User:
-    return make_user()
-
-
-@pytest.fixture
-def folder(owner: User, root: StorageRoot) -> Folder:
-    return services.create(owner, "mnist", root)
-
-
-@pytest.fixture
-def files(folder: Folder) -> Path:
-    """The directory of the folder's files."""
-    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
-
-
-@pytest.fixture
 def browser(owner: User) -> Client:
     return browser_of(owner)
 

@@ -3,7 +3,6 @@
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -13,7 +12,6 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, e
 from accounts.models import User
 from folders.contents import services as contents
 from folders.models import Folder, StorageRoot
-from folders.sharing import folders as services
 from folders.storage import paths as storage
 from tests.browser import allow_errors, signed_in
 from tests.factories import make_user
@@ -26,36 +24,9 @@ MIB = 2**20
 
 
 @pytest.fixture
-def owner() -> User:
-    return make_user(email="ada@example.org")
-
-
-@pytest.fixture
-def folder(owner: User, root: StorageRoot) -> Folder:
-    return services.create(owner, "mnist", root)
-
-
-@pytest.fixture
 def directory(folder: Folder) -> Path:
     """The directory of the folder on its root."""
     return Path(storage.root_directory(folder.root).folder_path(folder.holder_number, folder.pk))
-
-
-@pytest.fixture
-def files(directory: Path) -> Path:
-    """The directory of the folder's files."""
-    return directory / "files"
-
-
-@pytest.fixture
-def context(browser: Browser, server: LiveServer, owner: User) -> Iterator[BrowserContext]:
-    with signed_in(browser, server, owner) as made:
-        yield made
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Page:
-    return context.new_page()
 
 
 def entry(page: Page, name: str) -> Locator:

@@ -1,21 +1,14 @@
 """Notebooks in a real browser: formatted away from the page, and as plain text where that is too much."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from accounts.models import User
-from folders.models import Folder, StorageRoot
-from folders.sharing import folders as services
-from folders.storage import paths as storage
-from tests.browser import signed_in
-from tests.factories import make_user
-from tests.live import LiveServer
+from folders.models import Folder
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
@@ -30,33 +23,6 @@ FOREIGN: Final = """export default class {
     renderer = { rules: {} };
     render() { return '<p hx-get="/accounts/sign-out/" hx-trigger="load">pressed</p>'; }
 }"""
-
-
-@pytest.fixture
-def owner() -> User:
-    return make_user(email="ada@example.org")
-
-
-@pytest.fixture
-def folder(owner: User, root: StorageRoot) -> Folder:
-    return services.create(owner, "mnist", root)
-
-
-@pytest.fixture
-def files(folder: Folder) -> Path:
-    """The directory of the folder's files."""
-    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
-
-
-@pytest.fixture
-def context(browser: Browser, server: LiveServer, owner: User) -> Iterator[BrowserContext]:
-    with signed_in(browser, server, owner) as made:
-        yield made
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Page:
-    return context.new_page()
 
 
 def markdown(source: str) -> dict[str, str]:

@@ -32,11 +32,6 @@ from tests.factories import make_folder, make_policy, make_root, make_session, m
 
 
 @pytest.fixture
-def owner(root: StorageRoot) -> User:
-    return make_user()
-
-
-@pytest.fixture
 def folder(owner: User) -> Folder:
     return services.create(owner, "data")
 

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -16,13 +16,12 @@ from hostworker.app_processes import starter as app_starter
 from hostworker.app_processes.scripts import STATUS
 from hostworker.app_processes.starter import open_app
 from hostworker.runtime.docker.runtime import DockerRuntime
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, runtime_of, tiny_world
 from hostworker.runtime_protocol import EngineUnreachableError, ExecResult
 from resources.models import App
 from sessions.lifecycle import Reason, Status
 from sessions.models import AppObstacle, Endpoint, EndpointState, Session
 from tests.factories import make_image, make_session, run_session
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
@@ -38,16 +37,8 @@ done 2>/dev/null
 NEVER = threading.Event()
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
-
-
-@pytest.fixture
-def runtime(world: DockerWorld) -> DockerRuntime:
-    return world.runtime()
+world = pytest.fixture(tiny_world)
+runtime = pytest.fixture(runtime_of)
 
 
 @pytest.fixture

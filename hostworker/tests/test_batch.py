@@ -1,13 +1,11 @@
 """Batch sessions: the command is the container's main work, and its end is the session's."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from hostworker.containers import runner
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.memory.runtime import MemoryRuntime
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, tiny_world
 from hostworker.runtime_protocol import ContainerPhase, ContainerState
 from hostworker.tests.starting import start_session
 from scheduler.cycle.passes import run_pass
@@ -16,15 +14,9 @@ from sessions.lifecycle import Kind, Reason, Result, Status
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_user
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
-
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
+world = pytest.fixture(tiny_world)
 
 
 def ended(runtime: DockerRuntime, session: str) -> ContainerState:

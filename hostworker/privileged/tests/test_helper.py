@@ -21,10 +21,9 @@ from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.privileged.kernel_limits import TERMINALS, low_limits
-from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec, tiny_world
 from hostworker.runtime_protocol import FolderMount
 from tests.platform import ROOT
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
 pytestmark = pytest.mark.docker
@@ -47,11 +46,7 @@ def helped(mark: str, tmp_path: Path) -> Iterator[HelperPrivileges]:
     until(lambda: not containers(mark))
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
+world = pytest.fixture(tiny_world)
 
 
 def containers(mark: str) -> list[str]:

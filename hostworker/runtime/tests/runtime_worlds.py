@@ -286,6 +286,18 @@ def each_world(request: pytest.FixtureRequest) -> Iterator[World]:
     made.clean_up()
 
 
+def tiny_world() -> Iterator[DockerWorld]:
+    """Be a fixture: the Docker Engine with an image that has nothing but busybox."""
+    made = DockerWorld(ensure_tiny_image())
+    yield made
+    made.clean_up()
+
+
+def runtime_of(world: World) -> Runtime:
+    """Be a fixture: a runtime on the engine of the fixture `world`."""
+    return world.runtime()
+
+
 def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:
     """Run a container and return its spec."""
     runtime.create(spec)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +15,15 @@ import pytest
 from hostworker.runtime.container_config import SUDO_CAPABILITIES
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.seccomp import problem, profile_for
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
-from tests.tiny_image import ensure_tiny_image
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, runtime_of, tiny_world
 
 SENSITIVE = ("/", "/boot", "/dev", "/etc", "/lib", "/proc", "/run", "/sys", "/usr", "/var/run")
 PROBE = Path(__file__).with_name("system_calls.c")
 EPERM, ENOSYS = 1, 38
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
-
-
-@pytest.fixture
-def runtime(world: DockerWorld) -> DockerRuntime:
-    return world.runtime()
+world = pytest.fixture(tiny_world)
+runtime = pytest.fixture(runtime_of)
 
 
 def violations(container: Mapping[str, Any], *, allows_sudo: bool) -> list[str]:

@@ -1,23 +1,16 @@
 """Programs that the platform runs in containers of the Docker Engine: what the contract cannot ask of a fake."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from hostworker.runtime.docker import exec as docker_exec
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, tiny_world
 from hostworker.runtime_protocol import ContainerSpec, ExecutionError
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
 pytestmark = pytest.mark.docker
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
+world = pytest.fixture(tiny_world)
 
 
 @pytest.fixture

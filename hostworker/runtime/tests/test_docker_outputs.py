@@ -1,7 +1,7 @@
 """A session that floods its output is slowed down by the engine's own means; its end, logs and others go on as ever."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Final, cast
@@ -12,9 +12,8 @@ from engine.containers import container_name
 from hostworker.runtime.docker import outputs as docker_outputs
 from hostworker.runtime.docker.outputs import MAX_LINES_PER_SECOND, TAIL_LINES, DockerOutputs, cost_of, pace_of
 from hostworker.runtime.docker.runtime import DockerRuntime
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, runtime_of, tiny_world
 from hostworker.runtime_protocol import ContainerSpec
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
 NOW: Final = datetime(2026, 5, 1, 12, 0, 10, tzinfo=UTC)
@@ -48,16 +47,8 @@ def test_long_lines_cost_by_their_bytes() -> None:
     assert cost_of(b"x" * 5000) == pytest.approx(25)
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
-
-
-@pytest.fixture
-def runtime(world: DockerWorld) -> DockerRuntime:
-    return world.runtime()
+world = pytest.fixture(tiny_world)
+runtime = pytest.fixture(runtime_of)
 
 
 def launched(runtime: DockerRuntime, world: DockerWorld, command: str = "") -> ContainerSpec:

@@ -21,10 +21,11 @@ from hostworker.runtime.tests.runtime_worlds import (
     cgroup_value,
     hand_made_labels,
     make_spec,
+    runtime_of,
+    tiny_world,
 )
 from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, GpuGrant, ImageUnavailableError, StartError
 from resources.amounts.units import GIB
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.docker
@@ -42,16 +43,8 @@ CAPABILITY_BITS = {
 }
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
-
-
-@pytest.fixture
-def runtime(world: DockerWorld) -> DockerRuntime:
-    return world.runtime()
+world = pytest.fixture(tiny_world)
+runtime = pytest.fixture(runtime_of)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Kills at a container's memory limit, as the kernel's log tells them where the engine does not."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from engine.containers import ATTEMPT_LABEL, SESSION_LABEL, container_name
 from hostworker.runtime.docker import states
 from hostworker.runtime.engine_requests import inspect
 from hostworker.runtime.kernel_log import LOG, was_killed_for_memory
-from hostworker.runtime.tests.runtime_worlds import DockerWorld, launch, make_spec
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, launch, make_spec, tiny_world
 from resources.amounts.units import MIB
-from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
 KILL = "oom-kill:constraint={},nodemask=(null),cpuset={},mems_allowed=0,{}task_memcg=/docker/{},task={},pid=7,uid=0"
@@ -37,11 +35,7 @@ def test_an_unreadable_log_says_nothing(tmp_path: Path) -> None:
     assert not was_killed_for_memory("c1", tmp_path / "missing")
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
-    made = DockerWorld(ensure_tiny_image())
-    yield made
-    made.clean_up()
+world = pytest.fixture(tiny_world)
 
 
 @pytest.mark.docker

@@ -20,6 +20,7 @@ from hostworker.runtime.tests.runtime_worlds import (
     launch,
     make_spec,
     new_session,
+    runtime_of,
 )
 from hostworker.runtime_protocol import (
     ContainerPhase,
@@ -36,11 +37,7 @@ from tests.wait import SECONDS, until
 GRACE = 60  # seconds: more than a container takes to end well on a busy machine
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)
-
-
-@pytest.fixture
-def runtime(world: World) -> Runtime:
-    return world.runtime()
+runtime = pytest.fixture(runtime_of)
 
 
 @pytest.fixture

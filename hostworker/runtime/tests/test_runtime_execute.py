@@ -2,15 +2,11 @@
 
 import pytest
 
-from hostworker.runtime.tests.runtime_worlds import EVERY_WORLD, World, each_world, launch, make_spec
+from hostworker.runtime.tests.runtime_worlds import EVERY_WORLD, World, each_world, launch, make_spec, runtime_of
 from hostworker.runtime_protocol import ContainerSpec, ExecResult, ExecutionError, Runtime
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)
-
-
-@pytest.fixture
-def runtime(world: World) -> Runtime:
-    return world.runtime()
+runtime = pytest.fixture(runtime_of)
 
 
 @pytest.fixture

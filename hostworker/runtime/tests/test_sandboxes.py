@@ -15,7 +15,7 @@ from hostworker.runtime.engine_requests import inspect
 from hostworker.runtime.sandboxes import image as sandbox_image
 from hostworker.runtime.sandboxes.containers import FREE, RETIRED, sandbox_name
 from hostworker.runtime.sandboxes.state import QUIET_SECONDS
-from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec, runtime_of
 from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, StartError
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -30,9 +30,7 @@ def world() -> Iterator[DockerWorld]:
     made.clean_up()
 
 
-@pytest.fixture
-def runtime(world: DockerWorld) -> DockerRuntime:
-    return world.runtime()
+runtime = pytest.fixture(runtime_of)
 
 
 def launch(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
