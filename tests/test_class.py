@@ -101,7 +101,7 @@ class Student:
         session = re.search(r'id="session-([a-z0-9]{16})"', self.get("/sessions/").text)
         assert session
         path = f"/sessions/{session[1]}/"
-        until_seen(lambda: "RUNNING" in self.get(path).text)
+        until_seen(lambda: "status-running" in self.get(path).text)
         self.post(f"{path}apps/jupyterlab/", {})
         until_seen(lambda: "jupyter-config-data" in self.get(f"{path}apps/jupyterlab/", WAITING).text)
 

@@ -202,7 +202,7 @@ def test_a_share_is_seen_by_the_other_user(
         entry(theirs, "results.csv").click()
         expect(theirs.locator(".preview-text")).to_contain_text("loss")
         expect(theirs.get_by_role("link", name="Edit")).to_be_hidden()
-        dialog.get_by_role("button", name="Let bob@example.org write").click()
+        dialog.get_by_role("button", name="Let write: bob@example.org").click()
         expect(dialog).to_contain_text("may read and write")
         theirs.reload()
         expect(theirs.get_by_role("link", name="Edit")).to_be_visible()

@@ -10,6 +10,8 @@ from django.template.context import RequestContext
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import capfirst
+from django.utils.translation import gettext
 
 from gpuplatform.administration import navigation
 from sessions.lifecycle import Status
@@ -51,9 +53,16 @@ def icon(name: str, classes: str = "") -> SafeString:
 
 
 @register.simple_tag
-def status_icon(status: str) -> SafeString:
-    """Return the icon of a session's status, beside which its name stands."""
-    return icon(STATUS_ICONS[Status(status)])
+def status_badge(status: str) -> SafeString:
+    """Return a session's status as its icon and word."""
+    classes = f"status-badge status-{status.lower()}"
+    return format_html('<span class="{}">{}{}</span>', classes, icon(STATUS_ICONS[Status(status)]), state_word(status))
+
+
+@register.filter
+def state_word(state: str) -> str:
+    """Return the word for a session's status or result: "Running" for RUNNING."""
+    return capfirst(gettext(state.lower()))  # choices of the model, so in the catalogues
 
 
 @register.simple_tag

@@ -38,7 +38,7 @@ def test_a_fault_is_shown_once_and_then_listed(context: BrowserContext, owner: U
     expect(page.locator("#bell-count")).to_have_text("2")
     until(lambda: not Notification.objects.filter(shown_at=None).exists())
     page.reload()
-    bell = page.get_by_role("button", name="2 new notifications")
+    bell = page.get_by_role("button", name="Notifications, 2 new")
     expect(bell).to_be_visible()
     assert toast.count() == 0
     bell.click()

@@ -54,7 +54,7 @@ def test_a_silent_network_greys_what_may_be_out_of_date(page: Page, relay: Relay
     expect(state).to_contain_text("Not connected. As of")
     expect(root).to_be_attached()
     session.move_to(Status.ERROR, Reason.CONTAINER_LOST)
-    expect(row).to_contain_text("RUNNING")
+    expect(row).to_contain_text("Running")
     state.get_by_role("button", name="Reconnect").click()
     relay.thaw()
     expect(state.get_by_role("status")).to_have_text("Live")

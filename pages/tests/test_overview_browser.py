@@ -20,12 +20,12 @@ def test_summary_hosts_and_tokens_work_in_a_browser(browser: Browser, server: Li
         page = context.new_page()
         page.goto("/")  # the summary is live
         row = page.locator(f"#mine-{session.pk}")
-        expect(row).to_contain_text("RUNNING")
+        expect(row).to_contain_text("Running")
         services.end(session, Reason.USER_REQUEST, "Ended.")
-        expect(row).to_contain_text("TERMINATING")
+        expect(row).to_contain_text("Terminating")
 
         page.goto("/hosts/")  # out of service, by keyboard alone
-        page.get_by_role("link", name=f"Take {host.name} out of service").focus()
+        page.get_by_role("link", name=f"Take out of service: {host.name}").focus()
         page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("1 session is on it now.")

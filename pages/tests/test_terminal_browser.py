@@ -203,7 +203,7 @@ def test_the_log_page_shows_an_ended_sessions_output(page: Page, server: LiveSer
     expect(page.locator("#live-state")).to_contain_text("Live")
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
     session.move_to(Status.TERMINATED, Reason.USER_REQUEST, fields={"log_tail": "last words"})
-    expect(page.locator("h1 + * .status-badge")).to_have_text("TERMINATED")
+    expect(page.locator("h1 + * .status-badge")).to_have_text("Terminated")
     expect(page.locator("#log-text")).to_contain_text("last words")
 
 

@@ -1,6 +1,6 @@
 // The bell, the toasts and the browser's own notifications: each notification is shown once in a browser, however many of its
 // pages are open, and again nowhere once a page has told the server.
-import { gettext, ngettext } from "#i18n";
+import { gettext } from "#i18n";
 import { choose, countText, remembered } from "#notice-choice";
 
 const KEY = "gpuplatform.notices.shown";
@@ -81,8 +81,7 @@ function showCount(unread) {
   if (!count) return; // the terminal has no bell, but toasts
   count.textContent = countText(unread);
   count.hidden = !unread;
-  const words = unread ? ngettext("%(count)s new notification", "%(count)s new notifications", unread) : gettext("Notifications");
-  document.getElementById("bell-button").setAttribute("aria-label", words);
+  document.getElementById("bell-button").setAttribute("aria-label", unread ? gettext("Notifications, %(count)s new", { count: countText(unread) }) : gettext("Notifications"));
 }
 
 function wire() {

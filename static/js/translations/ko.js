@@ -7,9 +7,6 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(count)s file uploaded": [
 "파일 %(count)s개 업로드됨"
 ],
-"%(count)s new notification": [
-"새 알림 %(count)s개"
-],
 "%(count)s row lacks its name or its value and is not applied.": [
 "%(count)s개 줄에 이름이나 값이 없어 적용되지 않습니다."
 ],
@@ -198,6 +195,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "Notifications": [
 "알림"
+],
+"Notifications, %(count)s new": [
+"알림, %(count)s개 새로 옴"
 ],
 "On %(have)s of %(total)s hosts already.": [
 "호스트 %(total)s대 중 %(have)s대에 이미 있습니다."
