@@ -201,7 +201,7 @@ def test_the_watchdog_stops_a_session_bypassing_the_hook(group: ResourceGroup) -
     session.hold(GIB, prefix="/tmp/ld")
     wait_for(session.session, Status.TERMINATED)
     assert session.session.reason == Reason.HOOK_BYPASSED
-    assert "without the hook" in session.session.detail
+    assert "without the limits" in session.session.detail
 
 
 @pytest.mark.parametrize("library", ["libc.so.6", "libcuda.so.1"])

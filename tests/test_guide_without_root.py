@@ -103,7 +103,7 @@ def test_two_users_without_root_take_the_tour_at_once(pages: list[Page], platfor
         end(page, "tour-1")
         expect(page.locator("tr[data-status=RUNNING]", has_text="tour-3")).to_be_visible()
     pages[0].get_by_role("link", name="tour-3", exact=True).click()
-    expect(pages[0].get_by_text("Enforcement: hook, limited by the hook, watched by the host")).to_be_visible()
+    expect(pages[0].get_by_text("How it is divided: memory and GPU time limited by the platform")).to_be_visible()
 
 
 def test_networks_are_kept_ready_and_rules_in_place(platforms: list[Platform]) -> None:

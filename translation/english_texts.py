@@ -128,27 +128,26 @@ _TEXTS: Final = (
     _("Not started, as folders that it mounts are missing."),
     # hostworker/containers/runner.py
     _("%(image)s is on the host now."),
-    _("%(image)s is on the host now (%(size)s MB)."),
+    _("%(image)s is on the host now (%(size)s)."),
     # hostworker/runtime/docker/images/saved.py
     _("The container engine could not save the container: %(error)s"),
     # hostworker/runtime/pull.py
     _("Pulling %(image)s: %(loaded)s, %(unpacked)s layers unpacked"),
-    _("Pulling %(image)s: %(loaded)s, %(rate)s MB/s, %(unpacked)s layers unpacked"),
-    _("Pulling %(image)s: %(loaded)s, %(rate)s MB/s, about %(left)s left, %(unpacked)s layers unpacked"),
+    _("Pulling %(image)s: %(loaded)s, %(rate)s/s, %(unpacked)s layers unpacked"),
+    _("Pulling %(image)s: %(loaded)s, %(rate)s/s, about %(left)s left, %(unpacked)s layers unpacked"),
     _("Pulling %(image)s: %(unpacked)s layers unpacked"),
-    _("%(size)s MB loaded"),
-    _("%(loaded)s of %(total)s MB"),
-    _("%(loaded)s of at least %(total)s MB"),
+    _("%(size)s loaded"),
+    _("%(loaded)s of at least %(total)s"),
     _("%(done)s of %(all)s"),
     _("Pulling %(image)s"),
     # resources/gpus/shares.py
     _("never more GPU time than the share"),
     # resources/gpus/tiers.py
     _("the whole device, shared with nobody"),
-    _("an instance cut by the hardware"),
-    _("memory limited by the driver, compute by the hook"),
-    _("memory limited by the hook, compute by MPS"),
-    _("limited by the hook, watched by the host"),
+    _("a partition cut by the hardware (MIG)"),
+    _("memory limited by the driver, GPU time by the platform"),
+    _("memory limited by the platform, GPU time by NVIDIA's MPS"),
+    _("memory and GPU time limited by the platform, watched by the host"),
     _("this host lends whole GPUs only"),
     # scheduler/core/waiting/explanation.py
     _("No ready host of this session's resource group has the storage of its folders now."),

@@ -349,7 +349,7 @@ def _note_pull(session: Session) -> None:
     mine = Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.PREPARING)
     with transaction.atomic():
         for size in mine.select_for_update(no_key=True).values_list("pull_bytes", flat=True):
-            text = f" ({size / 1e6:,.0f} MB)" if size else ""
+            text = f" ({size_text(size)})" if size else ""
             notes.note(session, Reason.IMAGE_PULLED, f"{session.image.reference} is on the host now{text}.")
 
 

@@ -26,8 +26,7 @@ logger = logging.getLogger(__name__)
 ALL: Final = 100  # percent of a device's SMs
 STALE: Final = "it could not when its worker registered; start the worker anew."
 NOT_HOOKED: Final = (
-    "The image does not run under the hook that divides a GPU: it must be built on glibc. Ask for whole GPUs, or use "
-    "another image."
+    "The image cannot use a part of a GPU: it must be built on glibc. Ask for whole GPUs, or use another image."
 )
 
 

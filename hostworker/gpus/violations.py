@@ -66,7 +66,7 @@ def assess(
         if allowed.is_hooked and use.unhooked:
             violations[place[0]] = (
                 Reason.HOOK_BYPASSED,
-                "A process of it used the GPU without the hook that limits it.",
+                "A process of it used the GPU without the limits of its share.",
             )
         elif allowed.memory_bytes is not None and use.memory_bytes > _most_memory(allowed.memory_bytes, context_memory):
             in_excess.add(place)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hostworker.runtime_protocol import ImageUnavailableError
+from resources.amounts.units import size_text
 
 PullLine = Mapping[str, Any]  # one JSON object of the engine's pull stream
 Inbox = queue.SimpleQueue[PullLine | Exception | None]  # a line, what went wrong, or the end
@@ -111,14 +112,14 @@ class PullProgress:
         unpacked = f"{sum(layer.is_unpacked for layer in layers)} of {len(layers)} layers unpacked"
         if all(layer.is_loaded for layer in layers):
             return (
-                f"Pulling {self.reference}: {_megabytes(total)} MB loaded, {unpacked}"
+                f"Pulling {self.reference}: {size_text(total)} loaded, {unpacked}"
                 if total
                 else (f"Pulling {self.reference}: {unpacked}")
             )
         if not total:
             return f"Pulling {self.reference}: {unpacked}"
         is_exact = all(layer.total_bytes is not None for layer in layers)
-        known = f"{_megabytes(loaded)} of {'' if is_exact else 'at least '}{_megabytes(total)} MB"
+        known = f"{size_text(loaded)} of {'' if is_exact else 'at least '}{size_text(total)}"
         return f"Pulling {self.reference}: {known}{self._pace(now, loaded, total if is_exact else None)}, {unpacked}"
 
     def _pace(self, now: float, loaded: int, total: int | None) -> str:
@@ -132,7 +133,7 @@ class PullProgress:
             return ""
         rate = gained / span
         left = f", {span_words((total - loaded) / rate)} left" if total is not None else ""
-        return f", {rate / 1e6:.1f} MB/s{left}"
+        return f", {size_text(int(rate))}/s{left}"
 
 
 def span_words(seconds: float) -> str:
@@ -140,10 +141,6 @@ def span_words(seconds: float) -> str:
     if seconds < 90:
         return f"about {max(1, round(seconds))} s"
     return f"about {round(seconds / 60)} min" if seconds < 90 * 60 else f"about {round(seconds / 3600)} h"
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f}" if count < 10_000_000 else f"{count / 1e6:,.0f}"
 
 
 def follow(

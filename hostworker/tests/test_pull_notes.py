@@ -8,6 +8,7 @@ from hostworker.images import host_images
 from hostworker.runtime.pull import PullText
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
+from resources.amounts.units import MIB
 from resources.models import HostImage, Image
 from sessions import notes
 from sessions.lifecycle import Reason, Status
@@ -60,15 +61,15 @@ def test_the_size_of_a_pull_is_shown_and_noted(runtime: FaultInjectingRuntime, m
     session = session_in(Status.SCHEDULED)
 
     def pull(runtime: FaultInjectingRuntime, image: Image, on_progress: Callable[[str], None]) -> bool:
-        on_progress(PullText("x" * 301, pulled_bytes=5, total_bytes=1_234_000_000))
+        on_progress(PullText("x" * 301, pulled_bytes=5, total_bytes=1234 * MIB))
         shown = fresh(session)
-        assert (shown.detail, shown.pulled_bytes, shown.pull_bytes) == ("x" * 300, 5, 1_234_000_000)
+        assert (shown.detail, shown.pulled_bytes, shown.pull_bytes) == ("x" * 300, 5, 1234 * MIB)
         return True
 
     monkeypatch.setattr(host_images, "ensure", pull)
     start_session(runtime, session.pk, 1)
     note = session.events.get(reason=Reason.IMAGE_PULLED)
-    assert note.detail == f"{session.image.reference} is on the host now (1,234 MB)."
+    assert note.detail == f"{session.image.reference} is on the host now (1.2 GiB)."
     fresh(session).move_to(Status.TERMINATING, Reason.USER_REQUEST)
     Session.objects.filter(pk=session.pk).update(status=Status.SCHEDULED)
     runtime.just_before("create", lambda: cleared.append(fresh(session).pulled_bytes))

@@ -42,7 +42,7 @@ def test_an_image_is_chosen_or_named(page: Page, user: User) -> None:
     page.goto(LAUNCH)
     python, mine = (page.locator(f"[data-environment='{name}']") for name in ("Python", "My environments"))
     expect(python).to_contain_text("Python and JupyterLab")
-    expect(python).to_contain_text("On 1 of 3 hosts already; the others pull it first, about 2.1 GB.")
+    expect(python).to_contain_text("On 1 of 3 hosts already; the others pull it first, about 1.99 GiB.")
     page.get_by_text("1 more environment, not turned on here").click()
     expect(page.locator("#disabled-environments")).to_contain_text("TensorFlow 1.15")
     expect(page.locator("#disabled-environments")).to_contain_text("For an administrator: Run")

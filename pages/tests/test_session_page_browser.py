@@ -59,7 +59,7 @@ def test_use_is_plotted_with_one_cursor_within_the_page(
         expect(page.locator("#usage .uplot")).to_have_count(PLOTS)
         now = {name: page.locator(f"[data-plot={name}] [data-now]") for name in ("gpu", "gpu_memory", "cpu", "network")}
         expect(now["gpu"]).to_have_text("80 % of your share, 40 % of the GPU")
-        expect(now["gpu_memory"]).to_have_text("3.50 GiB of your 4.00 GiB; the GPU has 8.00 GiB")
+        expect(now["gpu_memory"]).to_have_text("3.5 GiB of your 4 GiB; the GPU has 8 GiB")
         expect(now["cpu"]).to_have_text("0.50 of 1 core")
         page.locator("[data-plot=cpu] .u-over").hover()
         for each in now.values():  # the others follow

@@ -107,7 +107,7 @@ def test_a_session_shows_its_configuration() -> None:
     page = text_of(browser_of(session.owner), "/sessions/")
     assert "2 GiB" in page
     assert "0.35 fGPU" in page
-    assert "limited by the hook, watched by the host, simulated" in page
+    assert "limited by the platform, watched by the host, simulated" in page
     assert f"GPU 0 of host {host.name}" in page
 
 

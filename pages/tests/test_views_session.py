@@ -11,6 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from engine.containers import container_name
 from pages.session.logs.views import SHOWN_CHARACTERS
+from resources.amounts.units import MIB
 from sessions import notes
 from sessions.following import logs
 from sessions.lifecycle import Reason, Status
@@ -63,9 +64,9 @@ def test_without_a_front_no_page_speaks_of_ssh() -> None:
 @pytest.mark.parametrize(
     ("fgpu", "words"),
     [
-        (500, "Enforcement: <strong>hook</strong>, limited by the hook, watched by the host"),
-        (500, "Idle GPU time: <strong>cap</strong>, never more GPU time than the share"),
-        (2000, "Enforcement: <strong>whole</strong>, the whole device, shared with nobody"),
+        (500, "How it is divided: memory and GPU time limited by the platform, watched by the host"),
+        (500, "Idle GPU time: never more GPU time than the share"),
+        (2000, "How it is divided: the whole device, shared with nobody"),
     ],
 )
 def test_the_page_shows_how_shares_are_enforced(fgpu: int, words: str) -> None:
@@ -90,9 +91,9 @@ def test_what_a_user_typed_is_never_markup() -> None:
 
 def test_a_session_that_starts_shows_its_steps_and_the_pull() -> None:
     session = session_in(Status.PREPARING)
-    Session.objects.filter(pk=session.pk).update(pulled_bytes=120_000_000, pull_bytes=345_000_000)
+    Session.objects.filter(pk=session.pk).update(pulled_bytes=120 * MIB, pull_bytes=345 * MIB)
     page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
-    assert "120 MB of 345 MB" in page
+    assert "120 MiB of 345 MiB" in page
     assert 'max="345000000" value="120000000"' in page
     assert 'id="usage"' not in page
 

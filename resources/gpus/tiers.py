@@ -25,10 +25,10 @@ UNHOOKED: Final = frozenset({Tier.WHOLE, Tier.MIG})  # enforced outside the cont
 GATED: Final = frozenset({Tier.HOOK, Tier.KERNEL})  # whose compute the hook's gate divides
 TIER_WORDS: Final[dict[Tier, str]] = {
     Tier.WHOLE: "the whole device, shared with nobody",
-    Tier.MIG: "an instance cut by the hardware",
-    Tier.KERNEL: "memory limited by the driver, compute by the hook",
-    Tier.HOOK_MPS: "memory limited by the hook, compute by MPS",
-    Tier.HOOK: "limited by the hook, watched by the host",
+    Tier.MIG: "a partition cut by the hardware (MIG)",
+    Tier.KERNEL: "memory limited by the driver, GPU time by the platform",
+    Tier.HOOK_MPS: "memory limited by the platform, GPU time by NVIDIA's MPS",
+    Tier.HOOK: "memory and GPU time limited by the platform, watched by the host",
     Tier.NONE: "this host lends whole GPUs only",
 }
 

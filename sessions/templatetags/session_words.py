@@ -12,12 +12,6 @@ register = template.Library()
 
 
 @register.filter
-def megabytes(size_bytes: int) -> str:
-    """Return bytes as registries count them: "345 MB"."""
-    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes < 10_000_000 else f"{size_bytes / 1e6:,.0f} MB"
-
-
-@register.filter
 def step_span(value: timedelta) -> str:
     """Return a length of time to a tenth of a second below a minute: "0.3 s", "2 min 5 s"."""
     seconds = value.total_seconds()

@@ -18,10 +18,13 @@ export const read = {
 
 const plain = (number) => String(Math.round(number * 100) / 100);
 
-// Returns an amount of this kind as text.
+// Returns an amount of this kind as text; sizes as `resources.amounts.units.size_text` writes them.
 export const write = {
   whole: String,
-  size: (bytes) => (bytes >= GIB ? `${plain(bytes / GIB)} GiB` : `${plain(bytes / MIB)} MiB`),
+  size(bytes) {
+    const unit = ["TiB", "GiB", "MiB", "KiB"].find((name) => bytes >= UNITS[name[0].toLowerCase()]);
+    return unit ? `${Math.floor((100 * bytes) / UNITS[unit[0].toLowerCase()]) / 100} ${unit}` : `${Math.floor(bytes)} B`;
+  },
   fgpu: (milli) => plain(milli / 1000),
 };
 

@@ -1,8 +1,9 @@
 // Uploads of the folder's page: by button, by drag and drop, whole directories too, with a panel that shows them all.
+import { write } from "#amounts";
 import { gettext } from "#i18n";
 import { entriesOfDrop, filesOfInput, joined, walk } from "#upload-entries";
 import { State, UploadQueue } from "#upload-queue";
-import { headline, percent, progressLine, shownItems, sizeText, Speed, stateText } from "#upload-text";
+import { headline, percent, progressLine, shownItems, Speed, stateText } from "#upload-text";
 import { fingerprintOf, Transfer } from "#upload-transfer";
 
 const DRAW_MS = 100;
@@ -109,7 +110,7 @@ function interruptedRow(each) {
   const row = part("interrupted-row").content.firstElementChild.cloneNode(true);
   row.dataset.interrupted = each.id;
   row.querySelector(".uploads-name").textContent = each.path;
-  row.querySelector(".uploads-state").textContent = `interrupted: ${sizeText(each.received)} of ${sizeText(each.length)} arrived${each.isOurs ? "" : ", from another browser"}`;
+  row.querySelector(".uploads-state").textContent = `interrupted: ${write.size(each.received)} of ${write.size(each.length)} arrived${each.isOurs ? "" : ", from another browser"}`;
   row.querySelector("[data-again]").hidden = !each.isOurs;
   for (const button of row.querySelectorAll("button")) button.setAttribute("aria-label", `${button.textContent.trim()}: ${each.path}`);
   return row;

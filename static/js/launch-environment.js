@@ -1,6 +1,7 @@
 // The cards of environments, each with the list of its versions: what the chosen version is, and what is not ready yet.
+import { write } from "#amounts";
 import { gettext } from "#i18n";
-import { presenceText, sizeText } from "#image-text";
+import { presenceText } from "#image-text";
 import { changed, facts, field, form, group, imageName, versions } from "#launch-form";
 
 const cards = [...form.querySelectorAll("[data-environment]")];
@@ -17,7 +18,7 @@ function placeOf({ hosts, size, isPulled }) {
   const have = hosts[field("resource_group").value] ?? 0;
   const presence = presenceText({ have, total, size, isPulled });
   const isSized = isPulled && total > have;
-  return [size && !isSized ? sizeText(size) : "", presence].filter(Boolean).join(" · ");
+  return [size && !isSized ? write.size(size) : "", presence].filter(Boolean).join(" · ");
 }
 
 function describe(card) {

@@ -1,12 +1,8 @@
 // What a running session uses of what it holds, as percent of its allocation and as text. No page here.
-const GIB = 2 ** 30;
+import { write } from "#amounts";
 
 function percent(used, held) {
   return held > 0 ? Math.min(100, (100 * used) / held) : 0;
-}
-
-function gib(bytes) {
-  return (bytes / GIB).toFixed(bytes < 10 * GIB ? 2 : 1);
 }
 
 // Returns {percent, figure} by name for `use`, as the server sends it: milli-cores, bytes, percent of the devices' time,
@@ -15,8 +11,8 @@ function gib(bytes) {
 export function usesOf([cpu, memory, busy, gpuMemory], held) {
   const found = {};
   if (cpu !== null) found.cpu = { percent: percent(cpu / 1000, held.cpu), figure: (cpu / 1000).toFixed(1) };
-  if (memory !== null) found.memory = { percent: percent(memory, held.memory), figure: gib(memory) };
+  if (memory !== null) found.memory = { percent: percent(memory, held.memory), figure: write.size(memory) };
   if (busy !== null && held.gpu) found.gpu = { percent: percent(10 * busy, held.gpu), figure: String(Math.round(percent(10 * busy, held.gpu))) };
-  if (gpuMemory !== null && held.gpuMemory) found["gpu-memory"] = { percent: percent(gpuMemory, held.gpuMemory), figure: gib(gpuMemory) };
+  if (gpuMemory !== null && held.gpuMemory) found["gpu-memory"] = { percent: percent(gpuMemory, held.gpuMemory), figure: write.size(gpuMemory) };
   return found;
 }

@@ -1,5 +1,5 @@
 // What the upload panel says: sizes, speed, and how long it still takes. No page here.
-import { MIB, write } from "#amounts";
+import { write } from "#amounts";
 import { gettext, ngettext } from "#i18n";
 import { State } from "#upload-queue";
 
@@ -24,11 +24,6 @@ export class Speed {
   }
 }
 
-export function sizeText(bytes) {
-  if (bytes < 1024) return `${bytes} B`;
-  return bytes < MIB ? `${Math.round(bytes / 102.4) / 10} KiB` : write.size(bytes);
-}
-
 export function spanText(seconds) {
   if (seconds < 60) return gettext("less than a minute left");
   const minutes = Math.ceil(seconds / 60);
@@ -46,9 +41,9 @@ export function headline({ files, done, failed }, isActive) {
 
 // The line below it: how much, how quickly, how long.
 export function progressLine({ bytes, sent }, bytesPerSecond) {
-  const parts = [gettext("%(sent)s of %(total)s", { sent: sizeText(sent), total: sizeText(bytes) })];
+  const parts = [gettext("%(sent)s of %(total)s", { sent: write.size(sent), total: write.size(bytes) })];
   if (bytesPerSecond > 0) {
-    parts.push(`${sizeText(Math.round(bytesPerSecond))}/s`);
+    parts.push(`${write.size(bytesPerSecond)}/s`);
     if (bytes > sent) parts.push(spanText((bytes - sent) / bytesPerSecond));
   }
   return parts.join(" · ");

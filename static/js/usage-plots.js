@@ -68,7 +68,7 @@ function pointAt(seconds) {
 }
 
 function options(name, place, width) {
-  const { readers, limit, least, mark } = PLOTS[name];
+  const { readers, limit, least, mark, steps } = PLOTS[name];
   const [first, second, muted, grid] = colours();
   const most = limit(latest);
   const axis = { stroke: muted, font: "12px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
@@ -83,7 +83,7 @@ function options(name, place, width) {
     },
     axes: [
       { ...axis, size: 30, space: 90, values: (plot, marks) => marks.map((each) => timeMark(each, plot.scales.x.max - plot.scales.x.min)) },
-      { ...axis, size: 68, space: 36, values: (_, marks) => marks.map(mark) },
+      { ...axis, size: 68, space: 36, incrs: steps, values: (_, marks) => marks.map(mark) },
     ],
     series: [{}, ...readers.map((_, number) => ({ stroke: number ? second : first, width: 2, spanGaps: false, points: { show: latest.points.length < 3 }, fill: number ? undefined : faint(first) }))],
     hooks: {

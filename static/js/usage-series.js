@@ -1,8 +1,7 @@
 // What a session uses, as series for plots and as text. No page here.
+import { GIB, write } from "#amounts";
 import { gettext, locale, ngettext } from "#i18n";
 
-export const GIB = 2 ** 30;
-const MIB = 2 ** 20;
 const GAP_STEPS = 2.5; // records that are further apart are not joined by a line
 const DAY_SECONDS = 86_400;
 const SHORT_SECONDS = 600; // marks are less than a minute apart
@@ -36,16 +35,7 @@ export function columns(stats, readers) {
   return columnsOf;
 }
 
-// Returns bytes per second in the largest fitting unit.
-export function rateText(bytes) {
-  if (bytes >= 1e9) return `${number(bytes / 1e9, 1)} GB/s`;
-  if (bytes >= 1e6) return `${number(bytes / 1e6, 1)} MB/s`;
-  return `${number(bytes / 1e3, bytes && bytes < 1e4 ? 1 : 0)} kB/s`;
-}
-
-function sizeText(bytes) {
-  return bytes >= GIB ? `${number(bytes / GIB, 2)} GiB` : `${number(bytes / MIB, 0)} MiB`;
-}
+const rateText = (bytes) => `${write.size(bytes)}/s`;
 
 // Returns the text of a mark on the time axis, given the length in seconds of what is shown.
 export function timeMark(seconds, span) {
@@ -74,7 +64,7 @@ export const PLOTS = {
     mark: (value) => `${number(value, value % 1 ? 1 : 0)} GiB`,
     text(point, stats) {
       if (point.gpu_memory === null) return unknown();
-      const values = { used: sizeText(point.gpu_memory), share: sizeText(stats.gpu_memory_share ?? 0), card: sizeText(stats.gpu_memory_cards ?? 0) };
+      const values = { used: write.size(point.gpu_memory), share: write.size(stats.gpu_memory_share ?? 0), card: write.size(stats.gpu_memory_cards ?? 0) };
       if (stats.gpu_memory_share === stats.gpu_memory_cards) return gettext("%(used)s of %(card)s", values);
       return gettext("%(used)s of your %(share)s; the GPU has %(card)s", values);
     },
@@ -92,12 +82,13 @@ export const PLOTS = {
     readers: [(point) => scaled(point.memory, GIB)],
     limit: (stats) => stats.memory / GIB,
     mark: (value) => `${number(value, value % 1 ? 1 : 0)} GiB`,
-    text: (point, stats) => (point.memory === null ? unknown() : gettext("%(used)s of %(memory)s", { used: sizeText(point.memory), memory: sizeText(stats.memory) })),
+    text: (point, stats) => (point.memory === null ? unknown() : gettext("%(used)s of %(memory)s", { used: write.size(point.memory), memory: write.size(stats.memory) })),
   },
   network: {
     readers: [(point) => point.received, (point) => point.sent],
     limit: () => 0,
     least: LEAST_RATE,
+    steps: Array.from({ length: 40 }, (_, power) => 2 ** power), // between marks, so that they are whole units
     mark: rateText,
     text: (point) => (point.received === null ? unknown() : gettext("%(received)s received, %(sent)s sent", { received: rateText(point.received), sent: rateText(point.sent) })),
   },

@@ -26,6 +26,9 @@ test("amounts are written with two decimals at most", () => {
   assert.equal(write.size(1.5 * GIB), "1.5 GiB");
   assert.equal(write.size(64 * MIB), "64 MiB");
   assert.equal(write.size(GIB / 3), "341.33 MiB");
+  assert.equal(write.size(1536), "1.5 KiB");
+  assert.equal(write.size(3 * 1024 * GIB), "3 TiB");
+  assert.equal(write.size(12), "12 B");
   assert.equal(write.fgpu(2000), "2");
   assert.equal(write.whole(3), "3");
 });

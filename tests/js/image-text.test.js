@@ -12,8 +12,8 @@ test("on every host nothing is to be pulled", () => {
 });
 
 test("what is missing is told with its size", () => {
-  assert.equal(told(0, 1, { size: 52_300_000 }), "Not on the host yet; it is pulled first, about 52 MB.");
-  assert.equal(told(1, 3, { size: 2.14e9 }), "On 1 of 3 hosts already; the others pull it first, about 2.1 GB.");
+  assert.equal(told(0, 1, { size: 52 * 2 ** 20 }), "Not on the host yet; it is pulled first, about 52 MiB.");
+  assert.equal(told(1, 3, { size: 2.14 * 2 ** 30 }), "On 1 of 3 hosts already; the others pull it first, about 2.14 GiB.");
   assert.equal(told(0, 2), "Not on the hosts yet; it is pulled first.");
 });
 

@@ -8,9 +8,9 @@ const held = { cpu: 2, memory: 4 * GIB, gpu: 250, gpuMemory: 2 * GIB };
 test("use is told in percent of the session's own share", () => {
   assert.deepEqual(usesOf([500, GIB, 20, GIB], held), {
     cpu: { percent: 25, figure: "0.5" },
-    memory: { percent: 25, figure: "1.00" },
+    memory: { percent: 25, figure: "1 GiB" },
     gpu: { percent: 80, figure: "80" }, // 20 % of the card is 80 % of a quarter of it
-    "gpu-memory": { percent: 50, figure: "1.00" },
+    "gpu-memory": { percent: 50, figure: "1 GiB" },
   });
 });
 

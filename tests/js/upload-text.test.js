@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { State } from "#upload-queue";
-import { headline, percent, progressLine, shownItems, sizeText, spanText, Speed, stateText } from "#upload-text";
+import { headline, percent, progressLine, shownItems, spanText, Speed, stateText } from "#upload-text";
 
 test("the speed is a mean over the last seconds", () => {
   const speed = new Speed();
@@ -32,7 +32,6 @@ test("the line below says how much, how quickly and how long", () => {
   assert.equal(progressLine(totals, 2 ** 17), "1 MiB of 10 MiB · 128 KiB/s · 2 min left");
   assert.equal(spanText(5), "less than a minute left");
   assert.equal(spanText(4000), "1 h 7 min left");
-  assert.equal(sizeText(12), "12 B");
 });
 
 test("an item says its state", () => {

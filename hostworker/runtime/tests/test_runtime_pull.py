@@ -9,6 +9,7 @@ import pytest
 from hostworker.runtime import pull
 from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow, span_words
 from hostworker.runtime_protocol import ImageUnavailableError
+from resources.amounts.units import MIB
 from tests.wait import SECONDS
 
 LINES: tuple[PullLine, ...] = (
@@ -29,14 +30,14 @@ def sentences(*lines: PullLine, seconds: float = 1.0) -> list[str]:
 
 
 def loading(layer: str, current: int, total: int) -> PullLine:
-    detail = {"current": current * 1_000_000, "total": total * 1_000_000}
+    detail = {"current": current * MIB, "total": total * MIB}
     return {"status": "Downloading", "id": layer, "progressDetail": detail}
 
 
-def test_progress_tells_megabytes_rate_and_remaining_time() -> None:
+def test_progress_tells_size_rate_and_remaining_time() -> None:
     assert sentences(*LINES, loading("b", 30, 80), loading("b", 50, 80))[-2:] == [
-        "30 of 80 MB, 10.0 MB/s, about 5 s left, 1 of 2 layers unpacked",
-        "50 of 80 MB, 15.0 MB/s, about 2 s left, 1 of 2 layers unpacked",
+        "30 MiB of 80 MiB, 10 MiB/s, about 5 s left, 1 of 2 layers unpacked",
+        "50 MiB of 80 MiB, 15 MiB/s, about 2 s left, 1 of 2 layers unpacked",
     ]
 
 
@@ -45,25 +46,25 @@ def test_what_is_reported_has_its_bytes() -> None:
     assert (progress.text(0).pulled_bytes, progress.text(0).total_bytes) == (0, None)
     for line in LINES:
         progress.read(line)
-    assert (progress.text(1).pulled_bytes, progress.text(1).total_bytes) == (20_000_000, 80_000_000)
+    assert (progress.text(1).pulled_bytes, progress.text(1).total_bytes) == (20 * MIB, 80 * MIB)
 
 
 def test_a_total_is_exact_once_every_layer_has_begun() -> None:
     waiting: PullLine = {"status": "Waiting", "id": "c", "progressDetail": {}}
     told = sentences(*LINES, waiting, loading("c", 0, 1200))
-    assert told[-2] == "20 of at least 80 MB, 1 of 3 layers unpacked"
-    assert told[-1] == "20 of 1,280 MB, 1 of 3 layers unpacked"
+    assert told[-2] == "20 MiB of at least 80 MiB, 1 of 3 layers unpacked"
+    assert told[-1] == "20 MiB of 1.25 GiB, 1 of 3 layers unpacked"
 
 
 def test_unpacking_follows_the_download() -> None:
     complete: PullLine = {"status": "Download complete", "id": "b", "progressDetail": {}}
     told = sentences(*LINES, complete, {"status": "Pull complete", "id": "b", "progressDetail": {}})
-    assert told[-2:] == ["80 MB loaded, 1 of 2 layers unpacked", "80 MB loaded, 2 of 2 layers unpacked"]
+    assert told[-2:] == ["80 MiB loaded, 1 of 2 layers unpacked", "80 MiB loaded, 2 of 2 layers unpacked"]
 
 
 def test_an_old_rate_is_forgotten() -> None:
     assert sentences(*LINES, loading("b", 60, 80), loading("b", 60, 80), seconds=11)[-1] == (
-        "60 of 80 MB, 1 of 2 layers unpacked"
+        "60 MiB of 80 MiB, 1 of 2 layers unpacked"
     )
 
 
