@@ -11,7 +11,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
+from django_htmx.http import HttpResponseClientRedirect, reswap, retarget, trigger_client_event
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from endpoints import services
@@ -40,8 +40,14 @@ def launcher(request: UserRequest, session_id: str) -> HttpResponse:
 
 @signed_in_page
 def found(request: UserRequest, session_id: str) -> HttpResponse:
-    """Show what listens in the session beside its image's apps: a part of the launcher's form."""
+    """Show what listens in the session beside its image's apps: a part of the launcher's form.
+
+    The launcher asks again and again; once the session does not run, it is replaced by one that says so.
+    """
     session = _visible(request, session_id)
+    if session.status != Status.RUNNING:
+        whole = render(request, "endpoints/_apps.html", _launcher_context(session, OpenForm()))
+        return reswap(retarget(whole, ".apps-dialog"), "outerHTML")
     return render(request, "endpoints/_found_ports.html", {"ports": found_ports(session)})
 
 

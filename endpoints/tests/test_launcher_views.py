@@ -15,6 +15,7 @@ from resources.models import App
 from sessions.access import app_addresses, app_states
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
+from sessions.parking import services as parking
 from tests.factories import make_policy, make_user, run_session
 from tests.ports import free_port
 from tests.web import browser_of, text_of
@@ -90,6 +91,17 @@ def test_the_address_of_an_opened_app_can_be_copied(session: Session, browser: C
 def test_a_running_session_links_to_its_apps(session: Session, browser: Client) -> None:
     for page in ("/sessions/", f"/sessions/{session.pk}/"):
         assert f'href="{path(session)}"' in text_of(browser, page)
+
+
+def test_an_open_dialog_follows_its_session_into_parking(session: Session, browser: Client) -> None:
+    parking.park(session, actor=session.owner)
+    session.move_to(Status.PARKED, Reason.PARKED)
+    answer = browser.get(path(session, "found-ports/"), headers=HTMX)  # as it asks every few seconds
+    assert (answer["HX-Retarget"], answer["HX-Reswap"]) == (".apps-dialog", "outerHTML")
+    page = answer.content.decode()
+    assert "nothing can be opened in it" in page
+    assert f"/sessions/{session.pk}/resume/" in page
+    assert f"/sessions/{session.pk}/resume/" in text_of(browser, path(session, "lab/"))
 
 
 def test_a_waiting_session_offers_no_apps(session: Session, browser: Client) -> None:
@@ -251,6 +263,7 @@ def test_a_share_link_is_shown_once_and_revoked(session: Session, browser: Clien
     assert link.expires_at - timezone.now() > timedelta(hours=23)
     page = text_of(browser, path(session))
     assert "for Ada" in page
+    assert "gives a shell" in page
     assert "/apps/shared/" not in page
     assert browser.post(path(session, f"links/{link.pk}/revoke/"), headers=HTMX).status_code == 200
     assert "for Ada" not in text_of(browser, path(session))

@@ -10,8 +10,10 @@ from django.conf import settings
 from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
+from sessions import notify
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.parking import services as parking
 from tests.browser import allow_errors, hold_time, signed_in, wait_longer_for_answers
 from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session
@@ -196,6 +198,28 @@ def test_the_sessions_end_is_shown_without_retries(page: Page, server: LiveServe
     expect(overlay).to_contain_text("It reached its time limit.")
     expect(overlay.get_by_role("link", name="Launch again")).to_be_focused()
     expect(overlay.get_by_role("button")).to_have_count(0)
+
+
+def test_a_parked_sessions_terminal_resumes_it_and_goes_on(page: Page, server: LiveServer, session: Session) -> None:
+    open_terminal(page, server, session)
+    run(page, "echo $((6*7))")
+    parking.park(session, actor=session.owner)
+    overlay = page.get_by_role("alertdialog")
+    expect(overlay).to_contain_text("The session is being parked")
+    session.move_to(Status.PARKED, Reason.PARKED)
+    expect(overlay).to_contain_text("The session is parked")
+    expect(overlay.get_by_role("link", name="Launch again")).to_be_hidden()
+    page.keyboard.press("Enter")  # the link has the focus
+    page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+    expect(overlay).to_contain_text("The session waits to run again")
+    expect(overlay.get_by_role("link", name="Resume")).to_be_hidden()
+    resumed = run_session(Session.objects.get(pk=session.pk), host=session.host)
+    Session.objects.filter(pk=resumed.pk).update(container_id=session.container_id)
+    resumed.refresh_from_db()
+    notify.sessions_changed([(resumed.pk, resumed.owner_id, None)])
+    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "open")
+    expect(overlay).to_be_hidden()
+    expect(page.locator(".xterm-helper-textarea")).to_be_focused()
 
 
 def test_the_log_page_shows_an_ended_sessions_output(page: Page, server: LiveServer, session: Session) -> None:

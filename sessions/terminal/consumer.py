@@ -39,7 +39,7 @@ from sessions.terminal.messages import (
     text_from_ack,
     text_from_end,
     text_from_pong,
-    text_from_words,
+    text_from_standing,
 )
 from sessions.words import reason_text
 from translation.english import from_english
@@ -84,6 +84,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             return await self._finish(CloseCode.SIGNED_OUT, "Sign in first.")
         session = await self._find_running()
         if session is None:
+            await self._tell_standing()
             return await self._finish(CloseCode.NOT_FOUND, "There is no such running session.")
         self._login = login = LoginWatch(self)
         await login.join()
@@ -155,14 +156,23 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
-    def _why_ended(self) -> str:
-        """Return why the session has ended, in the user's language; "" while that is not known."""
+    def _standing(self) -> str:
+        """Return the frame that says why the session does not run, in the user's language; "" while it is not known."""
         user: User = self.scope["user"]
+        if not re.fullmatch(SESSION_ID, self._session_id):
+            return ""
         session = Session.objects.operable_by(user).filter(pk=self._session_id).exclude(status=Status.RUNNING).first()
         if session is None:
             return ""
         with language_of(user):
-            return from_english(reason_text(session.reason, session.detail))
+            return text_from_standing(_state_of(session), from_english(reason_text(session.reason, session.detail)))
+
+    async def _tell_standing(self) -> bool:
+        """Say why the session does not run; return whether that is known."""
+        text = await self._standing()
+        if text and not self._is_closed:
+            await self.send(text_data=text)
+        return bool(text)
 
     async def _tell_end(self, session: Session) -> None:
         """Tell the browser when the session ends by its limits or as idle, if that has changed."""
@@ -176,14 +186,10 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
 
     async def _finish_ended(self) -> None:
         """Close and say why. A container's end is known here before its host has noted the reason."""
-        words = await self._why_ended()
         for _ in range(REASON_CHECKS):
-            if words:
+            if await self._tell_standing():
                 break
             await asyncio.sleep(REASON_PAUSE_SECONDS)
-            words = await self._why_ended()
-        if words and not self._is_closed:
-            await self.send(text_data=text_from_words(words))
         await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
 
     async def _listen(self, session: Session) -> None:
@@ -279,3 +285,12 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 await self.channel_layer.group_discard(group, self.channel_name)
             except (RedisError, OSError) as error:
                 logger.info("session %s: could not leave %s: %s", self._session_id, group, error)
+
+
+def _state_of(session: Session) -> str:
+    """Return whether a session that does not run is put aside, will run by itself, or has ended."""
+    if session.status == Status.PARKED:
+        return "parked"
+    if session.status == Status.TERMINATING:
+        return "parking" if session.is_parking else "ended"
+    return "ended" if session.is_final else "waiting"

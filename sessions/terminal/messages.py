@@ -86,9 +86,12 @@ def text_from_end(ends_at: datetime | None, *, is_idle: bool = False) -> str:
     return json.dumps({"ends_at": ends_at and ends_at.isoformat(), "idle": is_idle})
 
 
-def text_from_words(words: str) -> str:
-    """Return the frame that says why the session has ended, whole where a close frame has no room for it."""
-    return json.dumps({"ended": words})
+def text_from_standing(state: str, words: str) -> str:
+    """Return the frame that says why the session does not run, whole where a close frame has no room for it.
+
+    `state` is "parking", "parked", "waiting" where it will run again by itself, or "ended".
+    """
+    return json.dumps({"ended": words, "state": state})
 
 
 def close_reason(words: str) -> str:

@@ -29,6 +29,7 @@ class TerminalClient:
         self.confirms = True
         self.received = 0
         self.confirmed_input = 0
+        self.standing: dict[str, str] = {}
         self.close: tuple[int, str] | None = None
 
     async def type(self, text: str) -> None:
@@ -51,7 +52,9 @@ class TerminalClient:
                 if self.confirms:
                     await self.tell({"ack": len(data)})
                 return bytes(data)
-            self.confirmed_input += json.loads(event["text"]).get("ack", 0)
+            message = json.loads(event["text"])
+            self.confirmed_input += message.get("ack", 0)
+            self.standing = message if "ended" in message else self.standing
 
     async def is_silent(self) -> bool:
         """Return whether a second passes without output."""

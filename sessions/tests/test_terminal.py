@@ -16,13 +16,15 @@ from hostaccess.services import host_revoked
 from resources.models import Host
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.parking import services as parking
 from sessions.revocation import login_watch
 from sessions.terminal import freshness as terminal_freshness
 from sessions.terminal.consumer import OUTPUT_WINDOW
 from sessions.terminal.messages import CloseCode
 from sessions.tests.terminal_client import WHEN_RESIZED, cookie_of, terminal
 from tests.containers import Container, lent_container
-from tests.factories import make_host, make_session, make_user, run_session
+from tests.factories import make_host, make_session, make_user, parked_session, run_session
+from tests.factories import session_in as session_in_status
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, eventually
 
@@ -129,6 +131,28 @@ async def test_inaccessible_sessions_all_look_the_same(host: Host, cookie: str) 
         async with terminal(session_id, cookie) as client:
             seen.add(await client.closed())
     assert seen == {(CloseCode.NOT_FOUND, "There is no such running session.")}
+
+
+async def test_owners_learn_whether_their_session_will_run_again(owner: User, cookie: str) -> None:
+    def sessions() -> dict[str, Session]:
+        being_parked = run_session(owner=owner)
+        parking.park(being_parked, actor=owner)
+        return {
+            "parking": being_parked,
+            "parked": parked_session(owner=owner),
+            "waiting": make_session(owner=owner, detail="Needs 1 fGPU."),
+            "ended": session_in_status(Status.TERMINATED, owner=owner),
+        }
+
+    for state, session in (await sync_to_async(sessions)()).items():
+        async with terminal(session.pk, cookie) as client:
+            await client.closed()
+            assert client.standing["state"] == state
+            assert client.standing["ended"]
+    stranger = await sync_to_async(lambda: cookie_of(make_user()))()
+    async with terminal(session.pk, stranger) as client:
+        await client.closed()
+        assert client.standing == {}
 
 
 async def test_a_page_of_another_origin_is_refused(cookie: str) -> None:

@@ -37,6 +37,7 @@ const THEMES = {
 const screen = document.getElementById("terminal");
 const state = document.getElementById("terminal-state");
 const overlay = document.getElementById("terminal-overlay");
+const dialog = document.getElementById("dialog");
 const help = document.getElementById("terminal-help");
 const name = screen.dataset.name;
 const encoder = new TextEncoder();
@@ -57,13 +58,15 @@ const terminal = new Terminal({
 const fit = new FitAddon();
 const connection = new Connection(socketUrl(), {
   connecting() {
-    if (state.dataset.state !== "lost") show("connecting", gettext("Connecting…"));
+    standing = {};
+    if (state.dataset.state !== "lost" && !isPaused) show("connecting", gettext("Connecting…"));
   },
   opened() {
-    if (wasConnected) leaveModes();
+    if (wasConnected && !isPaused) leaveModes();
     connection.resize(terminal.cols, terminal.rows);
   },
   output(bytes) {
+    if (isPaused) goOn();
     if (state.dataset.state !== "open") show("open", gettext("Connected"));
     wasConnected = true;
     terminal.write(bytes, () => connection.drawn(bytes.length));
@@ -76,7 +79,11 @@ const connection = new Connection(socketUrl(), {
   ended: showEnd,
 });
 const copyRequest = new CopyRequest(document.getElementById("terminal-copy"), copy, () => terminal.focus());
-let reason = ""; // why the session has ended
+let standing = {}; // why the session does not run, as the server has said: {ended: words, state}
+let isPaused = false; // the session does not run now, and may again
+let isTrying = false; // whether it does
+let hasChanged = false; // since that was tried last
+let offered = null; // what had the focus when that was said last
 let wasConnected = false;
 let noticeTimer = null;
 let resizeTimer = null;
@@ -111,9 +118,9 @@ function notice(text) {
   noticeTimer = setTimeout(() => (place.textContent = ""), NOTICE_MS);
 }
 
-// The server says when the session ends by its limits or as idle, or why it has ended.
+// The server says when the session ends by its limits or as idle, or why it does not run.
 function told(message) {
-  if ("ended" in message) reason = message.ended;
+  if ("ended" in message) standing = message;
   if (!("ends_at" in message)) return;
   const place = document.getElementById("terminal-left");
   place.hidden = !message.ends_at;
@@ -131,19 +138,49 @@ const ENDS = {
   [Code.broken]: { title: gettext("The terminal lost the thread"), action: gettext("Connect again") },
 };
 
+const PAUSES = {
+  parking: { title: gettext("The session is being parked"), action: "" },
+  parked: { title: gettext("The session is parked"), action: "" },
+  waiting: { title: gettext("The session waits to run again"), action: "" },
+};
+
 function showEnd(code, words) {
-  const { title, action } = ENDS[code];
+  const isOver = standing.state === "ended";
+  const { title, action } = PAUSES[standing.state] ?? ENDS[isOver ? Code.ended : code];
+  hasChanged ||= !isPaused; // it may have, unheard
+  isPaused = standing.state in PAUSES;
+  isTrying = false;
   show("ended", gettext("Closed"));
   overlay.querySelector("[data-title]").textContent = title;
-  overlay.querySelector("[data-words]").textContent = reason || (words.startsWith(title) ? "" : words);
-  overlay.querySelector("[data-launch]").hidden = code !== Code.ended;
+  overlay.querySelector("[data-words]").textContent = standing.ended || (words.startsWith(title) ? "" : words);
+  overlay.querySelector("[data-paused]").hidden = !isPaused;
+  overlay.querySelector("[data-resume]").hidden = standing.state !== "parked";
+  overlay.querySelector("[data-launch]").hidden = isPaused || (code !== Code.ended && !isOver);
   const button = overlay.querySelector("[data-again]");
   button.hidden = !action;
   button.textContent = action;
   button.onclick = () => (code === Code.signedOut ? location.reload() : again());
+  const first = action ? button : overlay.querySelector("a:not([hidden])");
+  const isNew = overlay.hidden || first !== offered;
   overlay.hidden = false;
+  offered = first;
+  if (isNew && !dialog.open) first.focus();
   document.getElementById("terminal-left").hidden = true;
-  (action ? button : overlay.querySelector("a:not([hidden])")).focus();
+  if (hasChanged) tryAgain();
+}
+
+// A session that was parked may be resumed, here or elsewhere: with each change of it, look whether it runs.
+function tryAgain() {
+  hasChanged = isTrying;
+  if (!isPaused || isTrying) return;
+  isTrying = true;
+  connection.open();
+}
+
+function goOn() {
+  isPaused = isTrying = false;
+  if (wasConnected) leaveModes();
+  if (!dialog.open) terminal.focus();
 }
 
 function again() {
@@ -231,7 +268,11 @@ function wire() {
     connection.reconnect();
     terminal.focus();
   });
-  document.getElementById("dialog").addEventListener("close", () => terminal.focus());
+  dialog.addEventListener("close", () => (overlay.hidden ? terminal : offered).focus());
+  document.addEventListener("live:open", tryAgain);
+  document.addEventListener("live:message", ({ detail }) => {
+    if ("session" in detail && (!detail.session || detail.session === screen.dataset.session)) tryAgain();
+  });
 }
 
 function wireButtons() {

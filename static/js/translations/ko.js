@@ -292,6 +292,15 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "The session has ended": [
 "세션이 종료되었습니다"
 ],
+"The session is being parked": [
+"세션을 보관하는 중입니다"
+],
+"The session is parked": [
+"세션이 보관되어 있습니다"
+],
+"The session waits to run again": [
+"세션이 다시 실행되기를 기다립니다"
+],
 "The shell has ended": [
 "셸이 종료되었습니다"
 ],
