@@ -8,36 +8,14 @@ from django.db import connection
 from hostworker.containers import runner
 from hostworker.containers.runner import CONTAINER_LOCK
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.tests.starting import start_session
+from hostworker.tests.starting import fresh, started, stopping
 from sessions import notify
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.parking import services as parking
-from tests.factories import session_in
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-def started(runtime: FaultInjectingRuntime) -> Session:
-    session = session_in(Status.SCHEDULED)
-    start_session(runtime, session.pk, 1)
-    return fresh(session)
-
-
-def stopping(runtime: FaultInjectingRuntime) -> Session:
-    session = started(runtime)
-    services.terminate(session, actor=session.owner)
-    return session
-
-
-def fresh(session: Session) -> Session:
-    return Session.objects.get(pk=session.pk)
 
 
 def locks_held() -> int:

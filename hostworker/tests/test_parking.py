@@ -9,7 +9,7 @@ from hostworker.containers import parking as host_parking
 from hostworker.containers import runner
 from hostworker.runtime_protocol import ContainerPhase, SaveError, StartError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.tests.starting import start_session
+from hostworker.tests.starting import start_session, started
 from resources.amounts.units import GIB, MIB
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
@@ -21,19 +21,8 @@ from tests.queues import take_all
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-def running(runtime: FaultInjectingRuntime) -> Session:
-    session = session_in(Status.SCHEDULED)
-    start_session(runtime, session.pk, 1)
-    return Session.objects.get(pk=session.pk)
-
-
 def parked(runtime: FaultInjectingRuntime, written: int = 0) -> Session:
-    session = running(runtime)
+    session = started(runtime)
     runtime.change(session.pk, session.attempt, written_bytes=written)
     return park(runtime, session)
 
@@ -84,7 +73,7 @@ def test_parked_container_is_saved_and_resumed_from_its_files(runtime: FaultInje
 
 @pytest.mark.parametrize("step", ["stop", "save_container", "remove"])
 def test_parking_survives_a_failure_at_each_step(runtime: FaultInjectingRuntime, step: str) -> None:
-    session = running(runtime)
+    session = started(runtime)
     parking.park(session, actor=session.owner)
     runtime.fail_next(step, SaveError("The disk is full."))
     runner.stop(runtime, session.pk, 1)
@@ -98,7 +87,7 @@ def test_parking_survives_a_failure_at_each_step(runtime: FaultInjectingRuntime,
 
 
 def test_exit_while_being_parked_ends_nothing(runtime: FaultInjectingRuntime) -> None:
-    session = running(runtime)
+    session = started(runtime)
     parking.park(session, actor=session.owner)
     runtime.end(session.pk, 1)
     (state,) = runtime.containers()
@@ -110,7 +99,7 @@ def test_exit_while_being_parked_ends_nothing(runtime: FaultInjectingRuntime) ->
 
 
 def test_end_that_overtakes_parking_saves_nothing(runtime: FaultInjectingRuntime) -> None:
-    session = running(runtime)
+    session = started(runtime)
     parking.park(session, actor=session.owner)
     runtime.just_before("stop", lambda: services.terminate(Session.objects.get(pk=session.pk), actor=session.owner))
     runner.stop(runtime, session.pk, 1)
@@ -121,7 +110,7 @@ def test_end_that_overtakes_parking_saves_nothing(runtime: FaultInjectingRuntime
 
 
 def test_container_that_ran_on_without_its_host_is_saved(runtime: FaultInjectingRuntime) -> None:
-    session = running(runtime)
+    session = started(runtime)
     parking.park(session, actor=session.owner)
     session.move_to(Status.PARKED, Reason.PARKED)  # as the sweeps do of a lost host
     assert [state.phase for state in runtime.containers()] == [ContainerPhase.RUNNING]
@@ -161,7 +150,7 @@ def test_files_that_are_gone_end_the_session_when_resumed(runtime: FaultInjectin
 
 
 def test_last_output_stays_with_the_parked_session(runtime: FaultInjectingRuntime) -> None:
-    session = running(runtime)
+    session = started(runtime)
     for line in ("x" * host_parking.LOG_TAIL_CHARACTERS, "the\0end"):
         runtime.write_log(session.pk, 1, line)
     session = park(runtime, session)
@@ -172,7 +161,7 @@ def test_last_output_stays_with_the_parked_session(runtime: FaultInjectingRuntim
 def test_scheduler_is_told_once_a_session_is_parked(
     runtime: FaultInjectingRuntime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    session = running(runtime)
+    session = started(runtime)
     parking.park(session, actor=session.owner)
     take_all("scheduler")
     with django_capture_on_commit_callbacks(execute=True):
@@ -205,7 +194,7 @@ def test_failed_resume_of_a_session_ended_meanwhile_changes_nothing(runtime: Fau
 
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.TERMINATED])
 def test_only_a_session_at_rest_is_saved(runtime: FaultInjectingRuntime, status: Status) -> None:
-    session = running(runtime)
+    session = started(runtime)
     Session.objects.filter(pk=session.pk).update(parked_attempt=1)
     if status == Status.TERMINATED:
         session.move_to(status, Reason.CONTAINER_EXITED)
@@ -223,7 +212,7 @@ def test_saving_once_more_forgets_no_output(runtime: FaultInjectingRuntime) -> N
 
 def test_the_next_start_saves_what_is_not_saved_yet(runtime: FaultInjectingRuntime) -> None:
     runtime.fail_next("save_container", SaveError("The disk is full."))
-    session = park(runtime, running(runtime))
+    session = park(runtime, started(runtime))
     assert saved(runtime) == set()
     session = resumed(runtime, session)
     assert (session.status, saved(runtime)) == (Status.RUNNING, {(session.pk, 1)})

@@ -7,7 +7,7 @@ import pytest
 from hostworker.images import host_images
 from hostworker.runtime.pull import PullText
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.tests.starting import start_session
+from hostworker.tests.starting import fresh, start_session
 from resources.amounts.units import MIB
 from resources.models import HostImage, Image
 from sessions import notes
@@ -17,15 +17,6 @@ from sessions.requeueing import requests as requeue
 from tests.factories import make_user, run_session, session_in
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-def fresh(session: Session) -> Session:
-    return Session.objects.get(pk=session.pk)
 
 
 def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:

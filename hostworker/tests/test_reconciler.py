@@ -9,7 +9,7 @@ from hostworker.agent.reconciler import Findings, decide, reconcile
 from hostworker.containers import runner, specs
 from hostworker.runtime_protocol import ContainerPhase, ContainerState, EngineUnreachableError, Key, RemovalError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.tests.starting import start_session
+from hostworker.tests.starting import start_session, started
 from resources.models import Host
 from sessions.launching import services
 from sessions.lifecycle import HOSTED, Reason, Status
@@ -101,23 +101,12 @@ def test_no_container_of_a_hosted_session_is_ever_an_orphan(status: Status, phas
 
 
 @pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-@pytest.fixture
 def host(db: None) -> Host:
     return make_host()
 
 
 def at_once(function: Callable[..., object], *arguments: object) -> None:
     function(*arguments)
-
-
-def started(runtime: FaultInjectingRuntime, host: Host) -> Session:
-    session = session_in(Status.SCHEDULED, host=host)
-    start_session(runtime, session.pk, 1)
-    return Session.objects.get(pk=session.pk)
 
 
 def now(session: Session) -> tuple[str, str]:

@@ -22,11 +22,6 @@ SMALLER = SessionSize(cpu=1, memory=GIB // 2, fgpu=200)
 
 
 @pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-@pytest.fixture
 def session(runtime: FaultInjectingRuntime) -> Session:
     """A running session of 1 core, 1 GiB and 0.5 fGPU, on a host with as much again."""
     made = session_in(Status.SCHEDULED, fgpu=500)

@@ -15,7 +15,7 @@ from hostworker.runtime_protocol import (
     StartError,
 )
 from hostworker.tests.fault_injection import FaultInjectingRuntime
-from hostworker.tests.starting import start_session
+from hostworker.tests.starting import fresh, start_session, started, stopping
 from resources.amounts.units import GIB
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
@@ -27,27 +27,6 @@ pytestmark = pytest.mark.django_db
 
 START_STEPS = ["ensure_image", "create", "start"]
 STOP_STEPS = ["stop", "logs", "remove"]
-
-
-@pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-def started(runtime: FaultInjectingRuntime) -> Session:
-    session = session_in(Status.SCHEDULED)
-    start_session(runtime, session.pk, 1)
-    return fresh(session)
-
-
-def stopping(runtime: FaultInjectingRuntime) -> Session:
-    session = started(runtime)
-    services.terminate(session, actor=session.owner)
-    return session
-
-
-def fresh(session: Session) -> Session:
-    return Session.objects.get(pk=session.pk)
 
 
 def end(session: Session) -> None:

@@ -45,11 +45,6 @@ class Home:
 
 
 @pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-@pytest.fixture
 def home(runtime: FaultInjectingRuntime) -> Home:
     home = Home()
     runtime.set_exec_handler(home)

@@ -47,11 +47,6 @@ def host() -> Host:
 
 
 @pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-@pytest.fixture
 def start(host: Host, runtime: FaultInjectingRuntime) -> Callable[..., Session]:
     """Run a session with its container."""
 

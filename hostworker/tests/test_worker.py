@@ -36,11 +36,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def runtime() -> FaultInjectingRuntime:
-    return FaultInjectingRuntime()
-
-
-@pytest.fixture
 def host() -> Host:
     return make_host(status=HostStatus.JOINING)
 
