@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -28,7 +29,8 @@ from pytest_django import Settings
 
 from folders.models import HostRoot
 from gpuplatform.settings import BASE_DIR
-from operations.metrics.services import ServicesCollector, pass_ages, service_ages
+from operations.health.ages import pass_ages, service_ages
+from operations.metrics.services import ServicesCollector
 from operations.metrics.state import StateCollector, state_registry
 from resources import heartbeats
 from resources.heartbeats import HeartbeatName
@@ -187,6 +189,41 @@ def test_gateways_are_asked_whether_they_accept_connections() -> None:
         make_host(name="none")
         found = samples_of(generate_latest(state_registry()).decode())
     assert found["gpuplatform_gateway_up"] == {frozenset({"up"}): 1, frozenset({"down"}): 0}
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db
+def test_what_hangs_holds_up_no_scrape(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.COMPUTE_BACKUP_DIR = str(tmp_path)
+    goes_on, statvfs, getaddrinfo = threading.Event(), os.statvfs, socket.getaddrinfo
+    waited_for = []
+
+    def hang(what: str) -> None:
+        if not goes_on.wait(SECONDS):
+            waited_for.append(what)
+
+    def silent_file_system(folder: Path) -> os.statvfs_result:
+        if folder == tmp_path:
+            hang("backups")
+        return statvfs(folder)
+
+    def silent_name_server(host: str, *arguments: Any, **options: Any) -> Any:
+        if host == "gpu.invalid":
+            hang(host)
+        return getaddrinfo(host, *arguments, **options)
+
+    monkeypatch.setattr(os, "statvfs", silent_file_system)
+    monkeypatch.setattr(socket, "getaddrinfo", silent_name_server)
+    make_host(name="named", gateway_url="http://gpu.invalid:8010")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        make_host(name="up", gateway_url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        found = samples_of(generate_latest(state_registry()).decode())
+    assert not waited_for
+    assert found["gpuplatform_gateway_up"] == {frozenset({"up"}): 1, frozenset({"named"}): 0}
+    assert set(found["gpuplatform_disk_free_ratio"]) == {frozenset({"var"})}
+    goes_on.set()
+    found = samples_of(generate_latest(state_registry()).decode())
+    assert set(found["gpuplatform_disk_free_ratio"]) == {frozenset({"var"}), frozenset({"backups"})}
 
 
 @pytest.mark.loopback

@@ -49,8 +49,7 @@ def test_health_names_the_part_that_is_down(
 def ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Host:
     """An installation that works: its host, and heartbeats of its services."""
     monkeypatch.setattr(health, "TIMEOUT_SECONDS", SECONDS)
-    monkeypatch.setattr(health, "MAX_AGE_SECONDS", 0)
-    monkeypatch.setattr(views, "readiness", health.Probe(parts, {"": ""}))
+    monkeypatch.setattr(views, "readiness", health.Probe(parts, {"": ""}, max_age_seconds=0))
     settings.COMPUTE_SSH_ADDRESS = "127.0.0.1:8022"
     heartbeats._noted.clear()
     host = make_host()

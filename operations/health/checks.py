@@ -1,4 +1,4 @@
-"""Whether PostgreSQL and Redis respond, told in bounded time and at most once a second whoever asks how often."""
+"""Checks told in bounded time, and at most once a second whoever asks how often: do PostgreSQL and Redis respond?"""
 
 import asyncio
 import time
@@ -24,16 +24,17 @@ Result = TypeVar("Result")
 class Probe(Generic[Result]):
     """A check in a thread of its own, since a server that is frozen blocks it."""
 
-    def __init__(self, check: Callable[[], Result], late: Result) -> None:
+    def __init__(self, check: Callable[[], Result], late: Result, max_age_seconds: float = MAX_AGE_SECONDS) -> None:
         """`late` is the result of a check that takes too long."""
         self._check = check
         self._late = late
+        self._max_age_seconds = max_age_seconds
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="probe")
         self._checked_at = float("-inf")
         self._result = late
 
     async def result(self) -> Result:
-        """Return the result of a check that is at most MAX_AGE_SECONDS old, `late` after TIMEOUT_SECONDS."""
+        """Return the result of a check that is at most `max_age_seconds` old, `late` after TIMEOUT_SECONDS."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._executor, self._latest)
@@ -41,7 +42,7 @@ class Probe(Generic[Result]):
             return self._late
 
     def _latest(self) -> Result:
-        if time.monotonic() - self._checked_at > MAX_AGE_SECONDS:
+        if time.monotonic() - self._checked_at > self._max_age_seconds:
             self._result = self._check()
             self._checked_at = time.monotonic()
         return self._result

@@ -7,8 +7,8 @@ from django.db import Error, connection
 from django.utils import timezone
 from redis.exceptions import RedisError
 
+from operations.health.ages import NEVER, pass_ages, service_ages
 from operations.health.checks import Probe, database_responds, redis_responds
-from operations.metrics.services import pass_ages, service_ages
 from resources.heartbeats import HeartbeatName
 from resources.models import Host, HostStatus
 
@@ -42,14 +42,14 @@ def _services() -> dict[str, str]:
         HeartbeatName.BEAT,
         *((HeartbeatName.SSH,) if settings.COMPUTE_SSH_ADDRESS else ()),
     )
-    found: dict[str, str] = {name: _heard(ages.get(name, float("inf"))) for name in names}
+    found: dict[str, str] = {name: _heard(ages.get(name, NEVER)) for name in names}
     return found | {"passes": _heard(max(pass_ages().values(), default=0.0))}
 
 
 def _heard(age_seconds: float) -> str:
     if age_seconds <= MAX_SECONDS:
         return OK
-    return "never heard of" if age_seconds == float("inf") else f"last heard of {age_seconds:.0f} s ago"
+    return "never heard of" if age_seconds == NEVER else f"last heard of {age_seconds:.0f} s ago"
 
 
 def _hosts() -> str:
