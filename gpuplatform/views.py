@@ -1,10 +1,11 @@
-"""The checks of health and readiness, and the administration's way to the sign-in page."""
+"""The checks of health and readiness, the command line's package, and the administration's way to the sign-in page."""
 
 import asyncio
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseRedirect, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -12,6 +13,9 @@ from django.views.decorators.http import require_safe
 from operations.health import checks as health
 from operations.health.readiness import OK, readiness
 from operations.metrics.views import may_read
+from restapi.client_wheel import wheel
+
+FOR_EVER = "public, max-age=31536000, immutable"  # another content has another name
 
 
 @never_cache
@@ -46,3 +50,12 @@ def admin_sign_in(request: HttpRequest) -> HttpResponseRedirect:
     if request.user.is_authenticated:
         raise PermissionDenied
     return HttpResponseRedirect(f"{reverse('account_login')}?{request.GET.urlencode(safe='/')}")
+
+
+@require_safe
+def client_wheel(request: HttpRequest, name: str) -> HttpResponse:
+    """Return the package of the command line, which pip takes without signing in."""
+    package = wheel(settings.COMPUTE_PUBLIC_URL)
+    if name != package.name:
+        raise Http404
+    return HttpResponse(package.content, content_type="application/zip", headers={"Cache-Control": FOR_EVER})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from django.conf import settings
 from django.core.cache import cache
 from django.db import transaction
 from django.test import Client
@@ -24,6 +25,7 @@ from accounts.models.invitations import TOKEN_LENGTH
 from folders.sharing import folders as folder_services
 from folders.storage import paths as storage
 from notifications.models import Notification
+from restapi.client_wheel import wheel
 from sessions.models import Conversion
 from sessions.projects import services as projects
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
@@ -77,6 +79,7 @@ class World:
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
             **{"conversion_id": conversion.pk, "key_id": key.pk, "sshkey-pk": key.pk, "overview:name": host.name},
             **{"uid": token.uid, "apitoken-id": token.uid, "help:name": "apps", "slug": "resources"},
+            **{"client:name": wheel(settings.COMPUTE_PUBLIC_URL).name},
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
             **{"project_id": project.pk, "project-pk": project.pk, "project_pk": project.pk},

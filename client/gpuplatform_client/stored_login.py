@@ -1,4 +1,7 @@
-"""The platform and token of the command line: of the environment, else as `gpuplatform login` stored them."""
+"""The platform and token of the command line: of the environment, else as `gpuplatform login` stored them.
+
+Without either, the platform is the one that the program was downloaded from.
+"""
 
 import json
 import os
@@ -9,6 +12,7 @@ import typer
 
 URL_VARIABLE = "GPUPLATFORM_URL"
 TOKEN_VARIABLE = "GPUPLATFORM_TOKEN"  # noqa: S105  # the name of a variable
+_PLATFORM = Path(__file__).with_name("platform_url.txt")  # in the package that a platform offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,15 @@ def load() -> StoredLogin:
         stored = StoredLogin(**json.loads(_path().read_text()))
     except (OSError, ValueError, TypeError):
         stored = StoredLogin()
-    url = os.environ.get(URL_VARIABLE, stored.url)
+    url = os.environ.get(URL_VARIABLE, stored.url) or platform_url()
     # A token is sent to nobody but the platform that issued it.
     token = os.environ.get(TOKEN_VARIABLE, stored.token if url == stored.url else "")
     return StoredLogin(url, token)
+
+
+def platform_url() -> str:
+    """Return the address of the platform that this package was downloaded from, or ""."""
+    return _PLATFORM.read_text() if _PLATFORM.exists() else ""
 
 
 def save(login: StoredLogin) -> Path:

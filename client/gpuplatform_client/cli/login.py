@@ -13,7 +13,15 @@ from gpuplatform_client.stored_login import TOKEN_VARIABLE, URL_VARIABLE, Stored
 
 @reporting()
 def login(
-    url: Annotated[str, typer.Argument(envvar=URL_VARIABLE, help="Of the platform, such as https://gpu.example.org")],
+    url: Annotated[
+        str,
+        typer.Argument(
+            envvar=URL_VARIABLE,
+            default_factory=stored_login.platform_url,
+            show_default=False,
+            help="Of the platform, such as https://gpu.example.org; left out, the one that this program is from",
+        ),
+    ],
     email: Annotated[str | None, typer.Option(help="Asked for when left out")] = None,
     token: Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE, help="A token that you made on a page")] = None,
     code: Annotated[str, typer.Option(help="Of the second factor, where the account has one")] = "",

@@ -1,11 +1,16 @@
 """The program `gpuplatform` as a person runs it, against a live server without hosts: sessions wait."""
 
 import json
+import re
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import pytest
 from django.db import connections
 from typer.testing import CliRunner, Result
@@ -16,7 +21,7 @@ from sessions.models import Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import StoredResize
 from tests.factories import make_group, make_host, make_image, make_preset, make_project, make_user, run_session
-from tests.live import LiveServer, serving
+from tests.live import LiveServer, login_cookie, serving
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -67,6 +72,31 @@ def test_login_is_stored_for_its_user_alone(signed_in: Command, server: LiveServ
     assert not stored.exists()
     assert "No platform is known yet" in signed_in("ls").stderr
     assert not ApiToken.objects.exists()
+
+
+def test_the_page_of_tokens_installs_a_program_of_this_platform(server: LiveServer, user: User, tmp_path: Path) -> None:
+    cookie = login_cookie(user, server.url)
+    page = httpx.get(f"{server.url}/accounts/tokens/", cookies={cookie["name"]: cookie["value"]})
+    [address] = re.findall(r'value="pip install (\S+)"', unescape(page.text))
+    response = httpx.get(address)
+    assert (response.status_code, response.headers["Cache-Control"]) == (200, "public, max-age=31536000, immutable")
+    assert "Set-Cookie" not in response.headers
+    assert httpx.get(address.replace("+", "+0")).status_code == 404
+    site = tmp_path / "site"
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-cache-dir", "--target", str(site), address)
+    subprocess.run([sys.executable, *install], check=True)
+    assert not list(site.rglob("test_*.py"))
+
+    def run(*arguments: str, **variables: str) -> str:
+        environment = {"PYTHONPATH": str(site), "HOME": str(tmp_path), "COLUMNS": "200", **variables}
+        program = [sys.executable, str(site / "bin/gpuplatform"), *arguments]
+        return subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout
+
+    assert run("login", GPUPLATFORM_TOKEN=ApiToken.objects.issue(user)[1]).startswith("Signed in as user@example.org")
+    launched = run("run", "--image", "pytorch", "--preset", "small", "--name", "train", "--detach")
+    assert Session.objects.get().pk == launched.strip()
+    assert "train" in run("ls")
+    assert run("whoami") == f"user@example.org at {server.url}\n"
 
 
 def test_sessions_are_launched_listed_and_stopped(signed_in: Command) -> None:

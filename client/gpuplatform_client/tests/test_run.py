@@ -1,9 +1,7 @@
 """`gpuplatform run` against a real host worker: output, exit code, queue, and a connection that breaks half-way."""
 
-import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,7 +28,7 @@ from tests.live import ROOT, serving
 from tests.platform import Platform, running_platform
 from tests.relay import Relay, relaying
 from tests.shell_image import ensure_shell_image
-from tests.wait import SECONDS, until
+from tests.wait import until
 from tests.workers import host_worker, wait_until_ready
 
 REAL = "hostworker.runtime.docker.DockerRuntime"
@@ -94,19 +92,6 @@ def test_output_is_whole_after_the_connection_breaks(tmp_path: Path) -> None:
                 subprocess.run(["docker", "exec", session.container_id, "bash", "-c", ": > /tmp/go"], check=True)
                 assert counting.wait() == 7
     assert counting.lines == [*(f"line {number}\n" for number in range(1, 501)), *(f"{n}\n" for n in range(501, 1001))]
-
-
-@pytest.mark.long
-@pytest.mark.loopback
-def test_package_is_installed_from_a_checkout(tmp_path: Path) -> None:
-    checkout = shutil.copytree(ROOT / "client", tmp_path / "client")  # pip leaves what it builds in it
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "site")]
-    subprocess.run([*command, str(checkout)], check=True)
-    program = [sys.executable, str(tmp_path / "site" / "bin" / "gpuplatform"), "--help"]
-    environment = {"PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path)}
-    shown = subprocess.run(program, env=environment, check=True, capture_output=True, text=True, timeout=SECONDS)
-    assert "port-forward" in shown.stdout
-    assert not list((tmp_path / "site").rglob("test_*.py"))
 
 
 @pytest.fixture(scope="module")

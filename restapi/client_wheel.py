@@ -1,0 +1,82 @@
+"""The command line (client/) as a package for pip that knows where its platform is, built as it is asked for.
+
+Its version ends with a digest of what is in it, so that the package of another version has another address.
+"""
+
+import base64
+import hashlib
+import io
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from django.conf import settings
+
+SOURCE: Final = settings.BASE_DIR / "client"
+PLATFORM_FILE: Final = "gpuplatform_client/platform_url.txt"
+DIGEST_LENGTH: Final = 8
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A package in the format of PEP 427."""
+
+    name: str
+    content: bytes
+
+
+@cache
+def wheel(platform_url: str) -> Wheel:
+    """Return the package for a platform: equal bytes in each process of the same version."""
+    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+    files = dict(_sources()) | {PLATFORM_FILE: platform_url.encode()}
+    digest = hashlib.sha256(repr(sorted(files.items())).encode() + repr(project).encode()).hexdigest()
+    base = f"{project['name'].replace('-', '_')}-{project['version']}+{digest[:DIGEST_LENGTH]}"
+    files |= {f"{base}.dist-info/{name}": text.encode() for name, text in _metadata(project, base).items()}
+    record = f"{base}.dist-info/RECORD"
+    lines = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]
+    files[record] = "".join([*lines, f"{record},,\n"]).encode()
+    return Wheel(f"{base}-py3-none-any.whl", _archive(files))
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    for path in sorted((SOURCE / "gpuplatform_client").rglob("*")):
+        name = path.relative_to(SOURCE)
+        if path.suffix in (".py", ".typed") and "tests" not in name.parts:
+            yield name.as_posix(), path.read_bytes()
+
+
+def _metadata(project: dict[str, Any], base: str) -> dict[str, str]:
+    name, version, python = project["name"], base.partition("-")[2], project["requires-python"]
+    about = [("Metadata-Version", "2.1"), ("Name", name), ("Version", version), ("Requires-Python", python)]
+    needs = [("Requires-Dist", requirement) for requirement in project["dependencies"]]
+    kind = [("Wheel-Version", "1.0"), ("Root-Is-Purelib", "true"), ("Tag", "py3-none-any")]
+    return {
+        "METADATA": _fields([*about, *needs]),
+        "WHEEL": _fields(kind),
+        "entry_points.txt": "".join(
+            ["[console_scripts]\n", *(f"{key} = {to}\n" for key, to in project["scripts"].items())]
+        ),
+    }
+
+
+def _fields(fields: list[tuple[str, str]]) -> str:
+    return "".join(f"{name}: {value}\n" for name, value in fields)
+
+
+def _hash(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def _archive(files: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)  # of 1980, whenever it is built
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content)
+    return target.getvalue()
