@@ -78,10 +78,10 @@ class GpuBar:
     def label(self) -> str:
         """The bar in words, for who does not see it."""
         mine = sum(segment.milli for segment in self.segments if segment.kind == "mine")
-        texts = {"free": fgpu_text(self.free), "all": fgpu_text(self.capacity), "mine": fgpu_text(mine)}
+        texts = {"held": fgpu_text(self.held), "all": fgpu_text(self.capacity), "mine": fgpu_text(mine)}
         if mine:
-            return _("%(free)s of %(all)s fGPU free, %(mine)s mine") % texts
-        return _("%(free)s of %(all)s fGPU free") % texts
+            return _("%(held)s of %(all)s fGPU in use, %(mine)s mine") % texts
+        return _("%(held)s of %(all)s fGPU in use") % texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

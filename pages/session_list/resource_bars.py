@@ -9,12 +9,12 @@ from typing import Any, Final
 from django.db.models import Count, QuerySet, Sum
 from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from accounts.limits import FIELDS, Amounts, PolicyLimits, lesser, remaining
+from pages.gauges import Gauge
 from pages.session_list.compiled import of_numbers
 from pages.session_list.occupancy import GpuOccupancy, GroupOccupancy
-from resources.amounts.units import fgpu_text, size_text
+from resources.amounts.units import fgpu_text
 from sessions.lifecycle import HOSTED
 from sessions.models import GpuShare, Session
 
@@ -24,43 +24,12 @@ HeldByGroup = Mapping[int, Amounts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A bar: what is used, of the most that there could be; None without a limit."""
-
-    used: int
-    most: int | None
-
-    @property
-    def is_empty(self) -> bool:
-        """True where there is nothing to have."""
-        return self.most == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Usage of one resource: in the chosen group, and in all groups."""
+    """Usage of one resource: of the policy's limit, and the two parts of what can still be had in the chosen group."""
 
-    name: str
-    here: Part
-    everywhere: Part
-
-    @property
-    def text_here(self) -> str:
-        """The upper bar in words."""
-        return self._text(self.here)
-
-    @property
-    def text_everywhere(self) -> str:
-        """The lower bar in words."""
-        return self._text(self.everywhere)
-
-    def _text(self, part: Part) -> str:
-        if part.most is None:
-            return _("%(used)s, no limit") % {"used": amount_text(self.name, part.used)}
-        if part.is_empty:
-            return _("none available now")
-        values = {"used": _number(self.name, part.used), "most": amount_text(self.name, part.most)}
-        return _("%(used)s of %(most)s") % values
+    mine: Gauge  # held by all sessions of the user, of what the policy allows: the limit stays
+    here: Gauge  # held in the group, of that and what can still be had in it
+    everywhere: Gauge  # held by all sessions, of that and what can still be had in the group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,43 +123,25 @@ class GpuMap:
         return _percent(self.others_milli, self.all_milli)
 
 
-def amount_text(name: str, amount: int) -> str:
-    """Return an amount of one of accounts.limits.FIELDS with its unit."""
-    if name == "memory":
-        return size_text(amount)
-    if name == "fgpu":
-        return _("%(amount)s fGPU") % {"amount": fgpu_text(amount)}
-    if name == "cpu":
-        return ngettext("%(count)s core", "%(count)s cores", amount) % {"count": amount}
-    return ngettext("%(count)s session", "%(count)s sessions", amount) % {"count": amount}
-
-
 def _percent(part: int, whole: int) -> str:
     """Return a part in percent, as an SVG attribute in any language."""
     return f"{100 * part / whole:.2f}"
 
 
-def _number(name: str, amount: int) -> str:
-    """Return an amount before one of the same unit."""
-    if name == "memory":
-        return size_text(amount) if amount else "0"
-    return fgpu_text(amount) if name == "fgpu" else str(amount)
-
-
 def bars_of(limits: PolicyLimits, held: HeldByGroup, group_id: int, free: Amounts) -> list[Bar]:
     """Return the bars of a user who holds `held`, in a group with `free` amounts.
 
-    Upper: held in the group, of that and what can still be had in it. Lower: held in all groups, of that and what can
-    still be had in this one. What can be had is left in the policy and free in the group, whichever is less.
+    What can still be had is left in the policy and free in the group, whichever is less.
     """
     mine, here = sum(held.values(), Amounts()), held.get(group_id, Amounts())
     left = remaining(limits, mine)
     bars = []
     for name in FIELDS:
         more = lesser(getattr(left, name), None if name == "sessions" else getattr(free, name))
-        parts = (getattr(here, name), getattr(mine, name))
-        upper, lower = (Part(used=used, most=None if more is None else used + more) for used in parts)
-        bars.append(Bar(name=name, here=upper, everywhere=lower))
+        used = {"mine": getattr(mine, name), "here": getattr(here, name), "everywhere": getattr(mine, name)}
+        most = {part: None if more is None else held + more for part, held in used.items()}
+        most["mine"] = getattr(limits, name)
+        bars.append(Bar(**{part: Gauge(name=name, used=used[part], most=most[part]) for part in used}))
     return bars
 
 

@@ -136,21 +136,23 @@ def test_statistics_stand_above_the_list(page: Page) -> None:
 
 def test_bars_show_what_is_used_and_what_can_be_had(page: Page) -> None:
     for name in ("cpu", "memory", "fgpu"):
-        expect(page.locator(f"#bar-{name}")).to_contain_text(re.compile(r"[\d.]+ (GiB )?of [\d.]+"))
+        expect(page.locator(f"[data-bar={name}-mine]")).to_contain_text(re.compile(r"[\d.]+ (GiB )?of [\d.]+"))
 
 
 def test_each_bar_has_an_upper_and_a_lower_part(page: Page) -> None:
+    page.locator("#bar-parts summary").click()
     expect(page.locator("#bar-cpu progress")).to_have_count(2)
-    expect(page.locator("#bars")).to_contain_text("Upper bar: my sessions in alpha")
+    for text in ("Upper: what my sessions hold in alpha, of that", "Lower: what all my sessions hold, of that"):
+        expect(page.get_by_text(text)).to_be_visible()
 
 
 def test_the_upper_part_counts_the_chosen_group(page: Page) -> None:
     # 2 cores here, 1 elsewhere, 8 by the policy: 5 more can be had.
-    expect(page.locator("#bar-cpu [data-bar=here]")).to_have_text("2 of 7 cores")
+    expect(page.locator("[data-bar=cpu-here]")).to_have_text("2 of 7 cores")
 
 
 def test_the_lower_part_counts_all_groups(page: Page) -> None:
-    expect(page.locator("#bar-cpu [data-bar=all]")).to_have_text("3 of 8 cores")
+    expect(page.locator("[data-bar=cpu-all]")).to_have_text("3 of 8 cores")
 
 
 def test_divided_gpus_are_counted_in_fgpu(page: Page) -> None:

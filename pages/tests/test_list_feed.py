@@ -77,7 +77,7 @@ def test_resources_follow_each_user_s_share() -> None:
     found = resource_messages({(owner.pk, host.group_id, "en"), (owner.pk, host.group_id, "ko")})
     told = json.loads(found[owner.pk, host.group_id, "en"])["resources"]
     assert told["free"] == "0.5"
-    assert told["bars"]["fgpu"][0] == [500, 1000, "0.5 of 1 fGPU"]
+    assert told["bars"]["fgpu"] == [[500, 3000, "0.5 of 3 fGPU"], *[[500, 1000, "0.5 of 1 fGPU"]] * 2]
     ((mine, others, text, _),) = told["blocks"].values()
     assert (mine, others, text) == ("25.00", "50.00", "0.5 free")
 

@@ -97,7 +97,7 @@ class TestSummary:
         assert "strange" not in page
         assert "6</strong>" not in page
         assert 'class="figure">6<span' in page
-        assert "<dd>10 / 16</dd>" in page
+        assert "<dd>10 free</dd>" in page
 
     def test_a_new_user_reads_what_a_session_is(self, browser: Client) -> None:
         assert "You have not launched a session yet." in text_of(browser, "/")
@@ -141,7 +141,7 @@ class TestHosts:
         page = text_of(browser, "/hosts/")
         assert 'part-mine" x="0.000%" width="25.000%"' in page
         assert 'x="25.000%" width="50.000%"' in page
-        assert "1 of 4 fGPU free, 1 mine" in page
+        assert "3 of 4 fGPU in use, 1 mine" in page
 
     def test_sharing_mode_is_shown_where_a_gate_applies(self, browser: Client) -> None:
         make_gpu(host=make_host(group=make_group(sharing="burst")))

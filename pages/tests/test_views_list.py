@@ -13,7 +13,7 @@ from pages.session_list.list_query import ListQuery, tab_counts
 from pages.session_list.live import rendering
 from pages.session_list.live.live_use import live_use
 from pages.session_list.occupancy import occupancy_of
-from pages.session_list.resource_bars import Bar, Part, bars_of, gpu_map, gpu_shares_of, held_by
+from pages.session_list.resource_bars import Bar, bars_of, gpu_map, gpu_shares_of, held_by
 from resources.amounts.units import GIB
 from resources.models import HostStatus, ResourceGroup
 from sessions.launching import services
@@ -42,7 +42,7 @@ def names(user: User, tab: Tab = Tab.RUNNING, search: str = "", sort: str = "nam
 
 def bars(user: User, group: ResourceGroup) -> dict[str, Bar]:
     held = held_by([user.pk]).get(user.pk, {})
-    return {bar.name: bar for bar in bars_of(user.policy.limits(), held, group.pk, occupancy_of(group).free)}
+    return {bar.mine.name: bar for bar in bars_of(user.policy.limits(), held, group.pk, occupancy_of(group).free)}
 
 
 def ended(session: Session, target: Status, reason: Reason) -> Session:
@@ -156,12 +156,25 @@ def test_the_bars_show_usage_and_limits() -> None:
     run_session(owner=owner, host=here, cpu=2, memory=4 * GIB, fgpu=500)
     run_session(owner=owner, host=elsewhere, cpu=3, memory=GIB, fgpu=1000)
     run_session(host=here, cpu=4, memory=2 * GIB, fgpu=1000)
-    assert {name: (bar.here, bar.everywhere) for name, bar in bars(owner, group).items()} == {
-        "cpu": (Part(used=2, most=4), Part(used=5, most=7)),  # the group has 2 left, the policy 5
-        "memory": (Part(used=4 * GIB, most=14 * GIB), Part(used=5 * GIB, most=15 * GIB)),  # the group 10, the policy 15
-        "fgpu": (Part(used=500, most=1000), Part(used=1500, most=2000)),  # the group 0.5, the policy 1.5
-        "sessions": (Part(used=1, most=3), Part(used=2, most=4)),
+    found = {
+        name: [(each.used, each.most) for each in (bar.mine, bar.here, bar.everywhere)]
+        for name, bar in bars(owner, group).items()
     }
+    assert found == {
+        "cpu": [(5, 10), (2, 4), (5, 7)],  # the group has 2 left, the policy 5
+        "memory": [(5 * GIB, 20 * GIB), (4 * GIB, 14 * GIB), (5 * GIB, 15 * GIB)],  # the group 10, the policy 15
+        "fgpu": [(1500, 3000), (500, 1000), (1500, 2000)],  # the group 0.5, the policy 1.5
+        "sessions": [(2, 4), (1, 3), (2, 4)],
+    }
+
+
+def test_the_limit_stays_when_others_start() -> None:
+    owner, host = make_user(policy=make_policy(cpu=10)), make_host(cpu=4)
+    before = bars(owner, host.group)["cpu"]
+    run_session(host=host, cpu=2)
+    after = bars(owner, host.group)["cpu"]
+    assert (before.mine.text, after.mine.text) == ("0 of 10 cores", "0 of 10 cores")
+    assert (before.here.text, after.here.text) == ("0 of 4 cores", "0 of 2 cores")
 
 
 def test_unavailable_hosts_do_not_count_in_bars() -> None:
@@ -169,10 +182,9 @@ def test_unavailable_hosts_do_not_count_in_bars() -> None:
     make_host(group=group, gpus=1, status=HostStatus.LOST.value)
     make_host(group=group, gpus=1, is_cordoned=True)
     found = bars(make_user(), group)
-    assert found["cpu"].here == found["fgpu"].here == Part(used=0, most=0)
-    assert found["cpu"].text_here == "none available now"
-    assert found["sessions"].here == Part(used=0, most=None)
-    assert found["sessions"].text_here == "0 sessions, no limit"
+    assert found["cpu"].here.most == found["fgpu"].here.most == 0
+    assert found["cpu"].here.text == "none available now"
+    assert found["sessions"].here.text == "0 sessions, no limit"
 
 
 def test_the_list_explains_a_missing_group() -> None:

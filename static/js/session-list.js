@@ -1,5 +1,6 @@
 // The page of sessions. The server sends what has changed: rows, counts, the resources, and what running sessions use.
 // The list is fetched again only where that is not enough, each browser after a while of its own.
+import { gettext } from "#i18n";
 import { stepsFor } from "#list-rows";
 import { usesOf } from "#session-use";
 
@@ -29,8 +30,9 @@ function showUse(place) {
     const one = found[meter.dataset.of];
     meter.hidden = !one;
     meter.parentElement.classList.toggle("is-high", one?.percent >= 90);
-    const text = meter.parentElement.querySelector("[data-used]");
-    text.textContent = one ? `${one.figure}${meter.dataset.of === "gpu" ? " %" : ""} / ` : "";
+    const text = meter.parentElement.querySelector("[data-held]");
+    const { held: limit } = text.dataset;
+    text.textContent = one ? gettext("%(used)s of %(limit)s", { used: one.figure, limit }) : limit;
     if (one) meter.value = one.percent;
   }
 }
@@ -106,14 +108,14 @@ function drawBlock(id, [mine, others, text, description]) {
 }
 
 function drawBar(name, parts) {
-  for (const [index, where] of ["here", "all"].entries()) {
+  for (const [index, where] of ["mine", "here", "all"].entries()) {
     const [used, most, text] = parts[index];
     const bar = document.getElementById(`bar-${name}-${where}`);
     if (bar && most !== null) {
       bar.max = most || 1;
       bar.value = used;
     }
-    const place = document.querySelector(`#bar-${name} [data-bar=${where}]`);
+    const place = document.querySelector(`#bars [data-bar="${name}-${where}"]`);
     if (place) place.textContent = text;
   }
 }

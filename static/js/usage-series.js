@@ -65,7 +65,7 @@ export const PLOTS = {
     text(point, stats) {
       if (point.gpu_memory === null) return unknown();
       const values = { used: write.size(point.gpu_memory), share: write.size(stats.gpu_memory_share ?? 0), card: write.size(stats.gpu_memory_cards ?? 0) };
-      if (stats.gpu_memory_share === stats.gpu_memory_cards) return gettext("%(used)s of %(card)s", values);
+      if (stats.gpu_memory_share === stats.gpu_memory_cards) return gettext("%(used)s of %(limit)s", { ...values, limit: values.card });
       return gettext("%(used)s of your %(share)s; the GPU has %(card)s", values);
     },
   },
@@ -82,7 +82,7 @@ export const PLOTS = {
     readers: [(point) => scaled(point.memory, GIB)],
     limit: (stats) => stats.memory / GIB,
     mark: (value) => `${number(value, value % 1 ? 1 : 0)} GiB`,
-    text: (point, stats) => (point.memory === null ? unknown() : gettext("%(used)s of %(memory)s", { used: write.size(point.memory), memory: write.size(stats.memory) })),
+    text: (point, stats) => (point.memory === null ? unknown() : gettext("%(used)s of %(limit)s", { used: write.size(point.memory), limit: write.size(stats.memory) })),
   },
   network: {
     readers: [(point) => point.received, (point) => point.sent],

@@ -9,7 +9,7 @@ test("use is told in percent of the session's own share", () => {
   assert.deepEqual(usesOf([500, GIB, 20, GIB], held), {
     cpu: { percent: 25, figure: "0.5" },
     memory: { percent: 25, figure: "1 GiB" },
-    gpu: { percent: 80, figure: "80" }, // 20 % of the card is 80 % of a quarter of it
+    gpu: { percent: 80, figure: "80 %" }, // 20 % of the card is 80 % of a quarter of it
     "gpu-memory": { percent: 50, figure: "1 GiB" },
   });
 });

@@ -48,10 +48,7 @@ def _message(group_id: int, bars: list[Bar], gpus: GpuMap) -> str:
                 "free": fgpu_text(gpus.free_milli),
                 "mine": gpus.mine_text,
                 "bars": {
-                    bar.name: [
-                        [bar.here.used, bar.here.most, bar.text_here],
-                        [bar.everywhere.used, bar.everywhere.most, bar.text_everywhere],
-                    ]
+                    bar.mine.name: [[each.used, each.most, each.text] for each in (bar.mine, bar.here, bar.everywhere)]
                     for bar in bars
                 },
                 "blocks": blocks,

@@ -79,14 +79,11 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(time)s left": [
 "%(time)s 남음"
 ],
-"%(used)s of %(card)s": [
-"%(card)s 중 %(used)s"
-],
 "%(used)s of %(count)s core": [
 "코어 %(count)s개 중 %(used)s"
 ],
-"%(used)s of %(memory)s": [
-"%(memory)s 중 %(used)s"
+"%(used)s of %(limit)s": [
+"%(limit)s 중 %(used)s"
 ],
 "%(used)s of your %(share)s; the GPU has %(card)s": [
 "할당분 %(share)s 중 %(used)s. GPU 전체는 %(card)s"
