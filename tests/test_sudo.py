@@ -56,4 +56,4 @@ def test_sudo_refuses_without_the_policy(world: DockerWorld) -> None:
     for command in ("sudo -n true", "sudo -n pip install colorama", "sudo -n apt-get update"):
         code, output = world.execute(spec.session, spec.attempt, command, user="work")
         assert code != 0
-        assert "no new privileges" in output
+        assert "your resource policy does not allow root rights" in output
