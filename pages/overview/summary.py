@@ -1,23 +1,26 @@
-"""The first page after signing in: my sessions, what I may still use, and where something is free."""
+"""The first page after signing in: my sessions and folders, what I may still use, and where something is free."""
 
 from datetime import timedelta
 from typing import Final
 
-from django.db.models import Case, Count, Q, When
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from accounts.models import User
 from accounts.requests import UserRequest, signed_in_page
+from folders.models import Folder
 from pages.overview.allowance import allowances_of
 from pages.overview.capacity import stocks_of
 from pages.overview.platform_state import platform_state
 from resources.models import ResourceGroup
 from sessions.lifecycle import FINAL, LIVE, Status
-from sessions.models import Session, SessionQuerySet
+from sessions.models import Mount, Session, SessionQuerySet
 
 SHOWN: Final = 8  # live sessions
 ENDED_SHOWN: Final = 5
+FOLDERS_SHOWN: Final = 4
 ENDED_WITHIN: Final = timedelta(days=7)
 GROUPS_SHOWN: Final = 12
 
@@ -27,14 +30,16 @@ def home(request: UserRequest) -> HttpResponse:
     """Show the summary; return only the live part to htmx."""
     user = request.user
     mine = Session.objects.filter(owner=user)
-    groups = ResourceGroup.objects.usable_by(user)
+    groups = list(ResourceGroup.objects.usable_by(user))
     counts = mine.aggregate(live=Count("pk", filter=Q(status__in=LIVE)), ended=Count("pk", filter=Q(status__in=FINAL)))
     stocks = stocks_of(groups)
     context = {
+        "groups": groups,
         "sessions": _live(mine),
         "live_count": counts["live"],
         "is_new": not any(counts.values()),
         "ended": _ended(mine),
+        "folders": _recent_folders(user)[:FOLDERS_SHOWN],
         "allowances": allowances_of(user),
         "stocks": sorted(stocks, key=lambda stock: -stock.fgpu.free)[:GROUPS_SHOWN],
         "more_groups": max(0, len(stocks) - GROUPS_SHOWN),
@@ -54,3 +59,11 @@ def _ended(mine: SessionQuerySet) -> list[Session]:
     since = timezone.now() - ENDED_WITHIN
     ended = mine.filter(status__in=FINAL, ended_at__gt=since).select_related("image", "resource_group", "host")
     return list(ended.order_by("-ended_at", "-pk")[:ENDED_SHOWN])
+
+
+def _recent_folders(user: User) -> QuerySet[Folder]:
+    """Return the folders that the user may read, with when a session of theirs mounted them last: the latest first."""
+    mounts = Mount.objects.filter(folder=OuterRef("pk"), session__owner=user).order_by("-session__created_at")
+    last = Subquery(mounts.values("session__created_at")[:1])
+    folders = Folder.objects.readable_by(user).live().annotate(mounted_at=last)
+    return folders.order_by(F("mounted_at").desc(nulls_last=True), "-created_at", "pk")

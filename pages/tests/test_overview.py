@@ -1,5 +1,6 @@
 """The summary, and the pages of hosts, environments and limits."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from resources.amounts.units import GIB
 from resources.gpus import simulated as simulated_gpus
 from resources.models import BuildState, Gpu, GpuReading, Host, HostImage, HostStatus, Image, ImageBuild
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session
+from sessions.models import Mount, Session
 from tests.factories import (
     make_app,
     make_folder,
@@ -102,6 +103,22 @@ class TestSummary:
     def test_a_new_user_reads_what_a_session_is(self, browser: Client) -> None:
         assert "You have not launched a session yet." in text_of(browser, "/")
         assert "No resource group is open to you yet" in text_of(browser, "/")
+
+    def test_what_to_go_on_with_is_the_latest(self, user: User, browser: Client) -> None:
+        host, image = make_host(gpus=1, cpu=64), make_image(environment="Python", version="3.13")
+        old, used, _ = (make_folder(owner=user, name=name) for name in ("old", "used", "new"))
+        make_folder(name="strange")
+        common = {"owner": user, "image": image, "host": host}
+        first = run_session(**common, name="first", cpu=2)
+        Mount.objects.create(session=first, folder=used, folder_name="used", path="/home/work/used")
+        again = run_session(**common, name="again", cpu=2)
+        larger = run_session(**common, name="larger", cpu=4)
+        page = text_of(browser, "/")
+        recent = page[page.index('id="recent"') : page.index('id="free"')]
+        assert re.findall(r"<strong>(\w+)</strong>", recent) == ["used", "new", "old"]
+        assert re.findall(r"again=(\w+)", recent) == [larger.pk, again.pk]
+        assert old.name in recent
+        assert "last mounted" in recent
 
     def test_htmx_gets_the_live_part_alone(self, browser: Client) -> None:
         assert "<html" not in text_of(browser, "/", **HTMX)
