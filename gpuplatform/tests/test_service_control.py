@@ -58,6 +58,14 @@ MainPID=0
 NRestarts=0
 StateChangeTimestamp=@1763870001
 
+Id=gpuplatform-beat.service
+LoadState=loaded
+UnitFileState=enabled
+ActiveState=inactive
+MainPID=0
+NRestarts=0
+StateChangeTimestamp=@1763870003
+
 Id=gpuplatform-gateway.service
 LoadState=loaded
 UnitFileState=disabled
@@ -265,13 +273,17 @@ def test_a_supervisor_that_ends_has_not_done_what_was_asked(tmp_path: Path) -> N
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
-    """Put a systemctl on the path that shows SHOWN, and return what it and journalctl were called with."""
-    (tmp_path / "shown").write_text(SHOWN)
+    """Put a systemctl on the path that shows SHOWN, and return what it and journalctl were called with.
+
+    As systemd's own, it shows stopped units with --all alone.
+    """
+    (tmp_path / "all").write_text(SHOWN)
+    (tmp_path / "shown").write_text("\n\n".join(each for each in SHOWN.split("\n\n") if "inactive" not in each))
     calls = tmp_path / "calls"
     for name in ("systemctl", "journalctl"):
         script = f"""#!/bin/sh
 printf '%s\\n' "{name} $*" >>{calls}
-case "$1" in show) cat {tmp_path}/shown;; stop) echo 'Interactive authentication required.' >&2; exit 1;; esac
+case "$*" in *--all*) cat {tmp_path}/all;; show*) cat {tmp_path}/shown;; esac
 [ {name} = systemctl ] || printf 'one\\ntwo\\n'
 """
         (tmp_path / name).write_text(script)
@@ -281,8 +293,9 @@ case "$1" in show) cat {tmp_path}/shown;; stop) echo 'Interactive authentication
 
 
 def test_a_journal_without_right_is_no_empty_log(systemd: Callable[[], list[list[str]]], tmp_path: Path) -> None:
-    hint = "Users in groups 'adm', 'systemd-journal' can see all messages."  # as journalctl 252 puts it
-    (tmp_path / "journalctl").write_text(f"#!/bin/sh\necho '-- No entries --'\necho \"{hint}\" >&2\n")
+    hint = "Users in groups 'adm', 'systemd-journal' can see all messages."  # as journalctl 252 puts it, but for cat
+    script = f"#!/bin/sh\ncase $* in *cat*) ;; *) echo '-- No entries --'; echo \"{hint}\" >&2;; esac\n"
+    (tmp_path / "journalctl").write_text(script)
     with pytest.raises(ServiceControlError, match="add it to the group systemd-journal"):
         SystemdManager().log("web", 7)
     (tmp_path / "journalctl").write_text("#!/bin/sh\necho '-- No entries --'\n")
@@ -293,6 +306,7 @@ def test_units_of_systemd_are_shown_and_asked(systemd: Callable[[], list[list[st
     manager = SystemdManager()
     found = {state.name: (state.status, state.pid, state.restarts) for state in manager.states()}
     assert found == {
+        "beat": (ServiceStatus.STOPPED, None, 0),
         "postgresql": (ServiceStatus.RUNNING, None, 0),
         "ssh": (ServiceStatus.FAILED, None, 0),
         "web": (ServiceStatus.RUNNING, 4711, 2),

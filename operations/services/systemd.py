@@ -45,7 +45,8 @@ class SystemdManager:
     def states(self) -> list[ServiceState]:
         """Return the services that are enabled or run; units that are only installed are none."""
         patterns = (f"{PREFIX}*", *SERVERS.values(), f"{CLUSTERS}*{SUFFIX}")
-        text = _run("systemctl", "show", f"--property={PROPERTIES}", "--timestamp=unix", *patterns)
+        # A pattern finds no stopped unit without --all.
+        text = _run("systemctl", "show", "--all", f"--property={PROPERTIES}", "--timestamp=unix", *patterns)
         found = {state.name: state for state in map(_state, _by_weight(units_of(text)))}
         return sorted(found.values(), key=lambda state: state.name)
 
@@ -58,10 +59,11 @@ class SystemdManager:
         units = [f"--unit={self._unit(name)}"]
         if units == [f"--unit={SERVERS['postgresql']}"]:
             units.insert(0, f"--unit={CLUSTERS}*{SUFFIX}")
-        done = _done("journalctl", "--no-pager", "--output=cat", f"--lines={lines}", *units)
-        found = [line for line in done.stdout.splitlines() if line != NO_ENTRIES]
-        if not found and JOURNAL_GROUP in done.stderr:  # its hint; the status is 0 all the same
-            raise ServiceControlError(f"this user may not read the journal: add it to the group {JOURNAL_GROUP}")
+        text = _run("journalctl", "--no-pager", "--output=cat", f"--lines={lines}", *units)
+        found = [line for line in text.splitlines() if line != NO_ENTRIES]
+        # The status is 0 whether it may be read or not, and a hint is given in other formats alone.
+        if not found and JOURNAL_GROUP in _done("journalctl", "--no-pager", "--lines=1", *units).stderr:
+            raise ServiceControlError(f"this user may not read all of the journal: add it to the group {JOURNAL_GROUP}")
         return found
 
     def _unit(self, name: str) -> str:
