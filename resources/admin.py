@@ -128,6 +128,26 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
     )
     search_fields = ("name",)
     readonly_fields = ("reservations",)
+    fieldsets = (
+        (None, {"fields": ("name",)}),
+        (
+            "Held at once",
+            {"fields": ("cpu", "memory", "fgpu", "max_sessions"), "description": "By all sessions of a user together"},
+        ),
+        ("Launching and waiting", {"fields": ("max_pending", "max_per_launch", "max_priority", "share_weight")}),
+        ("Time", {"fields": ("max_lifetime", "max_extension", "reservations", "max_parked", "max_parked_time")}),
+        ("Disk of each session", {"fields": ("disk_bytes", "disk_files")}),
+        ("Stored", {"fields": ("max_folders", "storage_bytes", "storage_files", "max_private_images")}),
+        (
+            "Rights",
+            {
+                "fields": (
+                    *("preemptible_only", "allow_sudo", "allow_public_apps", "allow_conversion"),
+                    *("allow_unlisted_images", "require_second_factor"),
+                )
+            },
+        ),
+    )
 
     @admin.display(description="reservations")
     def reservations(self, policy: ResourcePolicy) -> str:

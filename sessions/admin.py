@@ -1,6 +1,6 @@
 """Administration of sessions, read-only with actions that end them; and the actions on sessions of users and hosts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from django.contrib import admin, messages
@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 
 from accounts.admin import ReadOnlyMixin, ShownInline
-from accounts.models import User
+from accounts.models import ResourcePolicy, User
 from resources.admin import HostAdmin, UserWithGroupsAdmin
 from resources.amounts.admin_columns import fgpu_column, memory_column
 from resources.models import Host
@@ -21,15 +21,33 @@ from sessions.extensions import services as extensions
 from sessions.idle.admin import IdleRuleAdmin
 from sessions.launching import services
 from sessions.lifecycle import Status
+from sessions.limits.policy_admin import PolicyWithUseAdmin
 from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
 from sessions.requeueing import requests as requeue
 from sessions.revocation import account_ends
+from sessions.words import reason_text
+from translation.english import from_english
 
 MAX_CHOSEN: Final = 1000  # sessions of one action
 MAX_REASONS: Final = 10  # shown why a session was left out
 MEMORY: Final = memory_column("memory", "memory")
 SHARED_MEMORY: Final = memory_column("shared_memory", "shared memory")
 FGPU: Final = fgpu_column("fgpu", "fGPU")
+
+
+@admin.display(description="why", ordering="reason")
+def why(subject: Session | SessionEvent) -> str:
+    """Return the reason of a status in words, as a column."""
+    return from_english(reason_text(subject.reason, subject.detail))
+
+
+class ReasonFilter(admin.AllValuesFieldListFilter):
+    """Reasons, each in words."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Yield the choices with words in place of the reasons' names."""
+        for choice in super().choices(changelist):
+            yield {**choice, "display": from_english(reason_text(str(choice["display"]), ""))}
 
 
 def _actor(request: HttpRequest) -> User:
@@ -107,7 +125,7 @@ class EventInline(ShownInline):
     """The timeline of a session."""
 
     model = SessionEvent
-    fields = readonly_fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
+    fields = readonly_fields = ("at", "old_status", "new_status", why, "actor")
     related = ("actor",)
 
 
@@ -123,15 +141,15 @@ class SessionAdmin(ReadOnlyAdmin):
     """All sessions, with actions that end them. Variables are shown by name: their values may be secrets."""
 
     list_display = (
-        *("name", "id", "owner", "status", "reason", "resource_group", "host", "cpu", MEMORY),
+        *("name", "id", "owner", "status", why, "resource_group", "host", "cpu", MEMORY),
         *(FGPU, "created_at", "ended_at"),
     )
-    list_filter = ("status", "kind", "result", "reason", "resource_group", "host", "image")
+    list_filter = ("status", "kind", "result", ("reason", ReasonFilter), "resource_group", "host", "image")
     list_select_related = ("owner", "resource_group", "host")
     search_fields = ("id", "name", "owner__email", "detail")
     date_hierarchy = "created_at"
     fieldsets = (
-        (None, {"fields": ("name", "id", "owner", "kind", "status", "result", "reason", "detail", "status_at")}),
+        (None, {"fields": ("name", "id", "owner", "kind", "status", "result", why, "status_at")}),
         ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
         ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU)}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
@@ -237,8 +255,8 @@ class GpuShareAdmin(ReadOnlyAdmin):
 class SessionEventAdmin(ReadOnlyAdmin):
     """Every change of status, as an audit log."""
 
-    list_display = ("at", "session", "old_status", "new_status", "reason", "detail", "actor")
-    list_filter = ("new_status", "reason")
+    list_display = ("at", "session", "old_status", "new_status", why, "actor")
+    list_filter = ("new_status", ("reason", ReasonFilter))
     list_select_related = ("session", "actor")
     search_fields = ("session__id", "session__name", "session__owner__email", "detail")
     date_hierarchy = "at"
@@ -256,3 +274,5 @@ class ConversionAdmin(ReadOnlyAdmin):
 
 
 admin.site.register(IdleRule, IdleRuleAdmin)
+admin.site.unregister(ResourcePolicy)
+admin.site.register(ResourcePolicy, PolicyWithUseAdmin)

@@ -10,10 +10,12 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from pages.session_list.list_query import TAB_OF
 from resources.amounts.units import fgpu_text
 from resources.models import Gpu, GpuReading, Host, HostStatus
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import GpuShare, Lease, Session
+from sessions.words import reason_text
 
 MAX_ROWS: Final = 8  # of each list of the dashboard
 MAX_GPUS: Final = 512  # of the strip
@@ -55,16 +57,18 @@ def read() -> dict[str, Any]:
     gpus = Gpu.objects.filter(is_present=True)
     cells = _heat(gpus)
     errors = Session.objects.filter(status=Status.ERROR, ended_at__gt=timezone.now() - ERRORS_SINCE)
+    reasons = errors.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason")
     return {
         **counts,
         "hosts": list(_hosts()),
         "host_count": Host.objects.count(),
         "gpus": cells,
         "more_gpus": gpus.count() - len(cells),  # which the strip does not show
+        "waiting_list": f"tab={TAB_OF[Status.PENDING]}&status={Status.PENDING}",  # of the page of sessions
         "queue": pending.select_related("owner")[:MAX_ROWS],
         "errors": errors.select_related("owner").order_by("-ended_at")[:MAX_ROWS],
         "error_count": errors.count(),
-        "error_reasons": list(errors.values_list("reason").annotate(n=Count("pk")).order_by("-n", "reason")[:MAX_ROWS]),
+        "error_reasons": [(reason, reason_text(reason, ""), count) for reason, count in reasons[:MAX_ROWS]],
         "top_users": _top_users(),
     }
 

@@ -54,11 +54,12 @@ ENTRIES: Final = (
     NavigationEntry(
         _("Hosts"), "host", "overview:hosts", ("overview:host",), document="scheduling", staff_document="hosts"
     ),
+    NavigationEntry(_("Usage"), "chart", "overview:usage", document="usage"),
     NavigationEntry(
         _("Administration"),
         "shield",
         "admin:index",
-        ("admin:", "simulation", "service", "configuration"),
+        ("admin:", "overview:user", "simulation", "service", "configuration"),
         for_staff=True,
         staff_document="operations",
     ),

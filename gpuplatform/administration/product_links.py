@@ -26,7 +26,7 @@ def _listed(view: str, **query: object) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[Any], str]]] = {  # by the label of the model
-    "accounts.User": lambda row: _listed("sessions:list", q=row.email),
+    "accounts.User": lambda row: reverse("overview:user", args=[row.pk]),
     "accounts.AccountInvitation": lambda row: _listed("sessions:list", q=row.email),
     "accounts.ApiToken": lambda row: _listed("sessions:list", q=row.user.email),
     "accounts.SshKey": lambda row: _listed("sessions:list", q=row.owner.email),

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from gpuplatform.administration import dashboard
 from gpuplatform.administration.audited_admin import AuditedAdmin
+from gpuplatform.administration.labelled_times import LabelledAdmin
 from gpuplatform.administration.product_links import LinkedAdmin
 
 
@@ -62,7 +63,8 @@ class AdministrationSite(admin.AdminSite):
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Register models whose administration records what is done there."""
         own = admin_class or admin.ModelAdmin
-        super().register(model_or_iterable, type(own.__name__, (AuditedAdmin, LinkedAdmin, own), {}), **options)
+        bases = (AuditedAdmin, LinkedAdmin, LabelledAdmin, own)
+        super().register(model_or_iterable, type(own.__name__, bases, {}), **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the tables that the user may see, and superadmins the dashboard."""

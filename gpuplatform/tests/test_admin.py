@@ -1,5 +1,7 @@
 """The administration: open to superadmins for every model, shut to everybody else."""
 
+import html
+import re
 from datetime import timedelta
 
 import pytest
@@ -30,8 +32,9 @@ from resources.models import (
     Registry,
     ResourceGroup,
 )
-from sessions.lifecycle import Status
+from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, Endpoint, GpuShare, IdleRule, Lease, Session, SessionEvent
+from sessions.words import REASON_WORDS
 from tests.factories import (
     make_endpoint,
     make_folder,
@@ -231,7 +234,26 @@ def test_front_page_shows_gpus_top_users_and_failures(superadmin: Client) -> Non
     (top,) = [each for each in board["top_users"] if each["owner_id"] == session.owner_id]
     assert (top["gpus"], top["cores"], top["holding"], top["waiting"]) == (1 / capacity, session.cpu, 1, 1)
     assert waiting.owner.email in text_of(page)
-    assert board["error_reasons"] == [(failed.reason, 1)]
+    assert board["error_reasons"] == [(failed.reason, REASON_WORDS[Reason(failed.reason)], 1)]
+
+
+def test_the_queue_is_shown_with_owners_and_reasons(superadmin: Client) -> None:
+    waiting = make_session(name="waits")
+    Session.objects.filter(pk=waiting.pk).update(reason=Reason.USER_LIMIT)
+    run_session(name="runs")
+    words = "Waiting: your policy allows no more at once"
+    board = text_of(superadmin.get("/admin/"))
+    assert words in board
+    assert f'href="/users/{waiting.owner_id}/"' in board
+    (address,) = re.findall(r'href="(/sessions/\?[^"]+)">1 waiting', board)
+    found = superadmin.get(html.unescape(address))
+    listed = text_of(found)
+    assert [row.count("data-session=") for row in found.context["rows"]] == [1]
+    assert words in listed
+    assert waiting.owner.email in listed
+    table = text_of(superadmin.get(url(Session, "changelist")))
+    assert words in table
+    assert ">USER_LIMIT<" not in table
 
 
 def test_rows_lead_to_pages_of_the_product_and_back(superadmin: Client) -> None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, ResourcePolicy, User
 from gpuplatform.tests.admin_pages import text_of, url
+from notifications.models import Announcement
 from resources.amounts.units import GIB, MIB
 from resources.models import Host, Image, Preset, ResourceGroup
 from sessions.models import Session
@@ -22,6 +23,7 @@ from tests.factories import (
     make_host,
     make_image,
     make_policy,
+    make_project,
     make_session,
     make_user,
     run_session,
@@ -85,6 +87,37 @@ def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
     superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
     policy.refresh_from_db()
     assert (policy.memory, policy.fgpu, policy.max_sessions) == (5 * GIB + 1, None, 3)
+
+
+def test_the_form_of_a_policy_says_what_limits_mean_today(superadmin: Client) -> None:
+    policy = make_policy(cpu=2, memory=8 * GIB, max_pending=None)
+    run_session(owner=make_user(policy=policy), cpu=2, memory=2 * GIB)
+    greedy = make_user(policy=policy)
+    run_session(owner=greedy, cpu=3, memory=GIB)
+    make_session(owner=greedy)
+    make_project(policy=policy)
+    run_session(cpu=9)  # under another policy
+    answer = superadmin.get(url(ResourcePolicy, "change", policy.pk))
+    fields = answer.context["adminform"].form.fields
+    assert fields["cpu"].help_text.endswith("Today: 3 at most for one; at the limit: 1; above it: 1.")
+    assert "With its unit, such as 512m or 8g. Today: 2 GiB at most for one;" in fields["memory"].help_text
+    assert fields["max_pending"].help_text.endswith("Today: 1 at most for one.")
+    assert "such as 7 00:00:00" in fields["max_lifetime"].help_text
+    assert "Users bound by it: 2. Projects: 1." in text_of(answer)
+    assert "Today" not in text_of(superadmin.get(url(ResourcePolicy, "add")))
+
+
+def test_every_limit_has_a_place_in_the_form(superadmin: Client) -> None:
+    shown = superadmin.get(url(ResourcePolicy, "add")).context["adminform"].form.fields
+    assert set(shown) == {each.name for each in ResourcePolicy._meta.fields} - {"id"}
+
+
+def test_dates_and_times_are_labelled(superadmin: Client) -> None:
+    page = text_of(superadmin.get(url(Announcement, "add")))
+    for name, label in (("starts_at", "Shown from"), ("ends_at", "Shown until")):
+        for number, part in enumerate(("Date", "Time (UTC)")):
+            words = f'<span class="visually-hidden">{label}</span> {part}</label>'
+            assert f'<label for="id_{name}_{number}">{words}' in page
 
 
 def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:

@@ -19,6 +19,13 @@ def test_administration_is_offered_to_staff_alone(client: Client) -> None:
 
 
 @pytest.mark.django_db
+def test_usage_has_a_place_of_its_own(client: Client) -> None:
+    client.force_login(make_user())
+    assert CURRENT % b"/usage/" in client.get("/usage/").content
+    assert b'href="/usage/"' in client.get("/sessions/").content
+
+
+@pytest.mark.django_db
 def test_navigation_marks_the_current_page_and_its_section(client: Client) -> None:
     session = run_session()
     client.force_login(session.owner)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from pages.overview import environments, hosts, limits, projects, summary, usage
+from pages.overview import environments, hosts, limits, people, projects, summary, usage
 
 app_name = "overview"
 
@@ -26,5 +26,6 @@ urlpatterns = [
     ),
     path("usage/", usage.usage, name="usage"),
     path("usage/csv/", usage.usage_csv, name="usage-csv"),
+    path("users/<int:user_id>/", people.user_page, name="user"),
     path("accounts/limits/", limits.my_limits, name="limits"),
 ]

@@ -27,6 +27,7 @@ from sessions.models.lease import GpuShare, Lease, cpu_held
 from sessions.models.mount import Mount
 from sessions.models.placement import Placed, Scheduled, WaitStatus, lock_pending, schedule, write_wait_statuses
 from sessions.models.session import (
+    COUNTS_AS_PARKED,
     SESSION_ID,
     Session,
     SessionQuerySet,

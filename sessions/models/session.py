@@ -41,6 +41,14 @@ def new_session_id() -> str:
     return base64.b32encode(secrets.token_bytes(10)).decode().lower()
 
 
+# What counts against `max_parked`: parked, being parked, or waiting to be resumed.
+COUNTS_AS_PARKED: Final = (
+    Q(status=Status.PARKED)
+    | Q(status=Status.PENDING, parked_on__isnull=False)
+    | Q(status=Status.TERMINATING, is_parking=True)
+)
+
+
 def has_succeeded(path: str = "") -> Q:
     """Return the condition that the session behind `path` ended as it should: those that depend on it may start."""
     return Q(**{f"{path}status": Status.TERMINATED}) & ~Q(**{f"{path}result": Result.FAILURE})

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Least
 from django.utils.translation import gettext as _
@@ -24,7 +24,15 @@ from sessions import notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.limits import policy_checks
-from sessions.models import ACTIVE_CONVERSIONS, Endpoint, EndpointState, Session, SessionQuerySet, StaleSessionError
+from sessions.models import (
+    ACTIVE_CONVERSIONS,
+    COUNTS_AS_PARKED,
+    Endpoint,
+    EndpointState,
+    Session,
+    SessionQuerySet,
+    StaleSessionError,
+)
 from translation.english import from_english
 
 MAX_PARKS: Final = 40  # of one session: each is a layer of its image, of which there can be 127
@@ -33,13 +41,8 @@ READ_AGAIN: Final = "INSERT INTO compute_change (sessions) VALUES (NULL)"  # by 
 
 
 def parked_of(owner: User) -> SessionQuerySet:
-    """Return the owner's sessions that count against `max_parked`: parked, being parked, or waiting to be resumed."""
-    own = Session.objects.filter(owner=owner)
-    return own.filter(
-        Q(status=Status.PARKED)
-        | Q(status=Status.PENDING, parked_on__isnull=False)
-        | Q(status=Status.TERMINATING, is_parking=True)
-    )
+    """Return the owner's sessions that count against `max_parked`."""
+    return Session.objects.filter(COUNTS_AS_PARKED, owner=owner)
 
 
 def is_offered(session: Session) -> bool:

@@ -1,4 +1,5 @@
 // The page's one dialog: opens when htmx has fetched its content, shows the outcome as a toast, returns the focus.
+// Scripts ask by it too, with `isConfirmed`.
 import { gettext } from "#i18n";
 
 const TOAST_MS = 6000;
@@ -26,6 +27,24 @@ function returnFocus() {
   (target || document.getElementById("content")).focus({ preventScroll: true });
   opener = null;
   body.replaceChildren();
+}
+
+// Asks in the dialog; resolves to whether `action`, the words of its button, was chosen.
+export function isConfirmed(question, action) {
+  const content = document.getElementById("question").content.cloneNode(true);
+  content.querySelector("h2").textContent = question;
+  const button = content.querySelector("[data-confirm]");
+  button.textContent = action;
+  opener = document.activeElement;
+  body.replaceChildren(content);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    button.addEventListener("click", () => {
+      resolve(true);
+      dialog.close();
+    });
+    dialog.addEventListener("close", () => resolve(false), { once: true });
+  });
 }
 
 if (dialog) {

@@ -1,4 +1,5 @@
 // The page of a folder: its links change only #browser, so that uploads go on; entries are chosen by mouse and keys.
+import { isConfirmed } from "#dialog";
 import { Selection } from "#folder-selection";
 import { gettext } from "#i18n";
 import { keepsNotebook, showNotebook } from "#notebook";
@@ -21,14 +22,14 @@ function isUnsaved() {
   return Boolean(editor && "unsaved" in editor.dataset);
 }
 
-function mayLeave() {
-  return !isUnsaved() || confirm(gettext("What you typed is not saved. Leave it?"));
+async function mayLeave() {
+  return !isUnsaved() || isConfirmed(gettext("Leave without saving what you typed?"), gettext("Leave without saving"));
 }
 
 // Shows another view of the folder in place.
-function go(url, { push = true } = {}) {
+async function go(url, { push = true } = {}) {
   if (push) {
-    if (!mayLeave()) return;
+    if (!(await mayLeave())) return;
     cameFrom = browser.querySelector("[data-view=directory]")?.dataset.directory ?? "";
     history.pushState({ folder: true }, "", url);
   }
@@ -215,8 +216,13 @@ document.addEventListener("folder:done", (event) => {
 });
 document.addEventListener("folder:go", (event) => go(event.detail.url));
 addEventListener("popstate", () => {
-  if (mayLeave()) go(location.href, { push: false });
-  else history.pushState({ folder: true }, "", shownUrl);
+  const { href } = location;
+  if (!isUnsaved()) {
+    go(href, { push: false });
+    return;
+  }
+  history.pushState({ folder: true }, "", shownUrl); // it is left once that is confirmed
+  go(href);
 });
 addEventListener("beforeunload", (event) => {
   if (isUnsaved()) event.preventDefault();

@@ -1,5 +1,6 @@
 // Uploads of the folder's page: by button, by drag and drop, whole directories too, with a panel that shows them all.
 import { write } from "#amounts";
+import { isConfirmed } from "#dialog";
 import { gettext } from "#i18n";
 import { entriesOfDrop, filesOfInput, joined, walk } from "#upload-entries";
 import { State, UploadQueue } from "#upload-queue";
@@ -173,11 +174,12 @@ async function makeDirectories(paths, place) {
   if (paths.length) document.dispatchEvent(new CustomEvent("live:changed"));
 }
 
-function onAll(action) {
+async function onAll(action) {
   if (action === "pause") queue.pauseAll();
   if (action === "resume") queue.resumeAll();
   if (action === "close") {
-    if (queue.isActive && !confirm(gettext("Cancel all uploads that have not ended?"))) return;
+    const question = gettext("Cancel all uploads that have not ended?");
+    if (queue.isActive && !(await isConfirmed(question, gettext("Cancel all")))) return;
     queue.cancelAll();
     queue.clear();
     rows.clear();

@@ -115,6 +115,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "CPU": [
 "CPU"
 ],
+"Cancel all": [
+"모두 취소"
+],
 "Cancel all and close": [
 "모두 취소하고 닫기"
 ],
@@ -147,6 +150,12 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "Interrupted uploads": [
 "중단된 업로드"
+],
+"Leave without saving": [
+"저장하지 않고 나가기"
+],
+"Leave without saving what you typed?": [
+"입력한 내용을 저장하지 않고 나갈까요?"
 ],
 "Live": [
 "실시간"
@@ -345,9 +354,6 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "What is not saved is not applied to the session. Nor are rows without a name or a value.": [
 "저장하지 않은 것은 세션에 적용되지 않습니다. 이름이나 값이 없는 줄도 적용되지 않습니다."
-],
-"What you typed is not saved. Leave it?": [
-"입력한 내용이 저장되지 않았습니다. 나갈까요?"
 ],
 "You are signed out": [
 "로그아웃되었습니다"
