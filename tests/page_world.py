@@ -147,6 +147,7 @@ def _sessions(world: PageWorld, hosts: list[Any], image: Image) -> Session:
     waiting = make_session(name="large-batch", resource_group=hosts[0].group, **common | {"fgpu": 16000})
     world.extra |= {"session-pending": f"/sessions/{waiting.pk}/"}
     world.extra |= {f"sessions-{tab}": f"/sessions/?tab={tab}" for tab in ("finished", "others")}
+    world.extra |= {"sessions-parked": "/sessions/?tab=running&status=PARKED"}
     now = timezone.now()
     Session.objects.filter(pk=running.pk).update(started_at=now - timedelta(hours=1))
     SessionUsage.objects.bulk_create(

@@ -9,13 +9,14 @@ from django.db.models import Count, Q, QuerySet
 
 from accounts.models import User
 from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
+from pages.session_list.sections import Section, counts, section_of
 from sessions.lifecycle import TABS, Status, Tab
 from sessions.models import Session
 from sessions.search import DEFAULT_SORT, SORTS, match, order_of
 
 PAGE_SIZES: Final = (25, 50, 100)
 MAX_COUNTED: Final = 4096  # users whose counts a process keeps
-_counted: dict[int | None, tuple[Version, float, dict[Tab, int]]] = {}
+_counted: dict[int | None, tuple[Version, float, dict[str, int]]] = {}
 _TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TAB_OF: Final = {status.value: tab for tab, statuses in TABS.items() for status in statuses}
 MINE: Final = "mine"
@@ -53,19 +54,31 @@ class ListQuery:
         )
 
     @property
+    def section(self) -> Section:
+        """The list by name of which this is all, or a part."""
+        return section_of(self.tab, self.status)
+
+    @property
     def filter_count(self) -> int:
         """How many filters beside the search are set."""
-        return sum((bool(self.status), bool(self.environment), self.group_id is not None, self.is_mine_only))
+        return sum(
+            (
+                self.status != (self.section.status or ""),
+                bool(self.environment),
+                self.group_id is not None,
+                self.is_mine_only,
+            )
+        )
 
     @property
     def is_plain(self) -> bool:
-        """True if neither a search nor a filter leaves out sessions of the tab."""
+        """True if neither a search nor a filter leaves out sessions of the section."""
         return not self.search and not self.filter_count
 
     @property
     def takes_new_first(self) -> bool:
         """True if a new session of the tab belongs at the top of the first page."""
-        return self.is_plain and self.sort == DEFAULT_SORT
+        return self.is_plain and not self.status and self.sort == DEFAULT_SORT
 
     def sessions(self, user: User) -> QuerySet[Session]:
         """Return the sessions of `user`, or of everybody for a superadmin, that match, in order."""
@@ -82,39 +95,34 @@ class ListQuery:
         return found.order_by(*order_of(self.sort))
 
 
-def tab_counts(user: User, version: Version | None = None) -> dict[Tab, int]:
-    """Return the number of sessions in each tab for this user: one query, none where `version` has been counted."""
+def section_counts(user: User, version: Version | None = None) -> dict[str, int]:
+    """Return the number of sessions in each section for this user: one query, none where `version` has been counted."""
     key = None if user.is_superuser else user.pk
     now = time.monotonic()
     known = _counted.get(key)
     if version and known and known[0] == version and now - known[1] < MAX_AGE_SECONDS:
         return known[2]
-    counts = _tab_counts(user)
+    by_status = Session.objects.operable_by(user).order_by().values_list("status").annotate(number=Count("pk"))
+    found = counts(dict(by_status))
     if version:
         if len(_counted) >= MAX_COUNTED:
             _counted.clear()
-        _counted[key] = (version, now, counts)
-    return counts
-
-
-def _tab_counts(user: User) -> dict[Tab, int]:
-    by_status = Session.objects.operable_by(user).order_by().values_list("status").annotate(number=Count("pk"))
-    found = dict(by_status)
-    return {tab: sum(found.get(status, 0) for status in statuses) for tab, statuses in TABS.items()}
+        _counted[key] = (version, now, found)
+    return found
 
 
 def counts_by_owner(owner_ids: Collection[int | None]) -> dict[int | None, dict[str, int]]:
-    """Return the number of sessions in each tab by owner; None is everybody. Two queries at most."""
+    """Return the number of sessions in each section by owner; None is everybody. Two queries at most."""
     rows: list[tuple[int | None, str, int]] = []
     sessions = Session.objects.order_by()
     if None in owner_ids:
         rows += [(None, *row) for row in sessions.values_list("status").annotate(number=Count("pk"))]
     if owners := [each for each in owner_ids if each is not None]:
         rows += sessions.filter(owner__in=owners).values_list("owner_id", "status").annotate(number=Count("pk"))
-    counts: dict[int | None, dict[str, int]] = {each: dict.fromkeys(_TAB_NAMES, 0) for each in owner_ids}
+    by_status: dict[int | None, dict[str, int]] = {each: {} for each in owner_ids}
     for owner_id, status, number in rows:
-        counts[owner_id][TAB_OF[status].value] += number
-    return counts
+        by_status[owner_id][status] = number
+    return {owner_id: counts(found) for owner_id, found in by_status.items()}
 
 
 def _without_nul(text: str) -> str:

@@ -15,12 +15,13 @@ from accounts.models import User
 from accounts.requests import UserRequest, signed_in_page
 from pages.session_list import columns
 from pages.session_list.export import csv_of
-from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, tab_counts
+from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, section_counts
 from pages.session_list.live.live_use import live_use
 from pages.session_list.live.rendering import render_gpus, render_row
 from pages.session_list.occupancy import Version, change_version, occupancy_of, version_text
 from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, held_by
 from pages.session_list.row_queries import load_rows
+from pages.session_list.sections import SECTIONS
 from resources.models import Image, ResourceGroup
 from sessions.lifecycle import TABS, Status
 from sessions.models import Session
@@ -78,9 +79,9 @@ def choose_columns(request: UserRequest) -> HttpResponse:
 
 def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[str, Any]:
     user = request.user
-    counts = tab_counts(user, version)
-    found = query.sessions(user)
-    paginator = CountedPaginator(found, query.size, counts[query.tab] if query.is_plain else found.order_by().count())
+    counts = section_counts(user, version)
+    found, of_section = query.sessions(user), counts[query.section.key]
+    paginator = CountedPaginator(found, query.size, of_section if query.is_plain else found.order_by().count())
     page: Page[Session] = paginator.get_page(request.GET.get("page"))
     first = max(0, page.start_index() - 1)
     rows = load_rows(list(found.values_list("pk", flat=True)[first : page.end_index()]))
@@ -93,7 +94,7 @@ def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[
         "page_sizes": PAGE_SIZES,
         "rows": [render_row(row, shown) for row in rows],
         "use": live_use(running) if running else {},
-        "tabs": counts,
+        "sections": [(section, counts[section.key]) for section in SECTIONS],
         "has_any": any(counts.values()),
         "shown": shown,
         "columns": [(column, column.key in chosen) for column in columns.offered_to(user, query.tab)],

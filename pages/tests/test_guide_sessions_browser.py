@@ -83,6 +83,7 @@ def test_start_leads_to_the_launch_wizard(page: Page) -> None:
 
 
 def test_the_running_tab_lists_running_sessions(page: Page, row: Locator) -> None:
+    page.get_by_role("link", name="RUNNING").click()
     expect(page.get_by_role("link", name="RUNNING")).to_have_attribute("aria-current", "page")
     expect(row).to_have_attribute("data-status", "RUNNING")
     expect(page.locator("tr", has_text="is-over")).to_have_count(0)
@@ -94,7 +95,7 @@ def test_the_finished_tab_lists_terminated_sessions(page: Page) -> None:
 
 
 def test_the_others_tab_lists_sessions_with_errors(page: Page) -> None:
-    page.get_by_role("link", name="OTHERS").click()
+    page.get_by_role("link", name="Failed").click()
     expect(page.locator("tr", has_text="went-wrong")).to_have_attribute("data-status", "ERROR")
 
 

@@ -9,11 +9,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from pages.session_list.list_query import ListQuery, tab_counts
+from pages.session_list.list_query import ListQuery, section_counts
 from pages.session_list.live import rendering
 from pages.session_list.live.live_use import live_use
 from pages.session_list.occupancy import occupancy_of
 from pages.session_list.resource_bars import Bar, bars_of, gpu_map, gpu_shares_of, held_by
+from pages.session_list.sections import SECTIONS
 from resources.amounts.units import GIB
 from resources.models import HostStatus, ResourceGroup
 from sessions.launching import services
@@ -27,8 +28,10 @@ from tests.factories import (
     make_policy,
     make_session,
     make_user,
+    parked_session,
     run_reachable_session,
     run_session,
+    session_in,
 )
 from tests.web import HTMX, browser_of, text_of
 
@@ -53,16 +56,25 @@ def ended(session: Session, target: Status, reason: Reason) -> Session:
 def test_each_tab_counts_and_lists_its_sessions() -> None:
     owner = make_user()
     make_session(owner=owner, name="waiting-one")
+    session_in(Status.PREPARING, owner=owner, name="starting-one")
     run_session(owner=owner, name="running-one")
+    parked_session(owner=owner, name="parked-one")
     ended(make_session(owner=owner, name="cancelled-one"), Status.CANCELLED, Reason.USER_REQUEST)
     ended(run_session(owner=owner, name="failed-one"), Status.ERROR, Reason.OUT_OF_MEMORY)
     make_session(name="of-another")
-    assert tab_counts(owner) == {Tab.RUNNING: 2, Tab.FINISHED: 1, Tab.OTHERS: 1}
-    assert names(owner) == ["running-one", "waiting-one"]
-    page = text_of(browser_of(owner), "/sessions/?tab=others")
+    expected = {"active": 4, "running": 1, "waiting": 1, "parked": 1, "finished": 1, "others": 1}
+    assert section_counts(owner) == expected
+    assert names(owner) == ["parked-one", "running-one", "starting-one", "waiting-one"]
+    browser = browser_of(owner)
+    page = text_of(browser, "/sessions/?tab=others")
     assert "failed-one" in page
     assert "Out of memory" in page
     assert "of-another" not in page
+    for section in SECTIONS:
+        page = text_of(browser, f"/sessions/?tab={section.tab}&status={section.status or ''}")
+        assert f'id="tab-{section.key}" class="tab active"' in page
+        assert page.count('<tr id="session-') == expected[section.key]
+        assert '<span class="tab-count">' not in page  # no filter is set
 
 
 def test_a_superadmin_sees_all_with_their_owners() -> None:

@@ -1,15 +1,16 @@
 // What a message about changed rows does to the rows that a page shows. No page here.
 
-function stepFor({ id, tab, created }, page, known) {
-  if (known.has(id)) return { action: tab === page.tab ? "morph" : "remove", id };
-  if (tab !== page.tab) return null;
-  if (!page.isNewestFirst) return { action: "fetch later" };
+function stepFor({ id, tab, status, created }, page, known) {
+  const isListed = tab === page.tab && (!page.status || status === page.status);
+  if (known.has(id)) return { action: isListed ? "morph" : "remove", id };
+  if (!isListed) return null;
+  if (!page.isNewestFirst) return { action: page.status ? "fetch" : "fetch later" };
   return created > page.newest ? { action: "insert", id } : null; // an older one is on another page
 }
 
-// Returns the steps for `rows` ({id, tab, created}), as {action, id}: "morph" and "remove" rows that are shown, "insert" new
+// Returns the steps for `rows` ({id, tab, status, created}), as {action, id}: "morph" and "remove" rows that are shown, "insert" new
 // ones at the top, "fetch" where only the server knows what belongs on the page, "fetch later" where it only may know more.
-// `page` tells the ids that are shown, its tab, whether new sessions are first on it, when its newest was created, and how
+// `page` tells the ids that are shown, its tab, the status that it is limited to if any, whether new sessions are first on it, when its newest was created, and how
 // many it holds.
 export function stepsFor(rows, page) {
   const known = new Set(page.shown);

@@ -70,11 +70,12 @@ function apply({ action, id }, html) {
 }
 
 function pageShown() {
-  const { tab, size, newestFirst } = list().dataset;
+  const { tab, status, size, newestFirst } = list().dataset;
   const rows = rowsShown();
   return {
     shown: rows.map((row) => row.dataset.session),
     tab,
+    status,
     size: Number(size),
     isNewestFirst: newestFirst !== undefined,
     newest: Math.max(0, ...rows.map((row) => Number(row.dataset.created))),

@@ -35,6 +35,16 @@ test("a session of another page or tab changes nothing here", () => {
   assert.deepEqual(stepsFor([row("old", "running", 3), row("n", "finished")], page), []);
 });
 
+test("a list of one status loses and gains rows by it", () => {
+  const waiting = { ...page, status: "PENDING", isNewestFirst: false };
+  const changed = (id, status) => ({ ...row(id), status });
+  assert.deepEqual(stepsFor([changed("a", "RUNNING"), changed("b", "PENDING")], waiting), [
+    { action: "remove", id: "a" },
+    { action: "morph", id: "b" },
+  ]);
+  assert.deepEqual(stepsFor([changed("n", "PENDING"), changed("m", "RUNNING")], waiting), [{ action: "fetch" }]);
+});
+
 test("in another order only the server knows whether it belongs here", () => {
   assert.deepEqual(stepsFor([row("n")], { ...page, isNewestFirst: false }), [{ action: "fetch later" }]);
 });

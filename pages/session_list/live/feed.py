@@ -171,6 +171,7 @@ def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audienc
                 {
                     "id": row.pk,
                     "tab": row.tab.value,
+                    "status": row.status,
                     "created": row.created_ms,
                     "html": render_row(row, audience.columns),
                 }
