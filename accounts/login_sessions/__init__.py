@@ -1,4 +1,4 @@
 """The browsers in which a user is signed in, and how they are ended.
 
-Used by its package alone.
+Used by pages.
 """

@@ -51,7 +51,7 @@ def test_the_api_shows_what_is_guaranteed(session: Session) -> None:
 def test_hosts_and_groups_show_the_guaranteed_cores(session: Session) -> None:
     browser = browser_of(make_user())
     assert "0.75 of 8 cores" in text_of(browser, "/hosts/")
-    assert "7.25 / 8" in text_of(browser, "/")
+    assert "7.25 free" in text_of(browser, "/")
     assert "CPU cores, guaranteed" in text_of(browser, "/")
 
 

@@ -257,14 +257,14 @@ class TestLimits:
         run_session(owner=user, cpu=3)
         make_folder(owner=user)
         page = text_of(browser_of(user), "/accounts/limits/")
-        assert "<strong>3</strong> / 16" in page
+        assert 'data-bar="cpu-mine">3 of 16' in page
         assert "at most 12 h" in page
         assert "1 of 20" in page
         assert "0 B of 1 GiB" in page
 
     def test_sessions_of_others_do_not_count(self, user: User, browser: Client) -> None:
         run_session(cpu=7)
-        assert "<strong>7</strong>" not in text_of(browser, "/accounts/limits/")
+        assert 'data-bar="cpu-mine">7' not in text_of(browser, "/accounts/limits/")
         assert not Session.objects.filter(owner=user).exists()
 
 
