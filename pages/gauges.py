@@ -13,8 +13,8 @@ LABELS: Final[dict[str, Promise]] = {
     "cpu": gettext_lazy("CPU"),
     "memory": gettext_lazy("RAM"),
     "fgpu": gettext_lazy("GPU"),
-    "sessions": gettext_lazy("Sessions that hold resources"),
-    "pending": gettext_lazy("Sessions that wait"),
+    "sessions": gettext_lazy("Sessions"),
+    "pending": gettext_lazy("Waiting sessions"),
 }
 ICONS: Final = {"cpu": "cpu", "memory": "memory", "fgpu": "gpu", "sessions": "layers", "pending": "clock"}
 
@@ -49,7 +49,8 @@ class Gauge:
             return _("%(used)s, no limit") % {"used": amount_text(self.name, self.used)}
         if not (self.used or self.most):
             return _("none available now")
-        return _("%(used)s of %(most)s") % {"used": self._number, "most": amount_text(self.name, self.most)}
+        most = amount_text(self.name, self.most) if self.name in ("cpu", "memory", "fgpu") else self.most
+        return _("%(used)s of %(most)s") % {"used": self._number, "most": most}
 
     @property
     def _number(self) -> str:
