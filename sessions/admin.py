@@ -41,6 +41,9 @@ def why(subject: Session | SessionEvent) -> str:
     return from_english(reason_text(subject.reason, subject.detail))
 
 
+WHY: Final[Any] = why  # Django's types of lists of fields know of names alone
+
+
 class ReasonFilter(admin.AllValuesFieldListFilter):
     """Reasons, each in words."""
 
@@ -125,7 +128,7 @@ class EventInline(ShownInline):
     """The timeline of a session."""
 
     model = SessionEvent
-    fields = readonly_fields = ("at", "old_status", "new_status", why, "actor")
+    fields = readonly_fields = ("at", "old_status", "new_status", WHY, "actor")
     related = ("actor",)
 
 
@@ -141,7 +144,7 @@ class SessionAdmin(ReadOnlyAdmin):
     """All sessions, with actions that end them. Variables are shown by name: their values may be secrets."""
 
     list_display = (
-        *("name", "id", "owner", "status", why, "resource_group", "host", "cpu", MEMORY),
+        *("name", "id", "owner", "status", WHY, "resource_group", "host", "cpu", MEMORY),
         *(FGPU, "created_at", "ended_at"),
     )
     list_filter = ("status", "kind", "result", ("reason", ReasonFilter), "resource_group", "host", "image")
@@ -149,7 +152,7 @@ class SessionAdmin(ReadOnlyAdmin):
     search_fields = ("id", "name", "owner__email", "detail")
     date_hierarchy = "created_at"
     fieldsets = (
-        (None, {"fields": ("name", "id", "owner", "kind", "status", "result", why, "status_at")}),
+        (None, {"fields": ("name", "id", "owner", "kind", "status", "result", WHY, "status_at")}),
         ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
         ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU)}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
@@ -255,7 +258,7 @@ class GpuShareAdmin(ReadOnlyAdmin):
 class SessionEventAdmin(ReadOnlyAdmin):
     """Every change of status, as an audit log."""
 
-    list_display = ("at", "session", "old_status", "new_status", why, "actor")
+    list_display = ("at", "session", "old_status", "new_status", WHY, "actor")
     list_filter = ("new_status", ("reason", ReasonFilter))
     list_select_related = ("session", "actor")
     search_fields = ("session__id", "session__name", "session__owner__email", "detail")

@@ -82,7 +82,12 @@ class World:
             **{"client:name": wheel(settings.COMPUTE_PUBLIC_URL).name},
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
-            **{"project_id": project.pk, "project-pk": project.pk, "project_pk": project.pk},
+            **{
+                "project_id": project.pk,
+                "project-pk": project.pk,
+                "project_pk": project.pk,
+                "overview:user_id": owner.pk,
+            },
             **{"member_id": membership.pk, "project-member-pk": membership.pk},
             **{"invitation_id": invitation.pk, "project-invitation-pk": invitation.pk},
             **{

@@ -99,9 +99,9 @@ def test_the_form_of_a_policy_says_what_limits_mean_today(superadmin: Client) ->
     run_session(cpu=9)  # under another policy
     answer = superadmin.get(url(ResourcePolicy, "change", policy.pk))
     fields = answer.context["adminform"].form.fields
-    assert fields["cpu"].help_text.endswith("Today: 3 at most for one; at the limit: 1; above it: 1.")
-    assert "With its unit, such as 512m or 8g. Today: 2 GiB at most for one;" in fields["memory"].help_text
-    assert fields["max_pending"].help_text.endswith("Today: 1 at most for one.")
+    assert fields["cpu"].help_text.endswith("Today the most that anyone has is 3; at the limit: 1; above it: 1.")
+    assert "With its unit, such as 512m or 8g. Today the most that anyone has is 2 GiB;" in fields["memory"].help_text
+    assert fields["max_pending"].help_text.endswith("Today the most that anyone has is 1.")
     assert "such as 7 00:00:00" in fields["max_lifetime"].help_text
     assert "Users bound by it: 2. Projects: 1." in text_of(answer)
     assert "Today" not in text_of(superadmin.get(url(ResourcePolicy, "add")))

@@ -66,7 +66,7 @@ def limits_of(sources: list[LimitSource]) -> list[LimitRow]:
 
 def _label(field: "Field[Any, Any]") -> str:
     """Return the field's name without its unit, which the amounts have."""
-    return capfirst(str(field.verbose_name).replace("milli-fGPU", "fGPU").replace("(bytes)", "").strip())
+    return "fGPU" if field.name == "fgpu" else capfirst(str(field.verbose_name).replace("(bytes)", "").strip())
 
 
 def _cell(field: "Field[Any, Any]", source: LimitSource, used: Mapping[int, int] | None) -> LimitCell:

@@ -26,7 +26,7 @@ class AmountsAdmin(admin.ModelAdmin[Any]):
         if db_field.name in FGPU_FIELDS:
             return _amount(db_field, FgpuFormField, "milli-fGPU", FGPU_HELP, "fGPU")
         field = super().formfield_for_dbfield(db_field, request, **kwargs)
-        if isinstance(db_field, models.DurationField):
+        if isinstance(db_field, models.DurationField) and field is not None:
             field.help_text = sentences(field.help_text, SPAN_HELP)
         return field
 

@@ -50,6 +50,6 @@ def _today(policy: ResourcePolicy, name: str, amounts: list[int]) -> str:
     limit: int | None = getattr(policy, name)
     facts = {"most": SHOWN.get(name, str)(max(amounts, default=0))}
     if limit is None:
-        return gettext("Today: %(most)s at most for one") % facts
+        return gettext("Today the most that anyone has is %(most)s") % facts
     facts |= {"full": str(sum(each == limit for each in amounts)), "over": str(sum(each > limit for each in amounts))}
-    return gettext("Today: %(most)s at most for one; at the limit: %(full)s; above it: %(over)s") % facts
+    return gettext("Today the most that anyone has is %(most)s; at the limit: %(full)s; above it: %(over)s") % facts
