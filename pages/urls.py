@@ -3,6 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
+from pages.launch import folder_views as launch_folder_views
 from pages.launch import views as launch_views
 from pages.session import (
     conversion_views,
@@ -34,6 +35,7 @@ urlpatterns = [
     path("columns/", list_views.choose_columns, name="list-columns"),
     path("launch/", launch_views.launch, name="launch"),
     path("launch/advice/", launch_views.advice, name="advice"),
+    path("launch/folders/new/", launch_folder_views.new_folder, name="launch-new-folder"),
     path("launch/images/", launch_views.image_builds, name="image-builds"),
     path("launch/start-over/", launch_views.start_over, name="launch-start-over"),
     path("launch/<slug:slug>/", launch_views.launch, name="launch-step"),

@@ -1,4 +1,4 @@
 """Pages of data folders in the browser.
 
-Used by its package alone.
+Used by pages.
 """

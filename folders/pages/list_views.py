@@ -1,5 +1,6 @@
 """Pages of data folders as a whole: list, create, rename, share, trash. Rules are in `services`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -45,11 +46,15 @@ def folder_list(request: UserRequest) -> HttpResponse:
 @signed_in_form
 def create(request: UserRequest) -> HttpResponse:
     """Ask for name and storage of a new folder, or create it and open it."""
+    return create_with(request, lambda folder: go(request, reverse("folders:browse", args=[folder.pk])))
+
+
+def create_with(request: UserRequest, answer: Callable[[Folder], HttpResponse]) -> HttpResponse:
+    """Ask for name and storage of a new folder, or create it and return the answer to that."""
     form = CreateFolderForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid() and (folder := form.save()):
-        return _go(request, reverse("folders:browse", args=[folder.pk]))
-    roots = queries.root_choices()
-    context = {"form": form, "roots": roots}
+        return answer(folder)
+    context = {"form": form, "roots": queries.root_choices(), "action": request.path}
     status = 422 if form.is_bound else 200
     return render_dialog(request, "folders/_create.html", context, title=_("New folder"), status=status)
 
@@ -107,7 +112,7 @@ def leave(request: UserRequest, folder_id: str) -> HttpResponse:
         )
     services.withdraw(shared)
     messages.success(request, f"{folder.name} is not shared with you any more.")
-    return _go(request, reverse("folders:list") + "?tab=shared")
+    return go(request, reverse("folders:list") + "?tab=shared")
 
 
 @signed_in_form
@@ -122,7 +127,7 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
             context["problem"] = str(error)
         else:
             messages.success(request, f"{folder.name} is in the trash now; it can be restored there.")
-            return _go(request, reverse("folders:list"))
+            return go(request, reverse("folders:list"))
     status = 409 if "problem" in context and not request.htmx else 200
     return render_dialog(
         request,
@@ -142,7 +147,7 @@ def restore(request: UserRequest, folder_id: str) -> HttpResponse:
         form.ask(lambda: services.restore(folder, form.cleaned_data["name"]))
         if not form.errors:
             messages.success(request, f"{folder.name} is restored.")
-            return _go(request, reverse("folders:list"))
+            return go(request, reverse("folders:list"))
     context = {"folder": folder, "form": form}
     status = 422 if form.is_bound else 200
     return render_dialog(request, "folders/_restore.html", context, title=f"Restore {folder.name}", status=status)
@@ -160,7 +165,7 @@ def delete(request: UserRequest, folder_id: str) -> HttpResponse:
             context["problem"] = str(error)
         else:
             messages.success(request, f"{folder.name} is deleted.")
-            return _go(request, reverse("folders:list") + "?tab=trash")
+            return go(request, reverse("folders:list") + "?tab=trash")
     status = 409 if "problem" in context and not request.htmx else 200
     return render_dialog(
         request, "folders/_delete.html", context, title=_("Delete %(name)s") % {"name": folder.name}, status=status
@@ -179,5 +184,6 @@ def _shares(
     return trigger_client_event(response, "live:changed", {}) if has_changed else response
 
 
-def _go(request: UserRequest, url: str) -> HttpResponse:
+def go(request: UserRequest, url: str) -> HttpResponse:
+    """Send the browser to another page, out of a dialog too."""
     return HttpResponseClientRedirect(url) if request.htmx else redirect(url)

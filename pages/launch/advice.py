@@ -51,6 +51,18 @@ def parts_of(sessions: Sequence[SessionAdvice]) -> list[StartsTogether]:
     return parts
 
 
+def button_of(sessions: Sequence[SessionAdvice]) -> str:
+    """Return what the button that launches the sessions says will happen."""
+    starting = sum(advice.starts == "now" for advice in sessions)
+    if starting == len(sessions):
+        return _("Launch")
+    if starting:
+        return _("Launch %(count)s, queue %(waiting)s") % {"count": starting, "waiting": len(sessions) - starting}
+    if isinstance(first := sessions[0].starts, datetime):
+        return format_html(_("Queue, starts about {time}"), time=_clock(first))
+    return _("Queue")
+
+
 def choices_of(found: Estimate, order: LaunchRequest) -> list[SoonerChoice]:
     """Return what would start sooner than the order."""
     return [_choice(each, found, order) for each in found.advice.alternatives]

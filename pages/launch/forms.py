@@ -168,6 +168,12 @@ class LaunchForm(forms.Form):
         """True if an image was named instead of chosen."""
         return bool(str(self["image_name"].value() or "").strip())
 
+    @property
+    def offers_image_name(self) -> bool:
+        """True for a user whose policy allows any image, or who has one that was made for them."""
+        has_own = any(image.owner_id for image in self.offer.images)
+        return self.owner.policy.allow_unlisted_images or has_own or self.has_image_name
+
     def _add_problems(self) -> None:
         """Add messages for what can never be granted, so that all messages show at once."""
         found = services.problems(self.owner, self.launch_request())

@@ -33,7 +33,7 @@ STEPS: Final = (
             *("other_groups", "is_any_group", "gpu_model", "min_gpu_memory"),
         ),
     ),
-    WizardStep(slug="review", title=_("Confirm and launch")),
+    WizardStep(slug="review", title=_("Review")),
 )
 BY_SLUG: Final = {step.slug: step for step in STEPS}
 

@@ -1,6 +1,7 @@
 """The launch wizard, and its parts that change: what is said of the form as it is filled in, images being built."""
 
 import secrets
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import messages
@@ -15,7 +16,7 @@ from django.views.decorators.http import require_POST
 from accounts.models import User
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from pages.launch import beginnings, cards, drafts, queries, steps
-from pages.launch.advice import choices_of, parts_of
+from pages.launch.advice import button_of, choices_of, parts_of
 from pages.launch.forms import LaunchForm
 from pages.launch.links import link_to
 from pages.launch.offer import LaunchOffer
@@ -37,6 +38,10 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
     if request.method != "POST":
         return _page(request, *_begun(request, offer), steps.BY_SLUG[slug])
     form = LaunchForm(request.user, request.POST, offer=offer)
+    if form.is_valid() and (unread := _unread(form, request.POST.get("unread", ""))):
+        drafts.save(request.user, request.POST)
+        messages.warning(request, " ".join([_("Not launched yet: look at it once more."), *unread]))
+        return redirect("sessions:launch-step", "review")
     if form.is_valid() and (started := form.save()):
         drafts.discard(request.user, request.POST.get("form_key", ""))
         messages.success(request, _launched(started))
@@ -72,16 +77,31 @@ def advice(request: UserRequest) -> HttpResponse:
         except RejectedError as refusal:
             form.show(refusal.errors)
     problems = {name: [from_english(text) for text in texts] for name, texts in form.messages().items()}
+    first = next(iter(problems), "")
     context: dict[str, Any] = {
         "form": form,
         "asked": form.cleaned_data,
         "problems": problems,
-        "first_problem": next((texts[0] for texts in problems.values()), ""),
+        "first_problem": problems[first][0] if first else "",
+        "first_problem_page": steps.first_with([first]).slug,
+        "button": button_of(found.advice.sessions) if found else _("Launch"),
         "link": request.build_absolute_uri(link_to(form)),
     }
     if found:
         context |= {"parts": parts_of(found.advice.sessions), "choices": choices_of(found, order)}
     return render(request, "launch/_checked.html", context)
+
+
+def _unread(form: LaunchForm, kinds: str) -> list[str]:
+    """Return what is to be read before a valid form is launched; `kinds` of it ("queue", "folders") were not shown."""
+    found = []
+    if "queue" in kinds:
+        with suppress(RejectedError):  # the submission shows it
+            if any(session.starts != "now" for session in estimate(form.owner, form.launch_request()).advice.sessions):
+                found.append(_("It would wait; below stands until when, and why."))
+    if "folders" in kinds and not form.cleaned_data["mounts"] and not form.folders.always_mounted:
+        found.append(_("No data folder is mounted."))
+    return found
 
 
 def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:

@@ -1,6 +1,7 @@
 """The folders of the launch page, in a real browser."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -17,9 +18,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
 
 @pytest.fixture
-def owner() -> User:
+def owner(tmp_path: Path) -> User:
     """A user with two folders, one that is always mounted, and one of somebody else's."""
-    owner, root = make_user(), make_root(make_host())
+    owner, root = make_user(), make_root(make_host(), path=str(tmp_path))
     make_image()
     for name in ("data", "models", ".local"):
         make_folder(owner, root=root, name=name)
@@ -69,6 +70,31 @@ def test_folders_are_chosen_and_warned_about(page: Page) -> None:
     expect(folders).to_contain_text("/home/work/corpus read-only")
     expect(folders).to_contain_text("/home/work/.local read-write, always mounted")
     expect(folders).to_contain_text("data, read-only")
+
+
+def test_a_folder_is_made_where_it_is_chosen(page: Page, owner: User) -> None:
+    owner.folders.exclude(name="data").delete()
+    owner.folders.update(name="old")
+    page.goto("/sessions/launch/")
+    page.get_by_label("Session name").fill("keeps-this")
+    open_step(page, "Data folders")
+    page.get_by_role("link", name="New folder").press("Enter")
+    dialog = page.get_by_role("dialog", name="New folder")
+    dialog.get_by_label("Name").fill("a b")
+    dialog.get_by_label("Name").press("Enter")
+    expect(dialog.locator("#name-note")).to_contain_text("letters")
+    dialog.get_by_label("Name").fill("thesis")
+    dialog.get_by_label("Name").press("Enter")
+    expect(page.get_by_role("checkbox", name="thesis")).to_be_checked()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("checkbox", name="old")).not_to_be_checked()
+    expect(page.get_by_role("link", name="New folder")).to_be_focused()
+    expect(page.locator("#advice")).to_contain_text("Starts now")
+    page.reload()
+    expect(page.get_by_role("checkbox", name="thesis")).to_be_checked()
+    page.locator("#launch-button").click()
+    expect(page.get_by_text("Launched keeps-this")).to_be_visible()
+    assert [mount.folder_name for mount in Session.objects.get().mounts.all()] == ["thesis"]
 
 
 def test_a_link_begins_with_its_folder(page: Page, owner: User) -> None:

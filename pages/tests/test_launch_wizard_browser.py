@@ -65,16 +65,16 @@ def expect_step(page: Page, title: str) -> None:
 def test_four_pages_are_reached_by_arrows_and_directly(page: Page) -> None:
     page.goto(LAUNCH)
     expect_step(page, "Environment")
-    for name in ("Data folders", "Resources", "Confirm and launch"):
+    for name in ("Data folders", "Resources", "Review"):
         expect(page.get_by_role("button", name="Confirm and launch")).to_be_visible()
-        page.get_by_role("link", name="Next page").click()
+        page.get_by_role("link", name=f"Next: {name}").click()
         expect_step(page, name)
-    expect(page.get_by_role("link", name="Next page")).to_be_hidden()
+    expect(page.get_by_role("link", name="Next:")).to_be_hidden()
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_visible()
-    page.get_by_role("link", name="Previous page").click()
+    page.get_by_role("link", name="Back: Resources").click()
     expect_step(page, "Resources")
     page.go_back()
-    expect_step(page, "Confirm and launch")
+    expect_step(page, "Review")
     open_step(page, "Data folders")
     expect(page).to_have_url(f"{page.url.split('/sessions/')[0]}{LAUNCH}folders/")
     page.reload()
@@ -88,7 +88,7 @@ def test_what_is_typed_survives_reload_and_sign_out(page: Page) -> None:
     open_step(page, "Data folders")
     page.get_by_role("checkbox", name="data").check()
     page.get_by_label("Path of data in the session").fill("sets")
-    open_step(page, "Confirm and launch")
+    open_step(page, "Review")
     expect(page.locator("#review")).to_contain_text("/home/work/sets")
     expect(page.locator("#review")).to_contain_text("half done")
     cookies = page.context.cookies()
@@ -117,8 +117,6 @@ def test_all_errors_show_at_once_and_lead_there(page: Page) -> None:
     open_step(page, "Environment")
     page.get_by_label("Session name").fill("a b")
     page.locator("#launch-button").click()
-    if page.get_by_role("dialog").is_visible():  # the server had not answered the last change yet
-        page.get_by_role("dialog").get_by_role("button", name="Launch").click()
     errors = page.locator("#launch-errors li")
     expect(errors).to_have_count(4)
     expect_step(page, "Environment")
@@ -182,7 +180,7 @@ def test_unsaved_variables_are_warned_about_on_close(page: Page) -> None:
     names.fill("ONLY")
     values.fill("x")
     dialog.get_by_role("button", name="Save").click()
-    open_step(page, "Confirm and launch")
+    open_step(page, "Review")
     expect(page.locator("#review")).to_contain_text("ONLY=x")
     launch_without_folder(page)
     expect(page.get_by_text("Launched")).to_be_visible()
@@ -196,11 +194,11 @@ def test_controls_work_before_the_scripts_are_loaded(page: Page) -> None:
         page.goto(LAUNCH, wait_until="commit")
     choose_environment(page, "Python", "3.9")
     page.get_by_label("Session name").fill("early-bird")
-    page.get_by_role("link", name="Next page").click()
+    page.get_by_role("link", name="Next: Data folders").click()
     expect_step(page, "Environment")
     held[0].continue_()
     expect(page.get_by_role("heading", name="Data folders")).to_be_visible()
-    open_step(page, "Confirm and launch")
+    open_step(page, "Review")
     expect(page.locator("#review")).to_contain_text("Python 3.9")
     expect(page.locator("#review")).to_contain_text("early-bird")
 
@@ -270,8 +268,24 @@ def test_resources_are_said_in_words_and_bounded(page: Page, host: Host) -> None
     assert set(Session.objects.filter(owner__policy__cpu=4).values_list("fgpu", flat=True)) == {500}
 
 
+def test_what_would_wait_is_reviewed_first(page: Page, host: Host) -> None:
+    run_session(host=host, fgpu=2000, time_limit=timedelta(days=2))
+    page.goto(f"{LAUNCH}folders/")
+    page.get_by_role("checkbox", name="data").check()
+    page.get_by_role("button", name="Confirm and launch").click()
+    expect_step(page, "Review")
+    expect(page.locator("#messages")).to_contain_text("Not launched yet: look at it once more. It would wait")
+    assert not Session.objects.filter(status="PENDING").exists()
+    page.get_by_role("button", name="Queue, starts about").click()
+    expect(page.get_by_text("Launched")).to_be_visible()
+    assert Session.objects.get(status="PENDING").mounts.exists()
+
+
 def test_launching_without_a_folder_is_warned_about(page: Page) -> None:
-    page.goto(f"{LAUNCH}review/")
+    page.goto(LAUNCH)
+    page.get_by_role("button", name="Confirm and launch").click()
+    expect(page.locator("#messages")).to_contain_text("No data folder is mounted.")
+    expect_step(page, "Review")
     expect(page.locator("#review")).to_contain_text("No folder is mounted")
     page.locator("#launch-button").click()
     question = page.get_by_role("dialog", name="No data folder is mounted")

@@ -4,7 +4,7 @@ import { read } from "#amounts";
 export const form = document.getElementById("launch");
 export const facts = form && JSON.parse(document.getElementById("facts").textContent);
 export const field = (name) => document.getElementById(`id_${name}`);
-export const imageName = () => field("image_name").value.trim(); // typed instead of an environment
+export const imageName = () => field("image_name")?.value.trim() ?? ""; // typed instead of an environment, where that is offered
 export const versions = () => form.querySelector("[data-environment]:has(input:checked) select"); // of the chosen environment
 export const image = () => (imageName() ? undefined : facts.images[versions()?.value]);
 export const group = () => facts.groups[field("resource_group").value];

@@ -15,7 +15,9 @@ function show(slug, { isMoved = true } = {}) {
   for (const arrow of form.querySelectorAll("[data-step-by]")) {
     const target = links[at + Number(arrow.dataset.stepBy)];
     arrow.hidden = !target;
-    if (target) arrow.href = target.href;
+    if (!target) continue;
+    arrow.href = target.href;
+    arrow.querySelector("[data-step-title]").textContent = target.querySelector(".launch-step-name").textContent;
   }
   const heading = form.querySelector(`[data-page="${slug}"] .launch-title`);
   document.title = `${heading.textContent} · ${title}`;

@@ -13,6 +13,7 @@ const QUIET = "gpuplatform.launch-without-folders"; // set: it was asked not to 
 const SENT_LAST = "gpuplatform.launch-draft"; // the version of the draft that was sent as the page was left
 const WHEN_LEFT = new Set(["name", "image_name"]); // what is wrong with these is said once they are left
 
+const isQuiet = () => Boolean(localStorage.getItem(QUIET));
 const advice = document.getElementById("advice");
 const button = document.getElementById("launch-button");
 const question = document.getElementById("no-folders");
@@ -75,11 +76,12 @@ function launch(event) {
   } else if (isKnown && hasProblems()) {
     event.preventDefault();
     showAll();
-  } else if (mountsNothing() && !localStorage.getItem(QUIET) && !question.open) {
+  } else if (form.dataset.step === "review" && mountsNothing() && !isQuiet() && !question.open) {
     event.preventDefault();
     question.showModal();
   } else {
     isLaunching = true;
+    form.elements.unread.value = form.dataset.step === "review" ? "" : isQuiet() ? "queue" : "queue folders";
     clearTimeout(timer);
     button.classList.add("btn-loading");
     setTimeout(() => (button.disabled = true)); // after the post has been put together
