@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from pages.launch.fields import ChosenFolders
 from pages.launch.offer import LaunchOffer
-from resources.amounts.units import GIB, MIB, bytes_from, fgpu_text, size_text
+from resources.amounts.units import GIB, MIB, exact_size_text, fgpu_text
 from resources.models import Preset
 from sessions.models import SESSION_ID, Session
 
@@ -148,7 +148,7 @@ def _named_groups(offer: LaunchOffer, names: list[str]) -> list[int]:
 def _own_gpu_memory(session: Session) -> str:
     """Return the least GPU memory that was asked for beyond what the environment needs."""
     least = session.min_gpu_memory
-    return _size(least) if least > session.image.min_gpu_memory else ""
+    return exact_size_text(least) if least > session.image.min_gpu_memory else ""
 
 
 def _preset_of(offer: LaunchOffer, session: Session) -> int | str:
@@ -165,8 +165,8 @@ def _preset_of(offer: LaunchOffer, session: Session) -> int | str:
 def _amounts(source: Preset | Session) -> Initial:
     return {
         "cpu": source.cpu,
-        "memory": _size(source.memory),
-        "shared_memory": _size(source.shared_memory),
+        "memory": exact_size_text(source.memory),
+        "shared_memory": exact_size_text(source.shared_memory),
         "fgpu": fgpu_text(source.fgpu),
     }
 
@@ -191,15 +191,7 @@ def _named_folders(offer: LaunchOffer, names: list[str]) -> ChosenFolders:
 
 def _with_unit(text: str) -> str:
     """Return a size with its unit; a bare number in a link is bytes."""
-    return _size(int(text)) if text.isdecimal() and len(text) < 20 else text
-
-
-def _size(size: int) -> str:
-    """Return bytes exactly, with a unit."""
-    text = size_text(size)
-    if bytes_from(text) == size:
-        return text
-    return f"{size} B" if size % MIB else f"{size // MIB} MiB"
+    return exact_size_text(int(text)) if text.isdecimal() and len(text) < 20 else text
 
 
 def _span(span: timedelta | None) -> str:

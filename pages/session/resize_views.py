@@ -1,5 +1,7 @@
 """The dialog that gives a running session other amounts of CPU, memory and its GPU."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from django import forms
@@ -7,14 +9,17 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from accounts.models import User
 from accounts.requests import UserRequest, signed_in_form
 from pages.session.dialogs import done, render_dialog
 from pages.session.queries import operable_session
 from resources.amounts.fields import FgpuFormField, SizeFormField
+from resources.amounts.units import amount_text, exact_size_text
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import SessionSize
+from translation.english import from_english
 
 
 class ResizeForm(forms.Form):
@@ -24,23 +29,37 @@ class ResizeForm(forms.Form):
     memory = SizeFormField()
     fgpu = FgpuFormField(required=False)
 
-    def __init__(self, session: Session, data: Any = None) -> None:
-        super().__init__(data, initial={"cpu": session.cpu, "memory": session.memory, "fgpu": session.fgpu})
-        self.session = session
+    def __init__(self, session: Session, actor: User, data: Any = None) -> None:
+        memory = exact_size_text(session.memory)
+        super().__init__(data, initial={"cpu": session.cpu, "memory": memory, "fgpu": session.fgpu})
+        self.session, self.actor = session, actor
         if resizing.gpu_refusal(session):
             del self.fields["fgpu"]
 
-    def save(self, request: UserRequest) -> bool:
+    def clean(self) -> dict[str, Any]:
+        """Return the amounts; beside a text that is none, what cannot be had of the others shows as well."""
+        if self.errors:
+            found = resizing.problems(self.session, self._target(), self.actor)
+            self._show({name: text for name, text in found.items() if name not in self.errors})
+        return self.cleaned_data
+
+    def save(self) -> bool:
         """Resize the session; return whether that was accepted."""
-        amounts = {"fgpu": self.session.fgpu} | self.cleaned_data
-        if amounts["fgpu"] is None:
-            amounts["fgpu"] = 0
         try:
-            resizing.resize(self.session, SessionSize(**amounts), actor=request.user)
+            resizing.resize(self.session, self._target(), actor=self.actor)
         except RejectedError as rejected:
-            for name, message in rejected.errors.items():
-                self.add_error(None if name == GENERAL or name not in self.fields else name, message)
+            self._show(rejected.errors)
         return not self.errors
+
+    def _target(self) -> SessionSize:
+        """Return what was asked for, with what the session has in place of invalid fields."""
+        if "fgpu" in self.cleaned_data:
+            self.cleaned_data["fgpu"] = self.cleaned_data["fgpu"] or 0
+        return SessionSize(**asdict(SessionSize.of(self.session)) | self.cleaned_data)
+
+    def _show(self, errors: Mapping[str, str]) -> None:
+        for name, message in errors.items():
+            self.add_error(None if name == GENERAL or name not in self.fields else name, message)
 
 
 @signed_in_form
@@ -48,14 +67,26 @@ def resize(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for the amounts, or have them changed; refused ones are shown again with the reasons, as 422."""
     session = operable_session(request, session_id)
     refusal = resizing.refusal(session)
-    form = ResizeForm(session, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and not refusal and form.is_valid() and form.save(request):
+    form = ResizeForm(session, request.user, request.POST if request.method == "POST" and not refusal else None)
+    if form.is_valid() and form.save():
         text = _("Resizing %(name)s.") % {"name": session.name}
         return done(request, text, "sessions:resized", session)
     context = {
         "session": session,
         "form": form,
         "refusal": refusal,
+        **({} if refusal else _free(session, request.user)),
         "gpu_refusal": resizing.gpu_refusal(session) if session.fgpu else "",
     }
     return render_dialog(request, "resize", context, is_refused=request.method == "POST")
+
+
+def _free(session: Session, actor: User) -> dict[str, Any]:
+    """Return how far each amount can go now, and in words how much of it is free."""
+    before, most = asdict(SessionSize.of(session)), asdict(resizing.most_now(session, actor))
+    hints = {}
+    for name, bound in most.items():
+        free, total = (from_english(amount_text(name, each)) for each in (bound - before[name], bound))
+        text = _("Free now: %(free)s more, up to %(most)s in all.") % {"free": free, "most": total}
+        hints[name] = text if bound > before[name] else _("No more is free now.")
+    return {"most": most, "hints": hints, "growth_refusal": resizing.growth_refusal(session, actor)}

@@ -1,10 +1,14 @@
 """Live resize by hand, in page and API alike."""
 
 import json
+import re
+from typing import Any
 
 import pytest
 
+from accounts.models import ResourcePolicy
 from resources.amounts.units import GIB
+from sessions.lifecycle import Reason
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from tests.api import client_of
@@ -20,11 +24,17 @@ def session() -> Session:
     return run_session(host=host, cpu=2, memory=2 * GIB, fgpu=500)
 
 
+def errors_in(answer: Any) -> dict[str, str]:
+    """Return the messages at the fields of the dialog."""
+    found = re.findall(r'id="error-(\w+)">(.*?)</div>', answer.content.decode())
+    return {field: re.sub("<.*?>", "", text).strip() for field, text in found if text}
+
+
 def test_page_asks_for_amounts_and_says_what_is_under_way(session: Session) -> None:
     browser, path = browser_of(session.owner), f"/sessions/{session.pk}/"
     assert f"{path}resize/" in text_of(browser, path)
     dialog = text_of(browser, f"{path}resize/", **HTMX)
-    for shown in ('value="2"', 'value="2g"', 'value="0.5"', "of which a whole one has 2"):
+    for shown in ('value="2"', 'value="2 GiB"', 'value="0.5"', "of which a whole one has 2"):
         assert shown in dialog
     amounts = {"cpu": "4", "memory": "1g", "fgpu": "0.75"}
     answer = browser.post(f"{path}resize/", amounts, headers=HTMX)
@@ -40,18 +50,34 @@ def test_page_asks_for_amounts_and_says_what_is_under_way(session: Session) -> N
     assert answer["Location"] == path
 
 
+def test_what_is_free_now_is_said_and_bounds_the_sliders(session: Session) -> None:
+    run_session(host=session.host, cpu=1, memory=GIB, fgpu=500)
+    browser, path = browser_of(session.owner), f"/sessions/{session.pk}/resize/"
+    dialog = text_of(browser, path, **HTMX)
+    assert "Free now: 5 CPU cores more, up to 7 CPU cores in all." in dialog
+    assert "Free now: 13 GiB of memory more, up to 15 GiB of memory in all." in dialog
+    for bound in (7, 15 * GIB, 1500):
+        assert f'data-most="{bound}"' in dialog
+    ResourcePolicy.objects.update(cpu=2)
+    assert "No more is free now." in text_of(browser, path, **HTMX)
+    make_session(resource_group=session.resource_group, reason=Reason.NO_CAPACITY)
+    dialog = text_of(browser, path, **HTMX)
+    assert "what is free goes to them first" in dialog
+    assert dialog.count("No more is free now.") == 3
+
+
 def test_refusals_are_shown_at_their_fields(session: Session) -> None:
     browser, path = browser_of(session.owner), f"/sessions/{session.pk}/resize/"
     answer = browser.post(path, {"cpu": "9", "memory": "64", "fgpu": "2"}, headers=HTMX)
-    page = answer.content.decode()
     assert answer.status_code == 422
-    assert "has no unit" in page
-    page = browser.post(path, {"cpu": "9", "memory": "64g", "fgpu": "2"}, headers=HTMX).content.decode()
-    assert 'id="error-fgpu"' in page
-    page = browser.post(path, {"cpu": "9", "memory": "64g", "fgpu": "0.5"}, headers=HTMX).content.decode()
-    for field, message in (("cpu", "at most 8 CPU cores"), ("memory", "at most 16 GiB")):
-        assert f'id="error-{field}"' in page
-        assert message in page
+    assert errors_in(answer) == {
+        "cpu": "Its host has room for at most 8 CPU cores in this session now.",
+        "memory": "&#x27;64&#x27; has no unit; write for example 4g or 512m.",
+        "fgpu": "A part of a GPU stays one: from 0.01 to 1.99 fGPU.",
+    }
+    answer = browser.post(path, {"cpu": "9", "memory": "64g", "fgpu": "2"}, headers=HTMX)
+    assert "at most 16 GiB" in errors_in(answer)["memory"]
+    assert errors_in(answer).keys() == {"cpu", "memory", "fgpu"}
     whole = run_session(fgpu=2000)
     dialog = text_of(browser_of(whole.owner), f"/sessions/{whole.pk}/resize/", **HTMX)
     assert "cannot become a part of one" in dialog

@@ -78,6 +78,14 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
+def exact_size_text(size: int) -> str:
+    """Return bytes exactly, with a unit."""
+    text = size_text(size)
+    if bytes_from(text) == size:
+        return text
+    return f"{size} B" if size % MIB else f"{size // MIB} MiB"
+
+
 def guaranteed_milli(overcommit: Decimal) -> int:
     """Return how many thousandths of each core are guaranteed where CPU is overcommitted by a factor."""
     return int(CORE_MILLI // overcommit)

@@ -150,11 +150,13 @@ def problems(session: Session, target: SessionSize, actor: User) -> dict[str, st
     errors = _shape_errors(session, target)
     if target.fgpu != before.fgpu and "fgpu" not in errors and (error := _gpu_error(session, target)):
         errors["fgpu"] = error
-    if target.joined(before) == before or errors:
+    if target.joined(before) == before:
         return errors
     for name, message in (*_host_errors(session, target), *_limit_errors(session, target)):
         errors.setdefault(name, message)
-    return errors or _queue_errors(session, actor)
+    if error := growth_refusal(session, actor):
+        errors[GENERAL] = error
+    return errors
 
 
 def finish(session_id: str, resize_id: str, problem: str = "") -> bool:
@@ -246,28 +248,62 @@ def _gpu_error(session: Session, target: SessionSize) -> str:
     return ""
 
 
-def _host_errors(session: Session, target: SessionSize) -> list[tuple[str, str]]:
-    """Return the amounts that its host, or its GPU, has not free; three queries at most."""
+def growth_refusal(session: Session, actor: User) -> str:
+    """Return why it can only be made smaller now, "" if it can grow; one query, where there is no `refusal`.
+
+    Those who wait for what is free come first, unless a superadmin decides otherwise.
+    """
+    assert session.host is not None  # by `refusal`
+    if session.host.is_cordoned:
+        return _("Its host takes no more at present; it can only be made smaller.")
+    waiting = Session.objects.waiting_in(session.resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
+    if not actor.is_superuser and waiting.exists():
+        return _("Others wait for resources in this resource group; what is free goes to them first.")
+    return ""
+
+
+def most_now(session: Session, actor: User) -> SessionSize:
+    """Return to how much of each amount, by itself, the session could be resized now; at least what it holds.
+
+    Call it where there is no `refusal`; eight queries at most.
+    """
+    before = SessionSize.of(session)
+    if growth_refusal(session, actor):
+        return before
+    most = asdict(_room(session, with_gpu=not gpu_refusal(session)))
+    for _whose, holder, policy_limits in policy_checks.holders(session.owner, session.project):
+        held = usage.usage_of(holder)
+        for name in most:
+            if (limit := getattr(policy_limits, name)) is not None:
+                most[name] = min(most[name], limit - getattr(held, name) + getattr(before, name))
+    return SessionSize(**most).joined(before)
+
+
+def _room(session: Session, *, with_gpu: bool) -> SessionSize:
+    """Return what its host, and its GPU where that is asked for, has for the session; two queries at most."""
     host, before = session.host, SessionSize.of(session)
     assert host is not None  # by `refusal`
-    if host.is_cordoned:
-        return [(GENERAL, _("Its host takes no more at present; it can only be made smaller."))]
     held = Lease.objects.filter(host=host).aggregate(cpu=cpu_held(), memory=Sum("memory", default=0))
     more_cores = (host.cpu * CORE_MILLI - held["cpu"]) // session.core_milli
-    most = {
-        "cpu": min(host.cpu, before.cpu + more_cores),
-        "memory": host.memory - held["memory"] + before.memory,
-    }
-    if target.fgpu > before.fgpu:
+    fgpu, capacity = before.fgpu, session.resource_group.gpu_capacity
+    if with_gpu:
         gpu = session.held_shares[0][0].gpu
         shared = GpuShare.objects.filter(gpu=gpu).aggregate(milli=Sum("milli", default=0))["milli"]
-        most["fgpu"] = session.resource_group.gpu_capacity - shared + before.fgpu
-    before_amounts, amounts = asdict(before), asdict(target)
+        fgpu = min(capacity - FGPU_STEP, capacity - shared + before.fgpu)
+    return SessionSize(
+        cpu=min(host.cpu, before.cpu + more_cores), memory=host.memory - held["memory"] + before.memory, fgpu=fgpu
+    )
+
+
+def _host_errors(session: Session, target: SessionSize) -> list[tuple[str, str]]:
+    """Return the amounts that its host, or its GPU, has not free; two queries at most."""
+    before, amounts = asdict(SessionSize.of(session)), asdict(target)
+    room = _room(session, with_gpu=target.fgpu > before["fgpu"] and not gpu_refusal(session))
     text = _("Its host has room for at most %(amount)s in this session now.")
     return [
         (name, text % {"amount": from_english(amount_text(name, bound))})
-        for name, bound in most.items()
-        if before_amounts[name] < amounts[name] and amounts[name] > bound
+        for name, bound in asdict(room).items()
+        if before[name] < amounts[name] and amounts[name] > bound
     ]
 
 
@@ -283,13 +319,3 @@ def _limit_errors(session: Session, target: SessionSize) -> list[tuple[str, str]
                 most, mine = (amount_text(name, getattr(each, name)) for each in (policy_limits, held))
                 found.append((name, from_english(f"{whose} allows at most {most} in all, of which {mine} are held.")))
     return found
-
-
-def _queue_errors(session: Session, actor: User) -> dict[str, str]:
-    """Return that others wait for what is free: they come first, unless a superadmin decides otherwise."""
-    if actor.is_superuser:
-        return {}
-    waiting = Session.objects.waiting_in(session.resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
-    if not waiting.exists():
-        return {}
-    return {GENERAL: _("Others wait for resources in this resource group; what is free goes to them first.")}

@@ -1,5 +1,6 @@
 // Presets and amounts of the launch page: sliders linked to fields, their ends, and what the fGPU are of a GPU.
-import { GIB, gpuMemoryHint, hint, read, scaleOf, write } from "#amounts";
+import { fitSlider, takeSlider } from "#amount-sliders";
+import { GIB, gpuMemoryHint, hint, read, write } from "#amounts";
 import { cellsOf, shareText } from "#gpu-share";
 import { gettext, ngettext } from "#i18n";
 import { amountOf, changed, facts, field, form, group, image, kindOf, left } from "#launch-form";
@@ -30,15 +31,8 @@ function hintOf(name) {
 
 function fitSliders() {
   for (const box of form.querySelectorAll("[data-amount]")) {
-    const name = box.dataset.amount;
-    const slider = box.querySelector("[data-slider]");
-    const scale = scaleOf(name, largestOf(name));
-    slider.min = scale.from;
-    slider.max = scale.to;
-    slider.disabled = scale.from === scale.to;
-    const amount = amountOf(name);
-    if (amount >= 0) slider.value = scale.fromAmount(amount);
-    box.querySelector("[data-hint]").textContent = hintOf(name);
+    fitSlider(box, largestOf(box.dataset.amount));
+    box.querySelector("[data-hint]").textContent = hintOf(box.dataset.amount);
   }
 }
 
@@ -138,8 +132,9 @@ export function choose(name, value) {
 export function bindAmounts() {
   form.addEventListener("input", (event) => {
     if (!event.target.matches("[data-slider]")) return;
-    const name = event.target.closest("[data-amount]").dataset.amount;
-    field(name).value = write[kindOf(name)](scaleOf(name, largestOf(name)).toAmount(Number(event.target.value)));
+    const box = event.target.closest("[data-amount]");
+    const name = box.dataset.amount;
+    takeSlider(box, largestOf(name));
     if (name === "memory" && read.size(field("shared_memory").value) > amountOf("memory")) {
       field("shared_memory").value = field("memory").value; // it is part of the memory
     }
