@@ -22,7 +22,8 @@ def logins_file(tmp_path: Path) -> Path:
 def test_the_demo_group_divides_gpus_and_overcommits_cpu(logins_file: Path) -> None:
     group = ResourceGroup.objects.get()
     assert (group.name, group.fgpu_per_gpu, group.core_milli, group.open_to_all) == ("default", 2, 250, True)
-    assert list(Preset.objects.values_list("name", "fgpu")) == [("small", 500), ("medium", 1000), ("large", 2000)]
+    presets = [("no-gpu", 0), ("small", 500), ("medium", 1000), ("large", 2000)]
+    assert list(Preset.objects.values_list("name", "fgpu")) == presets
 
 
 def test_the_printed_passwords_work_and_are_private(logins_file: Path) -> None:

@@ -43,7 +43,7 @@ def link_of(query: QueryDict) -> str:
 def from_nothing(offer: LaunchOffer) -> Initial:
     """Return the first preset of the first group, or small amounts."""
     group = offer.groups[0] if offer.groups else None
-    start = next(iter(offer.presets_in(group)), Preset(cpu=1, memory=2 * GIB, shared_memory=64 * MIB))
+    start = offer.first_preset(group) or Preset(cpu=1, memory=2 * GIB, shared_memory=64 * MIB)
     return {
         "image": offer.first_image.pk if offer.first_image else None,
         "resource_group": group.pk if group else None,

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import Project, User
 from resources.images import builds
-from resources.models import Image, Preset, ResourceGroup
+from resources.models import Gpu, Image, Preset, ResourceGroup
 from sessions.launching import mounts
 from sessions.launching.mounts import OfferedFolder
 from sessions.models import Session
@@ -88,6 +88,13 @@ class LaunchOffer:
     def first_image(self) -> Image | None:
         """The image to begin with: a default that is ready, else what is built next."""
         return min(self.images, key=_offered_first, default=None)
+
+    def first_preset(self, group: ResourceGroup | None) -> Preset | None:
+        """Return the preset to begin with in a group: the first with a GPU if the group has one, else without."""
+        found = self.presets_in(group)
+        is_choice = len({bool(preset.fgpu) for preset in found}) > 1
+        has_gpu = is_choice and Gpu.objects.filter(host__group=group, is_present=True).exists()
+        return next((preset for preset in found if bool(preset.fgpu) == has_gpu), next(iter(found), None))
 
     def presets_in(self, group: ResourceGroup | None) -> list[Preset]:
         """Return the presets that are offered in a group."""

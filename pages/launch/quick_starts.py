@@ -28,7 +28,7 @@ class QuickStart:
 
 
 def quick_starts(user: User, groups: Sequence[ResourceGroup] | None = None) -> list[QuickStart]:
-    """Return the last launches again, and the first environments with the first preset. Four queries.
+    """Return the last launches again, and the first environments with the first preset. Five queries at most.
 
     `groups` are the resource groups of the user, where they are known.
     """
@@ -37,15 +37,15 @@ def quick_starts(user: User, groups: Sequence[ResourceGroup] | None = None) -> l
 
 def _found(offer: LaunchOffer) -> Iterator[QuickStart]:
     group = offer.groups[0] if offer.groups else None
-    presets = offer.presets_in(group)
+    preset = offer.first_preset(group)
     last = _last_launches(offer)
     for session in last:
         yield QuickStart(url=_url(again=session.pk), image=session.image, again=session)
     launched = {session.image for session in last}
     for _, images in offer.environments:
         image = next((each for each in images if each.is_default), images[0])
-        if group and presets and builds.is_usable(image) and image not in launched:
-            yield QuickStart(url=_url(image=image.reference, preset=presets[0].name), image=image, preset=presets[0])
+        if group and preset and builds.is_usable(image) and image not in launched:
+            yield QuickStart(url=_url(image=image.reference, preset=preset.name), image=image, preset=preset)
 
 
 def _last_launches(offer: LaunchOffer) -> list[Session]:

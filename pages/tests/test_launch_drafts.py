@@ -9,7 +9,7 @@ from django.test import RequestFactory
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
-from pages.launch import drafts
+from pages.launch import drafts, queries
 from pages.launch.forms import LaunchForm
 from pages.models import LaunchDraft
 from resources.amounts.units import GIB, MIB
@@ -253,6 +253,17 @@ def test_a_preset_that_cannot_be_had_says_why(host: Host, image: Image) -> None:
         host.group.pk: "Your policy allows at most 4 CPU cores. The largest host of this group has 2 fGPU."
     }
     assert presets[fine.pk]["refusals"] == {}
+
+
+@pytest.mark.parametrize(("gpus", "name"), [(1, "small"), (0, "no-gpu")])
+def test_a_form_begins_with_a_preset_that_can_be_served(owner: User, image: Image, gpus: int, name: str) -> None:
+    group = make_host(group=make_group(name="first"), gpus=gpus).group
+    chosen = {make_preset(name=each, fgpu=fgpu).pk: each for each, fgpu in (("no-gpu", 0), ("small", 500))}
+    form = browser_of(owner).get(LAUNCH).context["form"]
+    assert chosen[form["preset"].value()] == name
+    refusals = queries.launch_facts(form.offer)["presets"]
+    said = {chosen[pk]: facts["refusals"].get(group.pk, "") for pk, facts in refusals.items()}
+    assert said == {"no-gpu": "", "small": "" if gpus else "No host of this group has a GPU."}
 
 
 def test_versions_stand_newest_first(owner: User, host: Host) -> None:

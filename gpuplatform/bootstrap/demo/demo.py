@@ -23,6 +23,7 @@ DEVELOPER_POLICY: Final = "developers"
 FGPU_PER_GPU: Final = 2
 CPU_OVERCOMMIT: Final = Decimal(4)  # or a laptop is full with a session or two
 PRESETS: Final = {
+    "no-gpu": {"cpu": 1, "memory": 2 * GIB, "shared_memory": 64 * MIB, "fgpu": 0},  # all that hosts without GPUs serve
     "small": {"cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": 500},
     "medium": {"cpu": 1, "memory": 2 * GIB, "shared_memory": 256 * MIB, "fgpu": 1000},
     "large": {"cpu": 2, "memory": 4 * GIB, "shared_memory": GIB, "fgpu": 2000},
