@@ -114,7 +114,7 @@ class TestSummary:
         again = run_session(**common, name="again", cpu=2)
         larger = run_session(**common, name="larger", cpu=4)
         page = text_of(browser, "/")
-        recent = page[page.index('id="recent"') : page.index('id="free"')]
+        recent = page[page.index('id="beside"') : page.index('id="free"')]
         assert re.findall(r"<strong>(\w+)</strong>", recent) == ["used", "new", "old"]
         assert re.findall(r"again=(\w+)", recent) == [larger.pk, again.pk]
         assert old.name in recent

@@ -60,18 +60,18 @@ def test_use_is_plotted_with_one_cursor_within_the_page(
         now = {name: page.locator(f"[data-plot={name}] [data-now]") for name in ("gpu", "gpu_memory", "cpu", "network")}
         expect(now["gpu"]).to_have_text("80 % of your share, 40 % of the GPU")
         expect(now["gpu_memory"]).to_have_text("3.5 GiB of your 4 GiB; the GPU has 8 GiB")
-        expect(now["cpu"]).to_have_text("0.50 of 1 core")
+        expect(now["cpu"]).to_have_text("0.5 of 1 core")
         page.locator("[data-plot=cpu] .u-over").hover()
         for each in now.values():  # the others follow
             expect(each).to_contain_text(": ")
         page.mouse.move(0, 0)
-        expect(now["cpu"]).to_have_text("0.50 of 1 core")
+        expect(now["cpu"]).to_have_text("0.5 of 1 core")
         slider = page.get_by_role("slider", name="CPU over time")
         slider.press("ArrowLeft")
         for each in now.values():
             expect(each).to_contain_text(": ")
         slider.press("Escape")
-        expect(now["cpu"]).to_have_text("0.50 of 1 core")
+        expect(now["cpu"]).to_have_text("0.5 of 1 core")
         page.get_by_role("button", name="Whole life").click()
         expect(page.get_by_role("button", name="Whole life")).to_have_attribute("aria-pressed", "true")
         page.evaluate("localStorage.setItem('gpuplatform.theme', 'dark'); dispatchEvent(new Event('storage'))")

@@ -25,6 +25,7 @@ export const write = {
     const unit = ["TiB", "GiB", "MiB", "KiB"].find((name) => bytes >= UNITS[name[0].toLowerCase()]);
     return unit ? `${Math.floor((100 * bytes) / UNITS[unit[0].toLowerCase()]) / 100} ${unit}` : `${Math.floor(bytes)} B`;
   },
+  cores: (milli) => plain(milli / 1000),
   fgpu: (milli) => plain(milli / 1000),
 };
 

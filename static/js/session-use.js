@@ -10,7 +10,7 @@ function percent(used, held) {
 // devices' time, bytes of GPU memory.
 export function usesOf([cpu, memory, busy, gpuMemory], held) {
   const found = {};
-  if (cpu !== null) found.cpu = { percent: percent(cpu / 1000, held.cpu), figure: (cpu / 1000).toFixed(1) };
+  if (cpu !== null) found.cpu = { percent: percent(cpu / 1000, held.cpu), figure: write.cores(cpu) };
   if (memory !== null) found.memory = { percent: percent(memory, held.memory), figure: write.size(memory) };
   if (busy !== null && held.gpu) found.gpu = { percent: percent(10 * busy, held.gpu), figure: `${Math.round(percent(10 * busy, held.gpu))} %` };
   if (gpuMemory !== null && held.gpuMemory) found["gpu-memory"] = { percent: percent(gpuMemory, held.gpuMemory), figure: write.size(gpuMemory) };

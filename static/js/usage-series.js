@@ -76,7 +76,7 @@ export const PLOTS = {
     text: (point, stats) =>
       point.cpu_milli === null
         ? unknown()
-        : ngettext("%(used)s of %(count)s core", "%(used)s of %(count)s cores", stats.cpu_milli / 1000, { used: number(point.cpu_milli / 1000, 2) }),
+        : ngettext("%(used)s of %(count)s core", "%(used)s of %(count)s cores", stats.cpu_milli / 1000, { used: write.cores(point.cpu_milli) }),
   },
   memory: {
     readers: [(point) => scaled(point.memory, GIB)],

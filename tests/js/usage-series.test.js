@@ -33,8 +33,8 @@ test("use is told of the share and of the whole GPU", () => {
 });
 
 test("CPU, memory and network have their units", () => {
-  assert.equal(PLOTS.cpu.text(POINT, STATS), "1.50 of 2 cores");
-  assert.equal(PLOTS.cpu.text(POINT, { ...STATS, cpu_milli: 1000 }), "1.50 of 1 core");
+  assert.equal(PLOTS.cpu.text(POINT, STATS), "1.5 of 2 cores");
+  assert.equal(PLOTS.cpu.text(POINT, { ...STATS, cpu_milli: 1000 }), "1.5 of 1 core");
   assert.equal(PLOTS.memory.text({ ...POINT, memory: 300 * 2 ** 20 }, STATS), "300 MiB of 4 GiB");
   assert.equal(PLOTS.network.text(POINT, STATS), "2.38 MiB/s received, 300 B/s sent");
 });

@@ -16,7 +16,7 @@ LINES: tuple[PullLine, ...] = (
     {"status": "Pulling from library/python", "id": "3.11"},
     {"status": "Already exists", "id": "a", "progressDetail": {}},
     {"status": "Pulling fs layer", "id": "b", "progressDetail": {}},
-    {"status": "Downloading", "id": "b", "progressDetail": {"current": 20_000_000, "total": 80_000_000}},
+    {"status": "Downloading", "id": "b", "progressDetail": {"current": 20 * MIB, "total": 80 * MIB}},
 )
 
 
