@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
+.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -113,6 +113,9 @@ faults: $(DEV) .env fgpu ## Break a cluster of real containers in 500 ways and m
 
 screenshots: $(DEV) $(NODE_DEV) .env ## Take pictures of every page, in both themes and languages and four widths, into var/screenshots
 	@$(PYTHON) -m bench.screenshots
+
+help-pictures: $(DEV) $(NODE_DEV) .env ## Take the pictures of the help anew, into docs/images
+	@$(PYTHON) -m pytest -q tests/help_pictures.py
 
 clean: ## Remove what make installed here; keeps .env and the data in var/
 	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

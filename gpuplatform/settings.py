@@ -444,6 +444,7 @@ STATIC_ROOT = COMPUTE_VAR_DIR / "static"
 _npm = BASE_DIR / "node_modules"
 STATICFILES_DIRS = [
     BASE_DIR / "static",
+    ("help", BASE_DIR / "docs/images"),
     ("vendor/tabler/css", _npm / "@tabler/core/dist/css"),
     ("vendor/tabler/js", _npm / "@tabler/core/dist/js"),
     ("vendor/htmx", _npm / "htmx.org/dist"),

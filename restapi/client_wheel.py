@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from django.conf import settings
+from django.urls import reverse
 
 SOURCE: Final = settings.BASE_DIR / "client"
 PLATFORM_FILE: Final = "gpuplatform_client/platform_url.txt"
@@ -40,6 +41,12 @@ def wheel(platform_url: str) -> Wheel:
     lines = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]
     files[record] = "".join([*lines, f"{record},,\n"]).encode()
     return Wheel(f"{base}-py3-none-any.whl", _archive(files))
+
+
+def address() -> str:
+    """Return the URL of this platform's package, for pip."""
+    name = wheel(settings.COMPUTE_PUBLIC_URL).name
+    return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("client", args=[name])
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:

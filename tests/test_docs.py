@@ -1,6 +1,7 @@
 """Links of the documents lead somewhere, the help shows what it should, and the index of ADRs is whole."""
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ DOCS: Final = ROOT / "docs"
 ADRS: Final = sorted(DOCS.glob("adr/[0-9]*.md"))
 FOR_ENGINEERS: Final = {"architecture", "design", "lifecycle"}  # the pages that the help does not show
 PAGES: Final = [
-    *(path for path in DOCS.rglob("*.md") if path.parent.name not in LANGUAGES),
+    *(path for path in DOCS.rglob("*.md") if path.relative_to(DOCS).parts[0] not in LANGUAGES),
     *ROOT.glob("*.md"),
     *ROOT.glob("*/README.md"),
 ]
@@ -41,9 +42,23 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_for_somebody() -> None:
-    shown = {name for group in GROUPS for name in group.names}
-    assert shown | FOR_ENGINEERS == {path.stem for path in DOCS.glob("*.md")}
-    assert not shown & FOR_ENGINEERS
+    shown = {
+        for_staff: {*chain(*(group.names for group in GROUPS if group.for_staff is for_staff))}
+        for for_staff in (False, True)
+    }
+    assert shown[False] == {path.stem for path in DOCS.glob("help/*.md")}
+    assert shown[True] == {path.stem for path in DOCS.glob("*.md")} - FOR_ENGINEERS
+    assert not shown[False] & (shown[True] | FOR_ENGINEERS), "a name is one document"
+
+
+def test_pictures_of_the_help_are_few_and_small() -> None:
+    text = "".join(path.read_text() for path in DOCS.glob("help/*.md"))
+    shown = re.findall(r"!\[([^\]]{20,})\]\(\.\./images/([\w-]+\.png)\)", text)
+    assert len(shown) == text.count("![")
+    pictures = {path.name: path.stat().st_size for path in DOCS.glob("images/*.png")}
+    assert {name for _, name in shown} == pictures.keys()
+    assert len(pictures) <= 10
+    assert max(pictures.values()) <= 60_000
 
 
 def test_every_adr_is_in_the_index_once() -> None:

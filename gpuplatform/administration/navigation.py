@@ -39,7 +39,7 @@ class Link:
 
 # An entry whose view has no URL is left out.
 ENTRIES: Final = (
-    NavigationEntry(_("Summary"), "home", "overview:home"),
+    NavigationEntry(_("Summary"), "home", "overview:home", document="getting-started"),
     NavigationEntry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
     NavigationEntry(_("Launch"), "play", "sessions:launch", document="launching"),
     NavigationEntry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
@@ -52,7 +52,7 @@ ENTRIES: Final = (
         document="environments",
     ),
     NavigationEntry(
-        _("Hosts"), "host", "overview:hosts", ("overview:host",), document="scheduling", staff_document="hosts"
+        _("Hosts"), "host", "overview:hosts", ("overview:host",), document="gpu-shares", staff_document="hosts"
     ),
     NavigationEntry(_("Usage"), "chart", "overview:usage", document="usage"),
     NavigationEntry(
@@ -64,6 +64,22 @@ ENTRIES: Final = (
         staff_document="operations",
     ),
 )
+
+# Of the help, about pages that are no entry's, or about another thing than their entry.
+DOCUMENTS: Final = {
+    "accounts:": "account",
+    "accounts:ssh-keys": "ssh",
+    "accounts:tokens": "command-line",
+    "account_": "account",
+    "mfa_": "account",
+    "overview:limits": "account",
+    "notifications:": "notifications",
+    "webhooks:": "webhooks",
+    "endpoints:": "apps",
+    "sessions:terminal": "terminal",
+    "sessions:park": "parking",
+    "sessions:extend": "ending",
+}
 
 
 def links(request: HttpRequest) -> Iterator[Link]:
@@ -84,10 +100,10 @@ def help_url(request: HttpRequest) -> str:
     """Return the URL of the help about the request's page, or of all help."""
     view_name = _view_name(request)
     entry = max(ENTRIES, key=lambda entry: entry.match(view_name))
-    document = (request.user.is_staff and entry.staff_document) or entry.document
-    if document and entry.match(view_name):
-        return reverse("help:page", args=[document])
-    return reverse("help:index")
+    document = (request.user.is_staff and entry.staff_document) or entry.document if entry.match(view_name) else ""
+    beginnings = [beginning for beginning in DOCUMENTS if view_name.startswith(beginning)]
+    document = DOCUMENTS[max(beginnings, key=len)] if beginnings else document
+    return reverse("help:page", args=[document]) if document else reverse("help:index")
 
 
 def _view_name(request: HttpRequest) -> str:

@@ -8,17 +8,17 @@ from django import template
 from django.conf import settings
 from django.template.context import RequestContext
 from django.templatetags.static import static
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from gpuplatform.administration import navigation
-from restapi.client_wheel import wheel
+from restapi import client_wheel
 from sessions.lifecycle import Status
 
 register = template.Library()
+register.simple_tag(client_wheel.address, name="client_address")
 
 MAX_ICONS: Final = 512  # kept of a process; pages have about a hundred
 STATUS_ICONS: Final = {
@@ -84,13 +84,6 @@ def _import_map() -> SafeString:
 def navigation_links(context: RequestContext) -> list[navigation.Link]:
     """Return the links of the main navigation for the user of the request."""
     return list(navigation.links(context["request"]))
-
-
-@register.simple_tag
-def client_address() -> str:
-    """Return the URL of the command line's package, for pip."""
-    package = wheel(settings.COMPUTE_PUBLIC_URL)
-    return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("client", args=[package.name])
 
 
 @register.simple_tag(takes_context=True)

@@ -1,7 +1,8 @@
 """The documentation as pages: the HTML of a document, and a search over the sections of some. No Django.
 
-The documents are written in English. A translation lies at the same path below docs/<language>/ and begins with the
-digest of the English text that it translates; where that has changed since, the page says so.
+Those of users lie in docs/help/, and their pictures in docs/images/; those of who runs the platform in docs/. All are
+written in English. A translation lies at the same path below docs/<language>/ and begins with the digest of the English
+text that it translates; where that has changed since, the page says so.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs"
+FOR_USERS: Final = "help"  # the folder of their documents
+PICTURES: Final = "../images/"  # seen from there
 ORIGINAL: Final = "en"
 LANGUAGES: Final = ("ko",)  # of translations
 MAX_RESULTS: Final = 30
@@ -51,7 +54,7 @@ class Document:
     @property
     def summary(self) -> str:
         """Return the first sentence of the document."""
-        return re.split(r"(?<=[.:]) ", self.sections[0].text, maxsplit=1)[0].rstrip(":")
+        return self.sections[0].text.partition(". ")[0].rstrip(".:") + "."
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,13 @@ class SearchHit:
 
 def digest_of(name: str) -> str:
     """Return the digest of the English text by which a translation names it."""
-    return hashlib.sha256((FOLDER / f"{name}.md").read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(_path(name).read_bytes()).hexdigest()[:16]
+
+
+def _path(name: str, language: str = "") -> Path:
+    """Return where the document is, or would be if there were a translation into the language."""
+    path = FOLDER / language / FOR_USERS / f"{name}.md"
+    return path if path.exists() else FOLDER / language / f"{name}.md"
 
 
 @cache
@@ -76,9 +85,9 @@ def load(name: str, among: frozenset[str], language: str = ORIGINAL) -> Document
     """
     if name not in among:
         raise KeyError(name)
-    path = FOLDER / language / f"{name}.md"
+    path = _path(name, language)
     if language not in LANGUAGES or not path.exists():
-        return _document(name, (FOLDER / f"{name}.md").read_text(), among)
+        return _document(name, _path(name).read_text(), among)
     text = path.read_text()
     source = _TRANSLATES.match(text)
     anchors = [section.anchor for section in load(name, among).sections]
@@ -151,8 +160,8 @@ def _address(href: str, name: str, among: frozenset[str]) -> str:
     if href.startswith("#") or _FOREIGN.match(href):
         return href
     path, _, anchor = href.partition("#")
-    target = (FOLDER / name).parent.joinpath(path).resolve().relative_to(FOLDER.parent).as_posix()
-    page = target.removeprefix("docs/").removesuffix(".md")
+    target = _path(name).parent.joinpath(path).resolve().relative_to(FOLDER.parent).as_posix()
+    page = target.removeprefix("docs/").removeprefix(f"{FOR_USERS}/").removesuffix(".md")
     if page not in among:
         return ""
     return f"../{page}/" + (f"#{anchor}" if anchor else "")

@@ -1,17 +1,24 @@
 """Help: the documentation of the installed version for its reader, searchable, and the keys of the pages."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.templatetags.static import static
 from django.utils.functional import Promise
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
+from accounts.credentials.ssh_address import ssh_host_and_port
 from pages.help import documents
+from restapi import client_wheel
 
 
 @dataclass(frozen=True)
@@ -29,37 +36,44 @@ GROUPS: Final = (
     DocumentGroup(
         _("Sessions"),
         "play",
-        ("getting-started", "launching", "sessions", "reasons", "scheduling", "gpu-shares", "idle"),
+        ("getting-started", "launching", "waiting", "sessions", "parking", "ending", "reasons"),
     ),
     DocumentGroup(
         _("Inside a session"),
         "terminal",
-        ("environments", "apps", "folders", "ssh", "isolation"),
+        ("apps", "terminal", "folders", "ssh", "environments", "gpu-shares"),
     ),
     DocumentGroup(
         _("Accounts, projects and programs"),
         "user",
-        ("accounts", "notifications", "projects", "usage", "api", "webhooks", "glossary"),
+        ("account", "notifications", "projects", "usage", "command-line", "api", "webhooks"),
     ),
     DocumentGroup(
         _("Running the platform"),
         "host",
         (
-            "operations",
-            "install",
-            "upgrade",
-            "scaling",
-            "backup",
-            "settings",
-            "hosts",
-            "images",
-            "fgpu",
-            "apps-by-port",
-            "security",
+            *(
+                "operations",
+                "install",
+                "upgrade",
+                "scaling",
+                "backup",
+                "settings",
+                "hosts",
+                "images",
+                "fgpu",
+                "storage",
+            ),
+            *("accounts", "scheduling", "idle", "isolation", "security", "apps-by-port", "glossary"),
         ),
         for_staff=True,
     ),
 )
+# What stands in the users' documents for what differs from platform to platform.
+EXAMPLE_PACKAGE: Final = "https://gpu.example.org/client/gpuplatform_client.whl"
+EXAMPLE_URL: Final = "https://gpu.example.org"
+EXAMPLE_SSH: Final = ("gpu.example.org", "8022")  # name and port of the SSH server
+_PICTURE: Final = re.compile(rf'(?<=src="){re.escape(documents.PICTURES)}([\w-]+\.png)')
 
 
 @login_required
@@ -84,7 +98,8 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         document = documents.load(name, _names(request), language)
     except KeyError:
         raise Http404 from None
-    return render(request, "help/page.html", {"document": document, "groups": _groups(request)})
+    context = {"document": document, "html": _of_this_platform(document.html), "groups": _groups(request)}
+    return render(request, "help/page.html", context)
 
 
 @login_required
@@ -92,6 +107,16 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 def keys(request: HttpRequest) -> HttpResponse:
     """Show the keys of the pages; htmx gets the dialog alone."""
     return render(request, "help/_keys.html" if request.headers.get("HX-Request") else "help/keys.html")
+
+
+def _of_this_platform(html: str) -> SafeString:
+    """Return a document's HTML with its pictures, and with this platform's addresses in place of the examples."""
+    html = _PICTURE.sub(lambda picture: static(f"help/{picture[1]}"), html)
+    url = settings.COMPUTE_PUBLIC_URL.rstrip("/")
+    ssh = zip(EXAMPLE_SSH, ssh_host_and_port() or EXAMPLE_SSH, strict=True)
+    for example, own in ((EXAMPLE_PACKAGE, client_wheel.address()), (EXAMPLE_URL, url), *ssh):
+        html = html.replace(example, escape(own))
+    return mark_safe(html)  # noqa: S308  # of our own files
 
 
 def _groups(request: HttpRequest) -> list[tuple[DocumentGroup, list[documents.Document]]]:

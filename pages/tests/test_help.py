@@ -5,11 +5,14 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
+from django.contrib.staticfiles import finders
 from django.test import Client
 from playwright.sync_api import Browser, Page, expect
+from pytest_django import Settings
 
 from pages.help import documents
 from pages.help.views import GROUPS
+from restapi import client_wheel
 from tests.browser import signed_in
 from tests.factories import make_user
 from tests.live import LiveServer
@@ -19,6 +22,12 @@ FOR_USERS, FOR_STAFF = (
     frozenset(name for group in GROUPS if group.for_staff is kind for name in group.names) for kind in (False, True)
 )
 ALL = FOR_USERS | FOR_STAFF
+LINKS = {  # pages, and the document that their link to the help leads to
+    **{"/": "getting-started", "/sessions/": "sessions", "/sessions/launch/": "launching", "/folders/": "folders"},
+    **{"/projects/": "projects", "/environments/": "environments", "/hosts/": "gpu-shares", "/accounts/": "account"},
+    **{"/usage/": "usage", "/accounts/limits/": "account"},
+    **{"/accounts/tokens/": "command-line", "/accounts/ssh-keys/": "ssh", "/webhooks/": "webhooks"},
+}
 
 
 @pytest.mark.django_db
@@ -103,11 +112,26 @@ def test_help_needs_an_account(client: Client) -> None:
 
 @pytest.mark.django_db
 def test_help_link_leads_to_the_pages_own_document() -> None:
+    user, superadmin = browser_of(make_user()), browser_of(make_user(is_superuser=True))
+    for path, name in LINKS.items():
+        assert f'href="/help/{name}/" aria-label="Help"' in text_of(user, path), path
+    assert 'href="/help/" aria-label="Help"' in text_of(user, "/help/")
+    assert 'href="/help/hosts/" aria-label="Help"' in text_of(superadmin, "/hosts/")
+
+
+@pytest.mark.django_db
+def test_a_page_names_this_platform_and_has_its_pictures(settings: Settings) -> None:
+    settings.COMPUTE_PUBLIC_URL, settings.COMPUTE_SSH_ADDRESS = "https://gpu.lab.test", "0.0.0.0:2222"
     client = browser_of(make_user())
-    assert 'href="/help/folders/" aria-label="Help"' in text_of(client, "/folders/")
-    assert 'href="/help/" aria-label="Help"' in text_of(client, "/help/")
-    assert 'href="/help/scheduling/" aria-label="Help"' in text_of(client, "/hosts/")
-    assert 'href="/help/hosts/" aria-label="Help"' in text_of(browser_of(make_user(is_superuser=True)), "/hosts/")
+    page = text_of(client, "/help/command-line/")
+    assert f"pip install {client_wheel.address()}" in page
+    assert client_wheel.address().startswith("https://gpu.lab.test/client/")
+    assert "ssh -p 2222 SESSION@gpu.lab.test" in text_of(client, "/help/ssh/")
+    for name in FOR_USERS:
+        page = text_of(client, f"/help/{name}/")
+        assert "gpu.example.org" not in page, name
+        for picture in re.findall(r'<img src="([^"]+)"', page):
+            assert finders.find(picture.removeprefix("/static/")), picture
 
 
 @pytest.mark.browser

@@ -140,7 +140,7 @@ def test_the_docs_list_exactly_all_states_and_reasons() -> None:
     def words(page: str) -> list[str]:
         return re.findall(r"^\| ([A-Z_]+) \| \S", page, re.MULTILINE)
 
-    states, _, reasons = (DOCS / "reasons.md").read_text().partition("\n## While")
+    states, _, reasons = (DOCS / "help/reasons.md").read_text().partition("\n## While")
     deadlines = PAGE.read_text().partition("\n## States\n")[2].partition("\n## ")[0]
     assert words(states) == words(deadlines) == [status.value for status in Status]
     assert words(reasons) == [reason.value for reason in Reason]
