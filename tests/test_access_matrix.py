@@ -79,7 +79,7 @@ class World:
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
             **{"conversion_id": conversion.pk, "key_id": key.pk, "sshkey-pk": key.pk, "overview:name": host.name},
             **{"uid": token.uid, "apitoken-id": token.uid, "help:name": "apps", "slug": "resources"},
-            **{"client:name": wheel(settings.COMPUTE_PUBLIC_URL).name},
+            **{"client:name": wheel(settings.COMPUTE_PUBLIC_URL).name, "user_id": owner.pk},
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
             **{
