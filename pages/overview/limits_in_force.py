@@ -103,4 +103,6 @@ def _shown(field: "Field[Any, Any]", value: Any) -> str:
         return from_english(span_text(value))
     if field.name == "fgpu":
         return fgpu_text(value)
-    return size_text(value) if field.name in ("memory", "disk_bytes", "storage_bytes") else str(value)
+    if field.name in ("memory", "disk_bytes", "storage_bytes"):
+        return size_text(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -9,7 +9,7 @@ from django.db.models import Count, Q, QuerySet
 
 from accounts.models import User
 from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
-from pages.session_list.sections import Section, counts, section_of
+from pages.session_list.sections import ListSection, counts, section_of
 from sessions.lifecycle import TABS, Status, Tab
 from sessions.models import Session
 from sessions.search import DEFAULT_SORT, SORTS, match, order_of
@@ -54,7 +54,7 @@ class ListQuery:
         )
 
     @property
-    def section(self) -> Section:
+    def section(self) -> ListSection:
         """The list by name of which this is all, or a part."""
         return section_of(self.tab, self.status)
 

@@ -12,7 +12,7 @@ from sessions.lifecycle import TABS, Status, Tab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class ListSection:
     """A list by name; `tab` and `status` are the parameters of its address."""
 
     key: str
@@ -26,16 +26,16 @@ class Section:
 
 
 SECTIONS: Final = (
-    Section(key="active", label=_("All active"), tab=Tab.RUNNING),
-    Section(key="running", label=pgettext_lazy("sessions", "Running"), tab=Tab.RUNNING, status=Status.RUNNING),
-    Section(key="waiting", label=pgettext_lazy("sessions", "Waiting"), tab=Tab.RUNNING, status=Status.PENDING),
-    Section(key="parked", label=pgettext_lazy("sessions", "Parked"), tab=Tab.RUNNING, status=Status.PARKED),
-    Section(key="finished", label=pgettext_lazy("sessions", "Finished"), tab=Tab.FINISHED),
-    Section(key="others", label=pgettext_lazy("sessions", "Failed"), tab=Tab.OTHERS),
+    ListSection(key="active", label=_("All active"), tab=Tab.RUNNING),
+    ListSection(key="running", label=pgettext_lazy("sessions", "Running"), tab=Tab.RUNNING, status=Status.RUNNING),
+    ListSection(key="waiting", label=pgettext_lazy("sessions", "Waiting"), tab=Tab.RUNNING, status=Status.PENDING),
+    ListSection(key="parked", label=pgettext_lazy("sessions", "Parked"), tab=Tab.RUNNING, status=Status.PARKED),
+    ListSection(key="finished", label=pgettext_lazy("sessions", "Finished"), tab=Tab.FINISHED),
+    ListSection(key="others", label=pgettext_lazy("sessions", "Failed"), tab=Tab.OTHERS),
 )
 
 
-def section_of(tab: Tab, status: str) -> Section:
+def section_of(tab: Tab, status: str) -> ListSection:
     """Return the section that lists a status of a tab, or all of the tab; what has none is part of its tab's."""
     found = [section for section in SECTIONS if section.tab == tab and (section.status or "") in (status, "")]
     return found[-1]

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
@@ -108,11 +109,11 @@ class TestSummary:
         host, image = make_host(gpus=1, cpu=64), make_image(environment="Python", version="3.13")
         old, used, _ = (make_folder(owner=user, name=name) for name in ("old", "used", "new"))
         make_folder(name="strange")
-        common = {"owner": user, "image": image, "host": host}
-        first = run_session(**common, name="first", cpu=2)
+        launched = partial(run_session, host=host, owner=user, image=image)
+        first = launched(name="first", cpu=2)
         Mount.objects.create(session=first, folder=used, folder_name="used", path="/home/work/used")
-        again = run_session(**common, name="again", cpu=2)
-        larger = run_session(**common, name="larger", cpu=4)
+        again = launched(name="again", cpu=2)
+        larger = launched(name="larger", cpu=4)
         page = text_of(browser, "/")
         recent = page[page.index('id="beside"') : page.index('id="free"')]
         assert re.findall(r"<strong>(\w+)</strong>", recent) == ["used", "new", "old"]
