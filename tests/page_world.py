@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from django.contrib.admin import site
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 from playwright.sync_api import BrowserContext
@@ -120,10 +121,15 @@ def make_page_world(directory: Path) -> PageWorld:
         "help:page.name": "apps",
         "name": "gpu-01",
         "slug": "resources",
+        "user_id": user.pk,
         "uid": "0b8a6bd4-6a9f-4d37-8a53-5b6c2e0c9a11",
     }
-    for name in ("", "accounts/user/", "accounts/user/add/", "resources/host/", "compute/session/", "resources/image/"):
-        world.extra[f"admin-{name.strip('/').replace('/', '-') or 'index'}"] = f"/admin/{name}"
+    world.extra["admin-index"] = "/admin/"
+    for model in site._registry:
+        name, page = model._meta.label_lower.replace(".", "-"), f"/admin/{model._meta.label_lower.replace('.', '/')}/"
+        world.extra |= {f"admin-{name}": page, f"admin-{name}-add": f"{page}add/"}
+        if row := model._default_manager.first():
+            world.extra[f"admin-{name}-change"] = f"{page}{row.pk}/change/"
     world.extra |= {f"launch-{slug}": f"/sessions/launch/{slug}/" for slug in ("folders", "review")}
     world.extra |= {
         "admin-user": f"/admin/accounts/user/{user.pk}/change/",

@@ -144,7 +144,7 @@ def test_an_app_opens_at_its_own_port(browser: Browser, web: LiveServer, session
         came_to = page.evaluate(ATTACK, lab)
         assert came_to == {"socket": "refused", "isUnread": True, "hasNoWorker": True, "cookies": "own=1"}
         page.goto(f"/sessions/{session.pk}/apps/")
-        expect(page.get_by_role("heading", name=f"Apps of {session.name}")).to_be_visible()
+        expect(page.get_by_role("heading", name=f"Apps of {session.name}", level=2)).to_be_visible()
 
     assert {path for path, _ in Program.seen} <= {"/", "/favicon.ico"}
     assert not any("gp_" in cookies for _, cookies in Program.seen)
