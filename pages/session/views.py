@@ -12,6 +12,7 @@ from pages.session.advice import advice_for
 from pages.session.logs.views import log_context
 from pages.session.queries import visible_session
 from scheduler.advice.place import place_of
+from scheduler.advice.wait_help import help_for
 from sessions.access.ssh_command import ssh_command, ssh_config
 from sessions.conversion import services as conversions
 from sessions.idle import enforcement as idle
@@ -38,6 +39,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "is_started": steps.is_started(start),
         "start_span": steps.total(start),
         "place": place_of(session),
+        "help": help_for([session.pk]).get(session.pk) if session.owner_id == request.user.pk else None,
         "group_waits": group_choice.waits_on_page(session),
         "notice": (notice := idle.notice_of(session)),
         "is_parked_as_idle": notice is not None and idle.will_be_parked(session, notice.rule),

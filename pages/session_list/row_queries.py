@@ -1,7 +1,8 @@
 """Reads the rows of the list: four queries for any number of sessions, and no model instances."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -16,10 +17,12 @@ from resources.amounts.units import guaranteed_milli
 from resources.gpus.shares import share_bytes
 from resources.gpus.tiers import share_tiers
 from resources.models import HostStatus
+from scheduler.advice.wait_help import help_for
 from sessions.lifecycle import FINAL, UNPLACED, Reason, Status
 from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression
 from sessions.words import reason_text
 
+MAX_HELPED: Final = 10  # waiting sessions of a page: each costs some milliseconds
 # Fields of a row that show a column as it is, by that column's name; `_sessions` selects them first.
 _COLUMNS: Final = {
     "pk": "id",
@@ -80,6 +83,14 @@ def load_rows(session_ids: Sequence[str]) -> list[Row]:
     for session_id, title in of_sessions(_public_apps, session_ids):
         public[session_id].append(title)
     return [_row(found[pk], shares[pk], folders[pk], public[pk]) for pk in session_ids if pk in found]
+
+
+def with_help(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows, with what helps those that wait: a few queries more where there are such, for the first ones."""
+    shown = list(rows)
+    waiting = [row.pk for row in shown if row.status == Status.PENDING][:MAX_HELPED]
+    helps = help_for(waiting) if waiting else {}
+    return [replace(row, help=helps.get(row.pk)) if row.pk in helps else row for row in shown]
 
 
 def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:

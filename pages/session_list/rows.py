@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pages.session_list.list_query import TAB_OF
+from scheduler.advice.wait_help import WaitHelp
 from sessions.lifecycle import FINAL, Status, Tab
 
 
@@ -55,6 +56,7 @@ class Row:
     ends_at: datetime | None
     idle_ends_at: datetime | None
     may_be_extended: bool
+    help: WaitHelp | None = None  # in the lists of its owner alone
 
     @property
     def tab(self) -> Tab:

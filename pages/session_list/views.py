@@ -20,7 +20,7 @@ from pages.session_list.live.live_use import live_use
 from pages.session_list.live.rendering import render_gpus, render_row
 from pages.session_list.occupancy import Version, change_version, occupancy_of, version_text
 from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, held_by
-from pages.session_list.row_queries import load_rows
+from pages.session_list.row_queries import load_rows, with_help
 from pages.session_list.sections import SECTIONS
 from resources.models import Image, ResourceGroup
 from sessions.lifecycle import TABS, Status
@@ -85,6 +85,7 @@ def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[
     page: Page[Session] = paginator.get_page(request.GET.get("page"))
     first = max(0, page.start_index() - 1)
     rows = load_rows(list(found.values_list("pk", flat=True)[first : page.end_index()]))
+    rows = rows if user.is_superuser else with_help(rows)
     chosen = columns.chosen_by(user)
     shown = columns.shown(user, query.tab, chosen)
     running = [row.pk for row in rows if row.is_running]

@@ -8,11 +8,11 @@ import pytest
 
 from accounts.models import ResourcePolicy
 from resources.amounts.units import GIB
-from sessions.lifecycle import Reason
+from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from tests.api import client_of
-from tests.factories import make_host, make_session, make_user, run_session
+from tests.factories import make_host, make_user, run_session, session_in
 from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +103,6 @@ def test_api_refuses_with_a_message_per_field(session: Session) -> None:
     assert client.post(path, {}, format="json").status_code == 400
     assert client.post(path, {"name": "x"}, format="json").status_code == 400
     assert client_of(make_user()).post(path, {"cpu": 1}, format="json").status_code == 404
-    waiting = make_session()
-    answer = client_of(waiting.owner).post(f"/api/v1/sessions/{waiting.pk}/resize/", {"cpu": 2}, format="json")
+    ended = session_in(Status.TERMINATED)
+    answer = client_of(ended.owner).post(f"/api/v1/sessions/{ended.pk}/resize/", {"cpu": 2}, format="json")
     assert answer.json()["detail"] == "Only a running session can be resized."

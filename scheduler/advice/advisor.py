@@ -112,15 +112,15 @@ def advise_on(
     own = [starts.get(request.id) for request in waiting]
     last = own[-1]
     sooner = [
-        _alternative(copy, starts[copy.id].at)
+        alternative_of(copy, starts[copy.id].at)
         for copy in later
         if copy.id in starts and (last is None or starts[copy.id].at < last.at)
     ]
     return Advice(
         sessions=(SessionAdvice("now"),) * len(started) + tuple(map(_session_advice, own, reasons)),
         alternatives=(
-            *(_alternative(smaller, "now") for smaller in trial.smaller_requests(least)),
-            *(_alternative(other, "now") for other, starts_now in others if starts_now),
+            *(alternative_of(smaller, "now") for smaller in trial.smaller_requests(least)),
+            *(alternative_of(other, "now") for other, starts_now in others if starts_now),
             *sooner,
         ),
     )
@@ -130,7 +130,8 @@ def _session_advice(start: StartEstimate | None, reason: str) -> SessionAdvice:
     return SessionAdvice(start.at, reason, start.eta_reason) if start else SessionAdvice(None, reason)
 
 
-def _alternative(request: SessionRequest, starts: Starts) -> Alternative:
+def alternative_of(request: SessionRequest, starts: Starts) -> Alternative:
+    """Return the group and amounts of a changed request, with its start."""
     return Alternative(request.group_id, request.cpu, request.memory_bytes, request.fgpu_milli, starts)
 
 

@@ -11,7 +11,7 @@ from accounts.models import Project, User
 from accounts.policies import bounds_of
 from resources import clock
 from resources.amounts.units import CORE_MILLI
-from resources.models import ResourceGroup
+from resources.models import Image, ResourceGroup
 from scheduler.advice.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Traits, in_groups
@@ -142,10 +142,14 @@ def requests_of(
 
 def _least(order: LaunchRequest) -> Shape:
     """Return the amounts below which the order would be refused."""
-    image = order.image
-    memory = max(image.min_memory, order.shared_memory, SMALLEST.memory_bytes)
-    fgpu = order.fgpu if group_choice.min_gpu_memory_of(order) else image.min_fgpu  # less of a GPU is less memory
-    return Shape(max(image.min_cpu, SMALLEST.cpu), memory, max(fgpu, SMALLEST.fgpu_milli))
+    return least_of(order.image, order.shared_memory, order.fgpu, group_choice.min_gpu_memory_of(order))
+
+
+def least_of(image: Image, shared_memory: int, fgpu: int, min_gpu_memory: int) -> Shape:
+    """Return the least amounts of a session of an image that shares this memory and asks for this part of a GPU."""
+    memory = max(image.min_memory, shared_memory, SMALLEST.memory_bytes)
+    least = fgpu if min_gpu_memory else image.min_fgpu  # less of a GPU is less memory
+    return Shape(max(image.min_cpu, SMALLEST.cpu), memory, max(least, SMALLEST.fgpu_milli))
 
 
 def _not_before(advice: Advice, not_before: datetime | None, now: datetime) -> Advice:

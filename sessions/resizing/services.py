@@ -121,11 +121,14 @@ def gpu_refusal(session: Session) -> str:
 def resize(session: Session, target: SessionSize, *, actor: User) -> Session:
     """Have the host of the running session change what it holds, and return its row, which holds both until then.
 
-    Does nothing where it has just that, or is being resized to it. Raises RejectedError with a message for "cpu",
-    "memory" or "fgpu", or GENERAL; nothing is written then.
+    One that waits asks for less from now on, and keeps its place in the queue. Does nothing where it has just that, or
+    is being resized to it. Raises RejectedError with a message for "cpu", "memory" or "fgpu", or GENERAL; nothing is
+    written then.
     """
     with transaction.atomic():
         session = _locked(session)
+        if session.status == Status.PENDING:
+            return _ask_for_less(session, target, actor)
         if _is_or_becomes(session, target):
             return session
         if error := refusal(session):
@@ -133,6 +136,29 @@ def resize(session: Session, target: SessionSize, *, actor: User) -> Session:
         if errors := problems(session, target, actor):
             raise RejectedError(errors)
         _write(session, target, actor)
+    return session
+
+
+def _ask_for_less(session: Session, target: SessionSize, actor: User) -> Session:
+    """Have a waiting session ask for smaller amounts, under the locks of `resize`."""
+    before = SessionSize.of(session)
+    if target == before:
+        return session
+    if session.parked_on_id is not None:
+        raise RejectedError({GENERAL: _("It was parked, and waits for what it had.")})
+    errors = _shape_errors(session, target)
+    for name, amount in asdict(target).items():
+        if amount > getattr(before, name):
+            errors.setdefault(name, _("A waiting session can only ask for less; launch another one for more."))
+    if session.min_gpu_memory and target.fgpu < before.fgpu:
+        asked = {"size": size_text(session.min_gpu_memory)}
+        errors.setdefault("fgpu", _("It was launched with at least %(size)s of GPU memory.") % asked)
+    if errors:
+        raise RejectedError(errors)
+    Session.objects.filter(pk=session.pk).update(**asdict(target))
+    session.cpu, session.memory, session.fgpu = target.cpu, target.memory, target.fgpu
+    notes.note(session, Reason.RESIZED, f"It asks for {target} now.", actor=actor)
+    kick_scheduler()
     return session
 
 
@@ -192,7 +218,9 @@ def give_up_late(now: datetime) -> None:
 
 def _locked(session: Session) -> Session:
     """Return the session under the locks of its group, of its owner's and project's limits, and of its row."""
-    capacity_locks.hold_group(session.resource_group_id)  # as long as it runs, its group and holders stay
+    choices = session.group_choices if session.status == Status.PENDING else ()
+    for group_id in sorted({session.resource_group_id, *choices}):  # as long as it runs, its group and holders stay
+        capacity_locks.hold_group(group_id)
     capacity_locks.hold_limits([session.owner_id], [session.project_id] if session.project_id else [])
     rows = Session.objects.select_for_update(of=("self",), no_key=True)
     related = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease")

@@ -22,7 +22,7 @@ from pages.session_list.live.live_use import live_use
 from pages.session_list.live.rendering import render_row
 from pages.session_list.live.resources_feed import resource_messages
 from pages.session_list.occupancy import Version, change_version
-from pages.session_list.row_queries import load_rows
+from pages.session_list.row_queries import load_rows, with_help
 
 logger = logging.getLogger(__name__)
 
@@ -161,8 +161,13 @@ def feed() -> ListFeed:
 
 
 def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audience, str]:
-    """Return the message for each audience about the sessions that changed for it; five queries."""
+    """Return the message for each audience about the sessions that changed for it.
+
+    Five queries, and a few more where sessions of owners that watch wait.
+    """
     rows = {row.pk: row for row in load_rows(sorted({pk for ids in changed.values() for pk in ids}))}
+    watched = {pk for audience, ids in changed.items() if audience.owner_id for pk in ids}
+    helped = rows | {row.pk: row for row in with_help(row for pk, row in rows.items() if pk in watched)}
     counts = counts_by_owner({audience.owner_id for audience in changed})
     messages = {}
     for audience, ids in changed.items():
@@ -175,7 +180,7 @@ def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audienc
                     "created": row.created_ms,
                     "html": render_row(row, audience.columns),
                 }
-                for row in map(rows.get, sorted(ids))
+                for row in map((helped if audience.owner_id else rows).get, sorted(ids))
                 if row is not None
             ]
         messages[audience] = json.dumps({"rows": found, "counts": counts[audience.owner_id]})
