@@ -12,7 +12,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from tests.api import client_of
-from tests.factories import make_host, make_user, run_session, session_in
+from tests.factories import make_host, make_session, make_user, run_session, session_in
 from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db

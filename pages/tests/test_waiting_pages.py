@@ -6,6 +6,7 @@ import pytest
 
 from resources.amounts.units import GIB
 from resources.models import Host
+from scheduler.advice import own_sessions
 from scheduler.advice.wait_help import help_for
 from scheduler.cycle.passes import run_pass
 from sessions.lifecycle import Status
@@ -94,3 +95,11 @@ def test_less_than_the_image_needs_is_not_proposed(host: Host) -> None:
     run_session(host=host, fgpu=1500)
     waiting = waiting_on(host, image=make_image(min_fgpu=1000))
     assert "would not start with less either" in text_of(browser_of(waiting.owner), f"/sessions/{waiting.pk}/less/")
+
+
+def test_help_that_takes_long_is_given_to_the_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = run_session(host=host, fgpu=1500)
+    waiting = [waiting_on(host, owner=own.owner, name=name).pk for name in ("next", "last")]
+    assert help_for(waiting).keys() == {*waiting}
+    monkeypatch.setattr(own_sessions, "MAX_SECONDS", 0)
+    assert len(help_for(waiting)) == 1
