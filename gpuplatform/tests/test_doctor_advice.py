@@ -45,6 +45,6 @@ def test_make_up_is_advised_where_it_or_nothing_runs(manager: str) -> None:
     assert {"make " in text for text in texts} == {manager in (MAKE_UP, "")}
 
 
-def test_a_web_server_that_is_away_fails_where_it_is_to_run(manager: str, settings: Settings) -> None:
+def test_a_web_server_away_fails_where_it_should_run(manager: str, settings: Settings) -> None:
     settings.COMPUTE_HTTP_ADDRESS = f"127.0.0.1:{free_port()}"
     assert services.web().verdict is (Verdict.FAIL if manager else Verdict.OK)

@@ -39,7 +39,7 @@ from sessions.terminal.messages import (
     text_from_ack,
     text_from_end,
     text_from_pong,
-    text_from_standing,
+    text_from_state,
 )
 from sessions.words import reason_text
 from translation.english import from_english
@@ -84,7 +84,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             return await self._finish(CloseCode.SIGNED_OUT, "Sign in first.")
         session = await self._find_running()
         if session is None:
-            await self._tell_standing()
+            await self._tell_state()
             return await self._finish(CloseCode.NOT_FOUND, "There is no such running session.")
         self._login = login = LoginWatch(self)
         await login.join()
@@ -156,7 +156,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
-    def _standing(self) -> str:
+    def _state_text(self) -> str:
         """Return the frame that says why the session does not run, in the user's language; "" while it is not known."""
         user: User = self.scope["user"]
         if not re.fullmatch(SESSION_ID, self._session_id):
@@ -165,11 +165,11 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if session is None:
             return ""
         with language_of(user):
-            return text_from_standing(_state_of(session), from_english(reason_text(session.reason, session.detail)))
+            return text_from_state(_state_of(session), from_english(reason_text(session.reason, session.detail)))
 
-    async def _tell_standing(self) -> bool:
+    async def _tell_state(self) -> bool:
         """Say why the session does not run; return whether that is known."""
-        text = await self._standing()
+        text = await self._state_text()
         if text and not self._is_closed:
             await self.send(text_data=text)
         return bool(text)
@@ -187,7 +187,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
     async def _finish_ended(self) -> None:
         """Close and say why. A container's end is known here before its host has noted the reason."""
         for _ in range(REASON_CHECKS):
-            if await self._tell_standing():
+            if await self._tell_state():
                 break
             await asyncio.sleep(REASON_PAUSE_SECONDS)
         await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")

@@ -86,7 +86,7 @@ def text_from_end(ends_at: datetime | None, *, is_idle: bool = False) -> str:
     return json.dumps({"ends_at": ends_at and ends_at.isoformat(), "idle": is_idle})
 
 
-def text_from_standing(state: str, words: str) -> str:
+def text_from_state(state: str, words: str) -> str:
     """Return the frame that says why the session does not run, whole where a close frame has no room for it.
 
     `state` is "parking", "parked", "waiting" where it will run again by itself, or "ended".

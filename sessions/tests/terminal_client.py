@@ -29,7 +29,7 @@ class TerminalClient:
         self.confirms = True
         self.received = 0
         self.confirmed_input = 0
-        self.standing: dict[str, str] = {}
+        self.not_running: dict[str, str] = {}
         self.close: tuple[int, str] | None = None
 
     async def type(self, text: str) -> None:
@@ -54,7 +54,7 @@ class TerminalClient:
                 return bytes(data)
             message = json.loads(event["text"])
             self.confirmed_input += message.get("ack", 0)
-            self.standing = message if "ended" in message else self.standing
+            self.not_running = message if "ended" in message else self.not_running
 
     async def is_silent(self) -> bool:
         """Return whether a second passes without output."""

@@ -147,12 +147,12 @@ async def test_owners_learn_whether_their_session_will_run_again(owner: User, co
     for state, session in (await sync_to_async(sessions)()).items():
         async with terminal(session.pk, cookie) as client:
             await client.closed()
-            assert client.standing["state"] == state
-            assert client.standing["ended"]
+            assert client.not_running["state"] == state
+            assert client.not_running["ended"]
     stranger = await sync_to_async(lambda: cookie_of(make_user()))()
     async with terminal(session.pk, stranger) as client:
         await client.closed()
-        assert client.standing == {}
+        assert client.not_running == {}
 
 
 async def test_a_page_of_another_origin_is_refused(cookie: str) -> None:

@@ -58,7 +58,7 @@ const terminal = new Terminal({
 const fit = new FitAddon();
 const connection = new Connection(socketUrl(), {
   connecting() {
-    standing = {};
+    notRunning = {};
     if (state.dataset.state !== "lost" && !isPaused) show("connecting", gettext("Connecting…"));
   },
   opened() {
@@ -79,7 +79,7 @@ const connection = new Connection(socketUrl(), {
   ended: showEnd,
 });
 const copyRequest = new CopyRequest(document.getElementById("terminal-copy"), copy, () => terminal.focus());
-let standing = {}; // why the session does not run, as the server has said: {ended: words, state}
+let notRunning = {}; // why the session does not run, as the server has said: {ended: words, state}
 let isPaused = false; // the session does not run now, and may again
 let isTrying = false; // whether it does
 let hasChanged = false; // since that was tried last
@@ -120,7 +120,7 @@ function notice(text) {
 
 // The server says when the session ends by its limits or as idle, or why it does not run.
 function told(message) {
-  if ("ended" in message) standing = message;
+  if ("ended" in message) notRunning = message;
   if (!("ends_at" in message)) return;
   const place = document.getElementById("terminal-left");
   place.hidden = !message.ends_at;
@@ -145,16 +145,16 @@ const PAUSES = {
 };
 
 function showEnd(code, words) {
-  const isOver = standing.state === "ended";
-  const { title, action } = PAUSES[standing.state] ?? ENDS[isOver ? Code.ended : code];
+  const isOver = notRunning.state === "ended";
+  const { title, action } = PAUSES[notRunning.state] ?? ENDS[isOver ? Code.ended : code];
   hasChanged ||= !isPaused; // it may have, unheard
-  isPaused = standing.state in PAUSES;
+  isPaused = notRunning.state in PAUSES;
   isTrying = false;
   show("ended", gettext("Closed"));
   overlay.querySelector("[data-title]").textContent = title;
-  overlay.querySelector("[data-words]").textContent = standing.ended || (words.startsWith(title) ? "" : words);
+  overlay.querySelector("[data-words]").textContent = notRunning.ended || (words.startsWith(title) ? "" : words);
   overlay.querySelector("[data-paused]").hidden = !isPaused;
-  overlay.querySelector("[data-resume]").hidden = standing.state !== "parked";
+  overlay.querySelector("[data-resume]").hidden = notRunning.state !== "parked";
   overlay.querySelector("[data-launch]").hidden = isPaused || (code !== Code.ended && !isOver);
   const button = overlay.querySelector("[data-again]");
   button.hidden = !action;
