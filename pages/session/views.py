@@ -31,6 +31,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
     events = list(session.events.select_related("actor"))
     start = steps.start_steps(session, events)
     may_operate = request.user.is_superuser or session.owner_id == request.user.pk  # as `operable_by`
+    is_waiting = session.status == Status.PENDING
     context: dict[str, Any] = {
         "session": session,
         "may_operate": may_operate,
@@ -39,7 +40,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "is_started": steps.is_started(start),
         "start_span": steps.total(start),
         "place": place_of(session),
-        "help": help_for([session.pk]).get(session.pk) if session.owner_id == request.user.pk else None,
+        "help": help_for([session.pk]).get(session.pk) if is_waiting and session.owner_id == request.user.pk else None,
         "group_waits": group_choice.waits_on_page(session),
         "notice": (notice := idle.notice_of(session)),
         "is_parked_as_idle": notice is not None and idle.will_be_parked(session, notice.rule),

@@ -31,8 +31,8 @@ class WaitHelp:
 
 def help_for(session_ids: Collection[str]) -> dict[str, WaitHelp]:
     """Return, by id, what helps those of these sessions that wait for room."""
-    waiting = Session.objects.filter(pk__in=session_ids, status=Status.PENDING).select_related("image")
-    advice = advice_on(list(waiting))
+    waiting = list(Session.objects.filter(pk__in=session_ids, status=Status.PENDING).select_related("image"))
+    advice = advice_on(waiting) if waiting else {}
     ids = {blocker for each in advice.values() for blocker in each.blockers}
     rows = Session.objects.filter(pk__in=ids).values_list("pk", "name", "status", "kind") if ids else []
     known = {

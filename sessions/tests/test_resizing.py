@@ -193,7 +193,7 @@ def test_who_waits_comes_before_who_grows(session: Session, host: Host) -> None:
     assert held(session)[0] == 3
 
 
-@pytest.mark.parametrize("status", [Status.PENDING, Status.PREPARING, Status.TERMINATING, Status.PARKED, Status.ERROR])
+@pytest.mark.parametrize("status", [Status.PREPARING, Status.TERMINATING, Status.PARKED, Status.ERROR])
 def test_only_a_running_session_is_resized(db: None, status: Status) -> None:
     assert "running" in refused(session_in(status), cpu=2)[GENERAL]
 
