@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
 from accounts.models import AccountInvitation
 from hostworker.tests.fault_injection import FaultInjectingRuntime
@@ -16,39 +16,11 @@ from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session
 from tests.live import LiveServer
+from tests.steps import Steps
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 MOST_STEPS: Final = 18  # 23 before users had a page, the queue reasons and limits what is used of them
-
-
-class Steps:
-    """Clicks, choices and fields of one page, counted."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.count = 0
-
-    def click(self, target: Locator) -> None:
-        self.count += 1
-        target.click()
-
-    def link(self, name: str, within: str = "main") -> None:
-        self.click(self.page.locator(within).get_by_role("link", name=name, exact=True))
-
-    def go(self, name: str) -> None:
-        self.link(name, "nav.site-menu")
-
-    def save(self) -> None:
-        self.click(self.page.get_by_role("button", name="Save", exact=True))
-
-    def fill(self, label: str, text: str) -> None:
-        self.count += 1
-        self.page.get_by_label(label, exact=True).fill(text)
-
-    def choose(self, label: str, option: str) -> None:
-        self.count += 1
-        self.page.get_by_label(label, exact=True).select_option(label=option)
 
 
 @pytest.fixture
