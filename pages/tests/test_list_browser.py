@@ -54,7 +54,7 @@ def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Ho
     SessionUsage.objects.create(session=staying, cpu_milli=500, memory=2**29, gpu_utilisation=20, gpu_memory=2**30)
     goto_watched(page)
     use = page.locator(f"[data-use='{staying.pk}']")
-    expect(use).to_contain_text("0.5 / 1 core")
+    expect(use).to_contain_text("0.5 of 1 core")
     expect(use).to_contain_text("80 % / 0.5 fGPU")  # of its share, not of the card
     expect(page.locator("[data-gpus=free]")).to_have_text("3")
     fetched: list[str] = []
