@@ -55,7 +55,7 @@ def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Ho
     goto_watched(page)
     use = page.locator(f"[data-use='{staying.pk}']")
     expect(use).to_contain_text("0.5 of 1 core")
-    expect(use).to_contain_text("80 % / 0.5 fGPU")  # of its share, not of the card
+    expect(use).to_contain_text("80 % of 0.5 fGPU")  # of its share, not of the card
     expect(page.locator("[data-gpus=free]")).to_have_text("3")
     fetched: list[str] = []
     page.on("request", lambda request: fetched.append(urlsplit(request.url).path))
