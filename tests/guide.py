@@ -57,7 +57,7 @@ def terminal_of(page: Page, name: str) -> Page:
 
 def end(page: Page, name: str) -> None:
     """End a session in the list."""
-    row = page.locator("tr", has_text=name)
+    row = page.locator("tr", has=page.locator(".session-name", has_text=name))  # one that waits names others
     expect(row).to_be_visible()
     row.get_by_role("link", name="Terminate").click()
     page.get_by_role("dialog").get_by_role("button", name="Terminate").click()

@@ -97,7 +97,6 @@ class TestSummary:
         page = text_of(browser, "/")
         assert "training" in page
         assert "strange" not in page
-        assert "6</strong>" not in page
         assert 'class="figure">6<span' in page
         assert "<dd>10 free</dd>" in page
 
