@@ -83,7 +83,7 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
     terminal.reload()
     expect(screen).to_contain_text("42")  # the same shell, with what it showed
     terminal.keyboard.type("sudo whoami\n")
-    expect(screen).to_contain_text("no new privileges")
+    expect(screen).to_contain_text("your resource policy does not allow root rights")
 
     (session,) = platform.rows("SELECT container_id FROM compute_session WHERE name = 'shell'")
     assert limits(session["container_id"]) == {"memory": GIB, "cpu": 1.0}
