@@ -1,5 +1,6 @@
 """The list of sessions in a real browser: live without fetching, usable at every width and by keyboard."""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from sessions import notify
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionUsage
 from tests.browser import signed_in
-from tests.factories import make_host, make_session, make_user, run_session
+from tests.factories import make_host, make_session, make_user, run_session, session_in
 from tests.live import LiveServer
 from tests.wait import until
 
@@ -137,3 +138,23 @@ def test_menus_and_selection_work_by_keyboard(page: Page, host: Host) -> None:
     page.locator("#columns summary").press("Enter")
     page.locator("#column-place").press("Space")
     expect(page.locator(".td-place").first).to_contain_text(host.name)
+
+
+def test_clicks_amid_updates_of_the_list_count(page: Page, host: Host) -> None:
+    """An update is under way, and the next one comes: what is clicked between them opens all the same."""
+    session, parked = run_session(host=host), session_in(Status.PARKED)
+    goto_watched(page)
+    held: list[Route] = []
+    page.route(re.compile("/sessions/$"), lambda route: held.append(route))  # Playwright counts parameters
+    refresh = "() => htmx.trigger('#live', 'live:refresh')"
+    page.evaluate(refresh)
+    page.locator(f"#end-{session.pk}").click()
+    page.evaluate(refresh)
+    expect(page.get_by_role("dialog")).to_contain_text(session.name)
+    page.keyboard.press("Escape")
+    page.locator("#tab-parked").click()  # waits for the update, and goes before the next
+    page.evaluate(refresh)
+    for route in held:
+        route.continue_()
+    expect(page.locator("#tab-parked")).to_have_attribute("aria-current", "page")
+    expect(page.locator(f"#session-{parked.pk}")).to_be_visible()
