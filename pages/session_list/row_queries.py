@@ -86,11 +86,17 @@ def load_rows(session_ids: Sequence[str]) -> list[Row]:
 
 
 def with_help(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows, with what helps those that wait: a few queries more where there are such, for the first ones."""
+    """Return the rows, with what helps those that wait: a few queries more where there are such.
+
+    It is looked for the first ones, as far as that takes no long; what a page shows of others is to stay.
+    """
     shown = list(rows)
     waiting = [row.pk for row in shown if row.status == Status.PENDING][:MAX_HELPED]
     helps = help_for(waiting) if waiting else {}
-    return [replace(row, help=helps.get(row.pk)) if row.pk in helps else row for row in shown]
+    return [
+        replace(row, help=helps.get(row.pk), keeps_help=row.pk not in helps) if row.status == Status.PENDING else row
+        for row in shown
+    ]
 
 
 def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:

@@ -57,6 +57,7 @@ class Row:
     idle_ends_at: datetime | None
     may_be_extended: bool
     help: WaitHelp | None = None  # in the lists of its owner alone
+    keeps_help: bool = False  # it was not looked for: what a page shows stays
 
     @property
     def tab(self) -> Tab:

@@ -46,6 +46,7 @@ def test_row_and_page_name_the_own_session_and_offer_acts(host: Host) -> None:
         assert "then this one starts at once" in page
     parking.park(own, actor=own.owner)
     found = help_for([waiting.pk])[waiting.pk]
+    assert found is not None
     assert [(each.may_be_parked, each.may_be_ended) for each in found.blockers] == [(False, False)]  # it stops already
 
 
@@ -103,3 +104,5 @@ def test_help_that_takes_long_is_given_to_the_first(host: Host, monkeypatch: pyt
     assert help_for(waiting).keys() == {*waiting}
     monkeypatch.setattr(own_sessions, "MAX_SECONDS", 0)
     assert len(help_for(waiting)) == 1
+    page = text_of(browser_of(own.owner), "/sessions/")
+    assert page.count("data-kept") == 1  # what it shows of the other stays

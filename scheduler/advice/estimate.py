@@ -7,7 +7,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from accounts.models import Project, User
+from accounts.limits import PolicyLimits
+from accounts.models import User
 from accounts.policies import bounds_of
 from resources import clock
 from resources.amounts.units import CORE_MILLI
@@ -52,7 +53,8 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     if any(not session.has_succeeded for session in order.depends_on):
         blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
         return Estimate(advice=Advice(sessions=blocked), group_names=groups)
-    state, offered = _state_after_pass(owner, order.project, now)
+    project_limits = {order.project.pk: order.project.limits()} if order.project else {}
+    state, offered = state_after_pass(now, {owner.pk: owner.policy.limits()}, project_limits)
     chosen = [group.pk for group in group_choice.groups_of(owner, order, planned)]
     traits = {group_id: _traits(order, planned, offered, group_id) for group_id in {*groups, *chosen}}
     requests = requests_of(owner, order, now, traits, chosen, offered.core_milli)
@@ -86,14 +88,18 @@ def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, gr
     )
 
 
-def _state_after_pass(owner: User, project: Project | None, now: datetime) -> tuple[IncrementalState, OfferedTraits]:
+def state_after_pass(
+    now: datetime,
+    users: Mapping[int, PolicyLimits] = MappingProxyType({}),
+    projects: Mapping[int, PolicyLimits] = MappingProxyType({}),
+) -> tuple[IncrementalState, OfferedTraits]:
     """Return the state after the next pass, as a copy for the caller, and what each group offers.
 
-    All threads share this process's cache.
+    The limits, by id, are of those who have no session yet. All threads share this process's cache.
     """
     with cache_lock:
         state = state_cache.take(now)
-        state.add_limits({owner.pk: owner.policy.limits()}, {project.pk: project.limits()} if project else {})
+        state.add_limits(users, projects)
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time
         state_cache.put_back(state)
         return state.incremental.copy(), state.offered

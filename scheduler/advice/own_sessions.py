@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from resources import clock
-from scheduler.advice import estimate
 from scheduler.advice.advisor import LOOK_AHEAD, Alternative, Starts, Trial, alternative_of
-from scheduler.advice.estimate import least_of
+from scheduler.advice.estimate import least_of, state_after_pass
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import RunningSession, SessionRequest, Shape, entries_of
 from scheduler.state.wait_status import MIN_ETA_CHANGE
@@ -40,17 +39,13 @@ def advice_on(sessions: Sequence[Session]) -> dict[str, WaitAdvice]:
     Takes a few queries, as it reads only what has changed. Leaves out the last ones where it takes too long.
     """
     now = clock.now()
-    with estimate.cache_lock:
-        scheduler_state = estimate.state_cache.take(now)
-        scheduler_state.serve(now)  # its placements stay unconfirmed, and are read again the next time
-        estimate.state_cache.put_back(scheduler_state)
-        state = scheduler_state.incremental.copy()
-    least = {session.pk: _least(session) for session in sessions if session.pk in state.requests}
-    advice: dict[str, WaitAdvice] = {}
+    state, _ = state_after_pass(now)
+    waiting = [session for session in sessions if session.pk in state.requests]
+    advice = {session.pk: WaitAdvice() for session in sessions if session.pk not in state.requests}
     end = time.thread_time() + MAX_SECONDS
-    for session_id, smallest in least.items():
-        if not advice or time.thread_time() < end:
-            advice[session_id] = _advice(state, session_id, smallest, now)
+    for number, session in enumerate(waiting):
+        if not number or time.thread_time() < end:
+            advice[session.pk] = _advice(state, session.pk, _least(session), now)
     return advice
 
 

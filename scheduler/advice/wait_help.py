@@ -29,8 +29,8 @@ class WaitHelp:
     may_ask_for_less: bool  # and starts now
 
 
-def help_for(session_ids: Collection[str]) -> dict[str, WaitHelp]:
-    """Return, by id, what helps those of these sessions that wait for room."""
+def help_for(session_ids: Collection[str]) -> dict[str, WaitHelp | None]:
+    """Return, by id, what helps those of these sessions that wait, None for nothing; without those left out by time."""
     waiting = list(Session.objects.filter(pk__in=session_ids, status=Status.PENDING).select_related("image"))
     advice = advice_on(waiting) if waiting else {}
     ids = {blocker for each in advice.values() for blocker in each.blockers}
@@ -51,6 +51,7 @@ def help_for(session_ids: Collection[str]) -> dict[str, WaitHelp]:
             starts=each.starts,
             may_ask_for_less=bool(each.smaller),
         )
-        for session_id, each in advice.items()
         if each.blockers or each.smaller
+        else None
+        for session_id, each in advice.items()
     }

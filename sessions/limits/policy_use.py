@@ -29,7 +29,7 @@ def use_by(column: Literal["owner", "project"], **condition: object) -> Use:
         "max_parked": Count("pk", filter=COUNTS_AS_PARKED),
     }
     found: dict[str, dict[int, int]] = {name: {} for name in (*sums, "max_folders", "storage_bytes", "storage_files")}
-    for row in Session.objects.filter(**condition).order_by().values(column).annotate(**sums):
+    for row in Session.objects.live().filter(**condition).order_by().values(column).annotate(**sums):
         for name in sums:
             found[name][row[column]] = row[name] or 0
     folders = Folder.objects.filter(**condition).order_by().values(column, "root")

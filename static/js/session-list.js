@@ -53,13 +53,16 @@ function elementOf(html) {
   return template.content.firstElementChild;
 }
 
+// What the server had no time to look for stays as it is shown.
+const callbacks = { beforeNodeMorphed: (shown, fresh) => !(fresh.hasAttribute?.("data-kept") && shown.id === fresh.id) };
+
 function apply({ action, id }, html) {
   const row = document.getElementById(`session-${id}`);
   if (action === "fetch") fetchWithin(SOON_MS);
   else if (action === "fetch later") fetchWithin(LATER_MS);
   else if (action === "remove") row.remove();
   else if (action === "morph") {
-    window.Idiomorph.morph(row, html, { morphStyle: "outerHTML" });
+    window.Idiomorph.morph(row, html, { morphStyle: "outerHTML", callbacks });
     window.htmx.process(document.getElementById(`session-${id}`));
   } else {
     const fresh = elementOf(html);

@@ -22,7 +22,7 @@ from hostworker.conversion.base import (
 from hostworker.runtime.docker.client import ProcessClient
 from hostworker.runtime.engine_requests import BAD_REQUEST, NOT_FOUND, has_labels, translated
 from hostworker.runtime_protocol import ContainerRuntimeError, EngineUnreachableError
-from resources.amounts.units import size_text
+from resources.amounts.units import MIB, size_text
 
 TIMEOUT_SECONDS: Final = 900  # of silence: the engine says nothing while it unpacks a layer of many gigabytes
 _PLAIN: Final = {"Accept-Encoding": "identity"}  # else the engine compresses what goes over a socket of this machine
@@ -148,7 +148,7 @@ class _PushProgress:
             return ""
         total = int(detail["total"])
         self._bytes[str(event.get("id"))] = (min(int(detail.get("current", 0)), total), total)
-        done, size = (size_text(sum(parts)) for parts in zip(*self._bytes.values(), strict=True))
+        done, size = (size_text(sum(parts) // MIB * MIB) for parts in zip(*self._bytes.values(), strict=True))
         sentence = f"Pushing to the registry: {done} of {size}"
         reported, self._reported = self._reported, sentence
         return "" if sentence == reported else sentence
