@@ -112,10 +112,9 @@ def keys(request: HttpRequest) -> HttpResponse:
 def _of_this_platform(html: str) -> SafeString:
     """Return a document's HTML with its pictures, and with this platform's addresses in place of the examples."""
     html = _PICTURE.sub(lambda picture: static(f"help/{picture[1]}"), html)
-    url = settings.COMPUTE_PUBLIC_URL.rstrip("/")
-    ssh = zip(EXAMPLE_SSH, ssh_host_and_port() or EXAMPLE_SSH, strict=True)
-    for example, own in ((EXAMPLE_PACKAGE, client_wheel.address()), (EXAMPLE_URL, url), *ssh):
-        html = html.replace(example, escape(own))
+    own = {EXAMPLE_PACKAGE: client_wheel.address(), EXAMPLE_URL: settings.COMPUTE_PUBLIC_URL.rstrip("/")}
+    own |= zip(EXAMPLE_SSH, ssh_host_and_port() or EXAMPLE_SSH, strict=True)
+    html = re.sub("|".join(map(re.escape, own)), lambda example: escape(own[example[0]]), html)
     return mark_safe(html)  # noqa: S308  # of our own files
 
 

@@ -12,6 +12,7 @@ from pages.session.dialogs import done, refusal_of, render_dialog
 from pages.session.queries import operable_session
 from resources.amounts.fields import MAX_BIG_INTEGER, MAX_INTEGER
 from scheduler.advice.own_sessions import advice_on
+from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import SessionSize
@@ -40,6 +41,8 @@ def ask_for_less(request: UserRequest, session_id: str) -> HttpResponse:
 
 
 def _asked(request: UserRequest, session: Session, form: SizeForm) -> str:
+    if session.status != Status.PENDING:
+        return _("The session does not wait any more.")
     if not form.is_valid():
         return _("Choose one of these sizes.")
     return refusal_of(lambda: resizing.resize(session, SessionSize(**form.cleaned_data), actor=request.user))

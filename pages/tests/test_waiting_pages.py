@@ -89,6 +89,7 @@ def test_asking_for_less_starts_the_session_in_its_place(host: Host) -> None:
     run_pass()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.fgpu) == (Status.SCHEDULED, 500)
+    assert "does not wait" in browser.post(path, {"cpu": 1, "memory": GIB, "fgpu": 500}, headers=HTMX).content.decode()
     assert "It asks for 2 CPU cores, 2 GiB of memory and 0.5 fGPU now." in text_of(browser, f"/sessions/{waiting.pk}/")
 
 
