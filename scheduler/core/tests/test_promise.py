@@ -146,7 +146,8 @@ class Replay:
         """Compare what happens with what was told, and note what is told now."""
         (group,) = self.state.cluster.groups.values()
         told = group.reservation.at if group.reservation else None
-        head = group.head.id if group.head and told else None
+        first = group.head.id if group.head else None
+        head = first if told else None
         for name, promise in list(self.promises.items()):
             overtaken = self.order == QueueOrder.FAIR and ahead[name].intersection(placed)
             if overtaken or any(one in self.overstayed for one in promise.relies_on):
@@ -155,7 +156,7 @@ class Replay:
                 starts = now if name in placed or told is None else told
                 self.broken += starts > promise.starts
                 self.kept += name in placed
-            elif head in promise.ahead:
+            elif first in promise.ahead:
                 self.withdrawn += 1
             else:
                 assert self.order != QueueOrder.FIFO, "in a FIFO group nobody else becomes the first in line"
