@@ -175,6 +175,10 @@ API CUresult cuCtxDestroy_v2(CUcontext c)
 }
 
 API CUresult cuCtxDestroy(CUcontext c) { return cuCtxDestroy_v2(c); }
+CUresult cuCtxDetach(CUcontext);
+API CUresult cuCtxDetach(CUcontext c) { return cuCtxDestroy_v2(c); } /* of the one use that cuCtxCreate counts */
+CUresult cuCtxAttach(CUcontext *, unsigned);
+API CUresult cuCtxAttach(CUcontext *out, unsigned flags) { *out = current; return flags ? CUDA_INVALID_VALUE : CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext);
 API CUresult cuCtxSetCurrent(CUcontext c) { NEED_INIT; current = c; return CUDA_SUCCESS; }
 API CUresult cuCtxGetCurrent(CUcontext *out) { NEED_INIT; *out = current; return CUDA_SUCCESS; }

@@ -63,8 +63,23 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevicep
     const struct block *block = block_around(p);
     *base = block ? block->address : 0;
     *bytes = block ? block->bytes : 0;
+    bool unknown = block && block->pool && block->pool->imported && block->pool->host; /* as on an H200 */
     pthread_mutex_unlock(&big);
-    return block ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+    return unknown ? CUDA_NOT_FOUND : block ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+}
+
+API CUresult cuPointerGetAttribute(void *out, int which, CUdeviceptr p)
+{
+    NEED_CONTEXT;
+    pthread_mutex_lock(&big);
+    const struct block *block = block_around(p);
+    bool known = block && (which == POINTER_MEMORY_TYPE || which == POINTER_RANGE_SIZE);
+    if (known && which == POINTER_MEMORY_TYPE)
+        *(unsigned *)out = block->pool && block->pool->host ? MEMORY_TYPE_HOST : MEMORY_TYPE_DEVICE;
+    else if (known)
+        *(size_t *)out = block->bytes;
+    pthread_mutex_unlock(&big);
+    return known ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
 }
 
 /* Virtual memory management. */
@@ -121,7 +136,8 @@ API CUresult cuMemPoolExportPointer(CUshareHandle *out, CUdeviceptr p)
 {
     pthread_mutex_lock(&big);
     const struct block *block = block_at(BLOCK_POINTER, p);
-    union name name = {.is = {(uint32_t)sim_me(), 0, block ? block->bytes : 0}};
+    bool host = block && block->pool && block->pool->host;
+    union name name = {.is = {(uint32_t)sim_me(), host, block ? block->bytes : 0}};
     memcpy(name.bytes.bytes + 32, &p, sizeof p);
     *out = name.bytes;
     pthread_mutex_unlock(&big);
@@ -134,7 +150,11 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemPool p, CUshareHandle
     if (!pool->imported)
         return CUDA_INVALID_VALUE;
     pthread_mutex_lock(&big);
-    struct block *block = add_block(-1, BLOCK_POINTER, ((union name *)data)->is.size, 0);
+    const union name *name = (const union name *)data;
+    struct block *block = add_block(-1, BLOCK_POINTER, name->is.size, 0);
+    pool->host = (int)name->is.generation;
+    pool->used += name->is.size;
+    block->pool = pool;
     *out = block->address;
     pthread_mutex_unlock(&big);
     return CUDA_SUCCESS;

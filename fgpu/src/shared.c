@@ -9,12 +9,26 @@ HELPER(cuMemFree_v2, (CUdeviceptr));
 HELPER(cuMemRelease, (CUmemHandle));
 HELPER(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr));
 HELPER(cuMemGetAllocationPropertiesFromHandle, (CUmemProp *, CUmemHandle));
+HELPER(cuPointerGetAttribute, (void *, int, CUdeviceptr));
 
 static uint64_t id_of(const CUshareHandle *handle) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (unsigned i = 0; i < sizeof handle->bytes; i++)
         hash = (hash ^ handle->bytes[i]) * 0x100000001b3u;
     return hash | 1;
+}
+
+/* How much lies at an address, and who pays for it: `gpu`, unless it is page-locked memory of an imported pool. Of that
+ * the driver knows no range, but attributes. */
+static CUresult extent(CUdeviceptr pointer, int *gpu, size_t *bytes) {
+    CUdeviceptr base;
+    unsigned type = 0;
+    CUresult rc = CALL(cuMemGetAddressRange_v2, (&base, bytes, pointer));
+    if (rc == CUDA_NOT_FOUND)
+        CALL(cuPointerGetAttribute, (&type, POINTER_MEMORY_TYPE, pointer));
+    if (type != MEMORY_TYPE_HOST) return rc;
+    *gpu = fgpu_host();
+    return CALL(cuPointerGetAttribute, (bytes, POINTER_RANGE_SIZE, pointer));
 }
 
 /* Let the session's other processes know what they may open. */
@@ -28,7 +42,6 @@ static void publish(CUdeviceptr pointer, uint64_t bytes, const CUshareHandle *ha
 static CUresult opened(CUdeviceptr pointer, const CUshareHandle *handle, enum kind kind) {
     struct place here;
     struct hold *hold = ledger_find(HELD_IPC, pointer); /* opened a second time */
-    CUdeviceptr base;
     size_t bytes;
     bool shared;
     if (hold) {
@@ -36,7 +49,7 @@ static CUresult opened(CUdeviceptr pointer, const CUshareHandle *handle, enum ki
         return CUDA_SUCCESS;
     }
     CUresult rc = fgpu_place(NULL, &here);
-    if (rc || (rc = CALL(cuMemGetAddressRange_v2, (&base, &bytes, pointer)))) return rc;
+    if (rc || (rc = extent(pointer, &here.gpu, &bytes))) return rc;
     rc = hold_open(id_of(handle), here.gpu, bytes, here.context, &hold, &shared);
     if (rc) return rc;
     ledger_put(kind, pointer, bytes, hold);
@@ -73,10 +86,10 @@ OPEN_IPC(cuIpcOpenMemHandle_v2)
 
 /* Pools: an imported one has no memory of its own, the pointers into it have. */
 WRAP(cuMemPoolExportPointer, (CUshareHandle *out, CUdeviceptr pointer)) {
-    CUdeviceptr base;
+    int gpu;
     size_t bytes = 0;
     CUresult rc = CALL(cuMemPoolExportPointer, (out, pointer));
-    if (!rc && !CALL(cuMemGetAddressRange_v2, (&base, &bytes, pointer)))
+    if (!rc && !extent(pointer, &gpu, &bytes))
         publish(pointer, bytes, out);
     return rc;
 }

@@ -8,6 +8,7 @@ from fgpu.region import used_bytes
 from fgpu.tests.host import GIB, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, Host, Probe, Session, limit
 
 SHARE = limit(memory=GIB)
+HOST, PINNED = 2, 1  # a kind of location, and of memory
 
 
 def export(probe: Probe, slot: int = 0) -> int:
@@ -167,6 +168,23 @@ def test_pointers_into_an_imported_pool_are_charged(host: Host) -> None:
         assert probe.free() == GIB
         assert probe.code(f"name pool_open 0 {name_of(maker, 'pool_get')}") == OUT_OF_MEMORY
         assert probe.free() == GIB
+
+
+def test_imported_page_locked_pointers_are_charged_to_the_ram(host: Host) -> None:
+    session = host.session(SHARE, pinned_bytes=GIB)
+    with session.probe() as maker, session.probe() as friend, host.session(SHARE, pinned_bytes=GIB).probe() as stranger:
+        assert maker.code(f"makepool new {PINNED} {HOST}") == 0
+        assert maker.alloc(GIB, "pool") == 0
+        descriptor, name = int(maker.ask("export pool")[1]), name_of(maker, "pool_get")
+        for probe in (friend, stranger):
+            assert probe.code(f"import pool 0 {take(probe, maker, descriptor)}") == 0
+            assert probe.code(f"name pool_open 0 {name}") == 0
+        assert stranger.alloc(2 * MIB, "pinned", 1) == OUT_OF_MEMORY
+        maker.kill()
+        assert friend.alloc(2 * MIB, "pinned", 1) == OUT_OF_MEMORY  # its page-locked memory lives on
+        assert friend.code("free 0") == 0
+        assert friend.alloc(GIB, "pinned", 1) == 0
+        assert friend.free() == GIB
 
 
 def test_pointers_of_a_pool_are_charged_once_per_session(host: Host) -> None:

@@ -338,6 +338,10 @@ static void answer(char *line, char *out, size_t room)
         rc = new_context(number, 0);
     else if (!strcmp(verb, "destroy"))
         rc = CU(cuCtxDestroy_v2, (CUcontext), context);
+    else if (!strcmp(verb, "detach"))
+        rc = CU(cuCtxDetach, (CUcontext), context);
+    else if (!strcmp(verb, "attach"))
+        rc = CU(cuCtxAttach, (CUcontext *, unsigned), &context, 0);
     else if (sscanf(line, "alloc %23s %llu %d", how, &bytes, &number) == 3) {
         strcpy(slots[number].how, how);
         rc = alloc(&slots[number], bytes);
