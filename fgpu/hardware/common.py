@@ -35,6 +35,7 @@ class Bench:
     gpu: dict[str, Any] = field(default_factory=dict)
     rounds: int = 0
     out: Path | None = None  # where the report is written
+    kernels_us: list[int] | None = None  # lengths of the kernels that contend, where not the usual ones
     checks: list[dict[str, Any]] = field(default_factory=list)
     sessions: int = 0
 

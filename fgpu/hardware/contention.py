@@ -19,7 +19,7 @@ SHARES: tuple[tuple[Decimal | int, ...], ...] = (
     *((100,), (50, 50), (25, 75)),
     *((25,) * 4, (Decimal("12.5"),) * 8),
 )
-KERNELS_US = (20, 1000, 10_000)
+KERNELS_US = (20, 1000, 10_000, 50_000)
 DRY_SHARES: tuple[tuple[Decimal | int, ...], ...] = ((25, 75), (25,) * 4)
 DRY_KERNELS_US = (1000,)
 ALONE = 25  # percent, of a session that has no neighbours
@@ -66,7 +66,7 @@ def contend(bench: Bench, shares: Sequence[Decimal | int], kernel_us: int, shari
 
 def check_contention(bench: Bench) -> None:
     """Each within its share, and the GPU hardly less busy than without a gate; alone, a share is a cap or it is not."""
-    for kernel_us in DRY_KERNELS_US if bench.dry else KERNELS_US:
+    for kernel_us in bench.kernels_us or (DRY_KERNELS_US if bench.dry else KERNELS_US):
         alone = run(bench.base(), "workload.py", "contend", str(kernel_us))
         for shares in DRY_SHARES if bench.dry else SHARES:
             ungated = together(bench, [bench.base()] * len(shares), kernel_us, len(shares))

@@ -9,6 +9,7 @@ simulated driver and its virtual clock.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import subprocess
@@ -58,6 +59,7 @@ def look_around(bench: Bench) -> None:
     bench.rounds = calibrated["rounds"]
     found["context_bytes"] = found["total"] - found["free"]  # with the driver's own, where nothing else uses the GPU
     found["driver"] = ask_smi(bench, bench.base(), "driver_version")[:1]
+    found["hook"] = hashlib.sha256(HOOK.read_bytes()).hexdigest()
     found["date"] = datetime.now(UTC).date().isoformat()
     bench.gpu = found
     say(json.dumps(bench.gpu))
@@ -229,13 +231,14 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help="on the simulated driver, with its virtual clock")
     parser.add_argument("--out", type=Path, default=Path("var/fgpu-hardware"), help="where report.json goes")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of speed")
+    parser.add_argument("--kernels", type=int, nargs="+", metavar="US", help="let kernels of these lengths contend")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these parts alone")
     options = parser.parse_args()
     if not HOOK.exists():
         sys.exit("Build first: make -C fgpu tests")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fgpu-hardware-") as folder:
-        bench = Bench(Path(folder), options.dry_run, options.seconds, out=options.out)
+        bench = Bench(Path(folder), options.dry_run, options.seconds, out=options.out, kernels_us=options.kernels)
         (bench.folder / "gpus.conf").write_text(format_config([SIMULATED]))
         look_around(bench)
         for part in options.only or PARTS:

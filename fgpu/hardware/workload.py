@@ -18,6 +18,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, 
 KERNEL_NS = 1_000_000
 TINY_NS = 20_000
 GRAPH_LAUNCHES = 10
+QUEUED_NS = 500_000_000  # of kernels at most, so that long ones do not keep a run from its end
 CHUNK = 64 << 20
 MAX_PINNED_BYTES = 4 << 30  # of the host's memory, where nothing refuses
 ROUTED = (
@@ -253,6 +254,8 @@ def contend(gpu: CudaDevice, kernel_us: str) -> dict[str, float]:
     while gpu.now() - began < seconds:
         gpu.launch(length_ns, rounds)
         done_ns += length_ns
+        if done_ns % QUEUED_NS < length_ns:
+            gpu.synchronize()
     gpu.synchronize()
     return {"busy": done_ns / 1e9 / (gpu.now() - began)}
 

@@ -17,8 +17,14 @@ CHECKS = [
     "a killed process gives its memory back",
     "page-locked memory is capped",
     *(f"{share} % of the SMs: {load}" for load in ("sync", "async", "graph", "tiny") for share in (100, 50, 25)),
-    *(f"{shares} with kernels of 1000 us" for shares in ("2 of 25 %", "4 of 25 %")),
-    *(f"25 % alone, {sharing}, 1000 us" for sharing in ("cap", "burst")),
+    *(
+        check
+        for us in (1000, 50000)
+        for check in (
+            *(f"{shares} with kernels of {us} us" for shares in ("2 of 25 %", "4 of 25 %")),
+            *(f"25 % alone, {sharing}, {us} us" for sharing in ("cap", "burst")),
+        )
+    ),
     "launches cost no more",
 ]
 
@@ -34,7 +40,7 @@ def test_without_a_gpu_it_says_so_and_measures_nothing(built: Path, tmp_path: Pa
 
 
 def test_the_dry_run_checks_everything_and_passes(built: Path, tmp_path: Path) -> None:
-    command = [str(RUN), "--dry-run", "--seconds", "1", "--out", str(tmp_path)]
+    command = [str(RUN), "--dry-run", "--seconds", "1", "--kernels", "1000", "50000", "--out", str(tmp_path)]
     environment = dict(os.environ) | {"PYTHON": sys.executable, "FGPU_CALLS": "500"}
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     report = json.loads((tmp_path / "report.json").read_text())
@@ -42,4 +48,5 @@ def test_the_dry_run_checks_everything_and_passes(built: Path, tmp_path: Path) -
     assert [check["check"] for check in report["checks"]] == CHECKS
     assert report["simulated"]
     assert report["gpu"]["driver"] == ["570.00-simulated"]
+    assert len(report["gpu"]["hook"]) == 64  # its SHA-256
     assert result.returncode == 0
