@@ -58,6 +58,8 @@ def recorded(
 
 def _request(row: tuple[Any, ...], choices: set[int]) -> SessionRequest:
     """Return the request of a recorded session, which may start in any group of `choices` too."""
-    request = SessionRequest._make((*row[:6], (), (), *row[6:9], row[12], 0, 100, False, (), False, row[13]))
+    names = ("id", "owner_id", "group_id", "cpu", "memory_bytes", "fgpu_milli", "priority", "queued_at", "duration")
+    known = dict(zip(names, row, strict=False))
+    request = SessionRequest(**known, project_id=row[12], core_milli=row[13])
     others = sorted(choices - {request.group_id})
     return request._replace(alternatives=tuple(request._replace(group_id=each, is_alternative=True) for each in others))

@@ -201,7 +201,7 @@ class Trial:
 
     def _starts(self, entry: SessionRequest) -> bool:
         """Start a changed request in its group; return whether that was possible."""
-        return not self._cluster.limits.are_exceeded_by(entry) and self._cluster.place(entry, self._now) is not None
+        return not self._cluster.limits.are_exceeded_by(entry) and bool(self._cluster.place(entry, self._now))
 
     def _group_of(self, request: SessionRequest) -> int:
         """Return the group in which one of the requests has started."""

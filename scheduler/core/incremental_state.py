@@ -8,7 +8,8 @@ first. In fair groups use changes with time, so those are served in full.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
+from operator import gt
 from types import MappingProxyType
 from typing import Final
 
@@ -85,20 +86,22 @@ class IncrementalState:
 
     def update(self, gone: Iterable[RunningSession], here: Iterable[RunningSession]) -> None:
         """Remove the running sessions that ended or changed, and add those that started or changed."""
-        before: dict[int, tuple[int, int, int]] = {}
+        before: dict[int, tuple[int, int, int, int]] = {}
         for session in (*gone, *here):
             group_id = self.cluster.group_of.get(session.host_id)
             if group_id is not None:
                 host = self.cluster.groups[group_id].host_capacities[session.host_id]
-                before.setdefault(session.host_id, (host.cpu, host.memory_bytes, host.max_request_milli))
+                amounts = host.cpu, host.memory_bytes, host.max_request_milli, host.total_free
+                before.setdefault(session.host_id, amounts)
         for session in gone:
             self.cluster.remove_running(session)
         for session in here:
             self.cluster.add_running(session)
-        for host_id, (cpu, memory_bytes, fgpu_milli) in before.items():
+        for host_id, amounts in before.items():
             group_id = self.cluster.group_of[host_id]
             host = self.cluster.groups[group_id].host_capacities[host_id]
-            if host.cpu > cpu or host.memory_bytes > memory_bytes or host.max_request_milli > fgpu_milli:
+            now = host.cpu, host.memory_bytes, host.max_request_milli, host.total_free
+            if any(map(gt, now, amounts)):
                 self._queue.note_growth(group_id, host)
         self._queue.readmit(gone)
 
@@ -117,13 +120,13 @@ class IncrementalState:
         """Reserve a host of a group for the first request that does not fit now, where none is reserved."""
         group = self.cluster.groups[group_id]
         for request in self.in_order(group_id, now, MAX_BEFORE_HEAD) if group.head is None else ():
-            if not self.cluster.limits.are_exceeded_by(request) and group.capacity.find(request.shape) is None:
+            if not self.cluster.limits.are_exceeded_by(request) and not group.fits(request.shape):
                 group.make_head(request, now)
                 if group.head is not None:
                     break
 
     def serve(self, now: datetime) -> list[Placement]:
-        """Start the requests that can start, in order; they leave the queue."""
+        """Start the requests that can start, in order; they leave the queue. A cluster has a placement a member."""
         self.begin_pass()
         started = self._queue.serve(now)
         for entry, _ in started:
@@ -132,11 +135,12 @@ class IncrementalState:
         fair = sorted(self._fair.values(), key=self._queue_key)
         served, self._left = serve(self.cluster, fair, self._rules, now)
         for placement in served:
-            self._queue.withdraw(placement.session_id)
-            self._leave_fair(placement.session_id)
-        placements = [placement for _, placement in started] + served
+            if placement.session_id in self.requests:  # not so members of a cluster but the main one
+                self._queue.withdraw(placement.session_id)
+                self._leave_fair(placement.session_id)
+        placements = [*chain.from_iterable(placed for _, placed in started), *served]
         for placement in placements:
-            del self.requests[placement.session_id]
+            self.requests.pop(placement.session_id, None)
         return placements
 
     def ahead_of(self, session_id: str, now: datetime, group_id: int | None = None) -> list[SessionRequest]:
@@ -193,8 +197,8 @@ class IncrementalState:
         """Drop what is reserved in a group for a session, if it is the head: others may have the host."""
         group = self.cluster.groups.get(group_id)
         if group is not None and group.head is not None and group.head.id == session_id:
-            if group.reservation is not None:
-                self._queue.note_growth(group_id, group.reservation.host)
+            for host in group.reserved_hosts:
+                self._queue.note_growth(group_id, host)
             group.clear_head()
 
     def _leave_fair(self, session_id: str) -> None:

@@ -46,7 +46,7 @@ def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> 
 def serve(
     cluster: ClusterState, entries: Iterable[SessionRequest], rules: Mapping[int, Rules], now: datetime
 ) -> tuple[list[Placement], list[SessionRequest]]:
-    """Place those of `entries` that can start; return the placements and the rest, each in the order served.
+    """Place those of `entries` that can start; return the placements, one for each member, and the rest, as served.
 
     Once a session has started in one group, its entries in others are passed over. What was reserved for it there
     stays reserved until the next pass.
@@ -60,8 +60,8 @@ def serve(
             continue
         if (refused and request.bounded_class_key in refused) or cluster.limits.are_exceeded_by(request):
             left.append(request)
-        elif placement := cluster.place(request, now):
-            placements.append(placement)
+        elif placed := cluster.place(request, now):
+            placements += placed
             if request.alternatives or request.is_alternative:
                 started.add(request.id)
         else:

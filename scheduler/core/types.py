@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
@@ -26,12 +26,15 @@ GPU_MODEL_TRAIT: Final = "gpu_model"  # of all GPUs of a host
 GPU_MEMORY_TRAIT: Final = "gpu_memory"  # bytes, at least, of each GPU of a host
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
 FILES_TRAIT: Final = "files"  # of a session that was parked; the name of its host
+# On which hosts the members of a cluster are placed: all on one; on one if it has room for all, else on as few as
+# possible; each on another. Plain strings: shapes are hashed often, and an Enum's hash is a Python function.
+ClusterMode = Literal["single-host", "any", "spread"]
 HostIds = tuple[int, ...]  # in the order of their failures
 Traits = tuple[str, ...]  # what a host has beside capacity, as `kind:name`; ascending
 ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image, by its id
-# Group id, cores, bytes, milli-fGPU, avoided host ids, traits; bounded: and the time limit.
-ClassKey = tuple[int, int, int, int, HostIds, Traits]
-BoundedClassKey = tuple[int, int, int, int, HostIds, Traits, timedelta | None]
+# Group id, cores, bytes, milli-fGPU, avoided host ids, traits, members, GPU sharing, mode; bounded: and the time limit.
+ClassKey = tuple[int, int, int, int, HostIds, Traits, int, bool, ClusterMode]
+BoundedClassKey = tuple[int, int, int, int, HostIds, Traits, int, bool, ClusterMode, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
 Closeness = tuple[tuple[int, ...], ...]  # of pairs of devices, by position: a symmetrical matrix, higher is closer
 
@@ -53,12 +56,34 @@ class QueueOrder(StrEnum):
 
 
 class Shape(NamedTuple):
-    """Amounts and traits that a request needs on one host. Requests of equal shape fit on the same hosts."""
+    """Amounts and traits that a request needs on its host, or hosts. Requests of equal shape fit on the same hosts.
+
+    The amounts are those of all `members` together. Each member gets GPUs of its own, whole ones or a part of one; with
+    `shares_gpus` several may have parts of the same.
+    """
 
     cpu: int
     memory_bytes: int
     fgpu_milli: int
     traits: Traits = ()
+    members: int = 1
+    shares_gpus: bool = False
+    mode: ClusterMode = "single-host"
+
+    @property
+    def member_milli(self) -> int:
+        """Milli-fGPU of each member."""
+        return self.fgpu_milli // self.members
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether it may be placed on several hosts."""
+        return self.members > 1 and self.mode != "single-host"
+
+    def of_members(self, count: int) -> "Shape":
+        """Return what so many of its members need on one host."""
+        cpu, memory_bytes, fgpu_milli = (count * (amount // self.members) for amount in self[:3])
+        return Shape(cpu, memory_bytes, fgpu_milli, self.traits, count, self.shares_gpus)
 
 
 class GpuView(NamedTuple):
@@ -91,7 +116,10 @@ class HostView:
 
 
 class SessionRequest(NamedTuple):
-    """One PENDING session as the scheduler sees it."""
+    """One PENDING session, or cluster of sessions that start together, as the scheduler sees it.
+
+    A cluster has the id of its main member, and the amounts of all members, which are of equal size.
+    """
 
     id: str
     owner_id: int
@@ -101,6 +129,9 @@ class SessionRequest(NamedTuple):
     fgpu_milli: int
     avoided_host_ids: HostIds = ()  # failed an earlier attempt; used only if no other host fits
     traits: Traits = ()  # which its host must have
+    members: int = 1
+    shares_gpus: bool = False  # as in Shape
+    mode: ClusterMode = "single-host"
     priority: int = 0
     queued_at: datetime = EPOCH
     duration: timedelta | None = None  # time limit: the longest it may run once started; None: unbounded
@@ -111,21 +142,25 @@ class SessionRequest(NamedTuple):
     alternatives: tuple["SessionRequest", ...] = ()  # the same session in other groups; it starts in one of them
     is_alternative: bool = False  # one of those of another request
     core_milli: int = 1  # of its host's CPU that each of its cores takes
+    member_ids: tuple[str, ...] = ()  # of a cluster, by rank, its own first
 
     @property
     def shape(self) -> Shape:
         """Amounts and traits that it needs on one host."""
-        return Shape(self.cpu * self.core_milli, self.memory_bytes, self.fgpu_milli, self.traits)
+        cpu = self.cpu * self.core_milli
+        if self.members == 1:
+            return Shape(cpu, self.memory_bytes, self.fgpu_milli, self.traits)
+        return Shape(cpu, self.memory_bytes, self.fgpu_milli, self.traits, self.members, self.shares_gpus, self.mode)
 
     @property
     def class_key(self) -> ClassKey:
         """Key of its request class: equal for requests that fit on the same unreserved hosts."""
-        return self[2:8]
+        return self[2:11]
 
     @property
     def bounded_class_key(self) -> BoundedClassKey:
         """Class key and time limit: equal for requests that fit on the same hosts, reserved ones included."""
-        return (*self[2:8], self.duration)
+        return (*self[2:11], self.duration)
 
 
 def in_groups(
@@ -275,6 +310,31 @@ class Placement(NamedTuple):
     session_id: str
     host_id: int
     shares: Shares = ()
+
+
+def member_placements(request: SessionRequest, placed: Iterable[tuple[int, int, Shares]]) -> tuple[Placement, ...]:
+    """Return the placement of each member, by rank, where so many each go to a host with shares of its GPUs."""
+    ids, each = iter(request.member_ids or (request.id,)), request.fgpu_milli // request.members
+    return tuple(
+        Placement(next(ids), host_id, part)
+        for count, host_id, shares in placed
+        for part in ([shares] if count == 1 else _divided(shares, count, each))
+    )
+
+
+def _divided(shares: Shares, count: int, each: int) -> list[Shares]:
+    """Return the shares of each of so many members: parts of the devices, in their order."""
+    left, found = list(shares), []
+    for _ in range(count):
+        wanted, part = each, []
+        while wanted:
+            gpu_id, milli = left[0]
+            taken = min(wanted, milli)
+            part.append((gpu_id, taken))
+            left[:1] = [(gpu_id, milli - taken)] if taken < milli else []
+            wanted -= taken
+        found.append(tuple(part))
+    return found
 
 
 class WaitExplanation(NamedTuple):

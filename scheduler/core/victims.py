@@ -48,10 +48,26 @@ def fewest_victims(
     """
     if not sessions or not without(host, sessions).fits(shape):
         return None
+    if shape.members > 1:
+        return _fewest_for_members(host, sessions, shape, at_most)
     search = _Search(host, sessions, at_most)
     for goal in sorted(search.goals(shape), key=lambda goal: (len(goal.forced), sorted(goal.forced))):
         search.reach(goal)
     return None if search.best is None else [sessions[at] for at in sorted(search.best)]
+
+
+def _fewest_for_members(
+    host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape, at_most: int
+) -> Sequence[RunningSession] | None:
+    """As `fewest_victims`, for a cluster: the youngest until it fits, less those not needed then, the oldest first."""
+    chosen: list[RunningSession] = []
+    while not without(host, chosen).fits(shape):
+        chosen.append(sessions[len(chosen)])
+    for session in reversed(chosen.copy()):
+        others = [one for one in chosen if one is not session]
+        if without(host, others).fits(shape):
+            chosen = others
+    return chosen if len(chosen) <= at_most else None
 
 
 class _Search:

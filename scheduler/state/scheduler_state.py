@@ -134,15 +134,17 @@ class SchedulerState:
         claimed = self._serve_claims(now) if self.claims else []
         self.enqueue_due(now)
         placements = self.incremental.serve(now)
-        lesser = [placement for placement in placements if self.waiting[placement.session_id].request.is_preemptible]
+        mains = [placement for placement in placements if placement.session_id in self.waiting]
+        lesser = [placement for placement in mains if self.waiting[placement.session_id].request.is_preemptible]
         if lesser and grace_of is not None and (futile := self._futile(lesser, now, grace_of())):
             placements = self._put_off(placements, futile)
         for placement in placements:
-            request = self.waiting.pop(placement.session_id).request
-            self._remove_from_indexes(request)
-            self._touched.add((request.owner_id, request.project_id))
-            self._running[request.id] = self._placed(placement)
-            self.unconfirmed.add(request.id)
+            if placement.session_id in self.waiting:  # not so members of a cluster but the main one
+                request = self.waiting.pop(placement.session_id).request
+                self._remove_from_indexes(request)
+                self._touched.add((request.owner_id, request.project_id))
+            self._running[placement.session_id] = self._placed(placement)
+            self.unconfirmed.add(placement.session_id)
         return claimed + placements
 
     def _futile(self, placements: Sequence[Placement], now: datetime, grace: timedelta) -> set[str]:
@@ -224,7 +226,7 @@ class SchedulerState:
         """
         self.enqueue_due(now)
         self.incremental.begin_pass()
-        placements = []
+        placements: list[Placement] = []
         claims, cluster = self.claims.in_order(), self.incremental.cluster
         for position, (session_id, claim) in enumerate(claims, 1):
             request, hold = self.waiting[session_id].request, self._running[session_id]
@@ -232,39 +234,40 @@ class SchedulerState:
             is_possible, is_lost = cluster.could_hold(hold, request.shape), is_over_limit(cluster, hold)
             if is_possible and not is_lost and cluster.covers(hold, later):
                 self._drop_hold(session_id)
-                placements.append(Placement(session_id, claim.host_id, claim.shares))
-                cluster.start_at(request, placements[-1], now)
-                self._note_placed(request, placements[-1])
-            elif not is_lost and (placement := self._place_elsewhere(request, claim, now)):
-                placements.append(placement)
+                placed = cluster.start_at(request, Placement(session_id, claim.host_id, claim.shares), now)
+                self._note_placed(request, placed)
+                placements += placed
+            elif not is_lost and (placed := self._place_elsewhere(request, claim, now)):
+                placements += placed
             elif is_lost or not is_possible or not self.claims.victims_of(session_id):
                 self._drop_hold(session_id)
                 self.lapsed.add(session_id)
                 self.unconfirmed.add(session_id)
         return placements
 
-    def _place_elsewhere(self, request: SessionRequest, claim: StoredClaim, now: datetime) -> Placement | None:
+    def _place_elsewhere(self, request: SessionRequest, claim: StoredClaim, now: datetime) -> tuple[Placement, ...]:
         """Start a session with a claim where it fits already, if that does not delay the head of the queue."""
         group = self.incremental.cluster.groups.get(claim.group_id)
         if group is None or not group.may_place(request):
-            return None
+            return ()
         self.incremental.reserve(claim.group_id, now)
         self._drop_hold(request.id)
-        placement = self.incremental.cluster.place(request, now)
-        if placement is None:
-            self._take_hold(request, claim)
+        placements = self.incremental.cluster.place(request, now)
+        if placements:
+            self._note_placed(request, placements)
         else:
-            self._note_placed(request, placement)
-        return placement
+            self._take_hold(request, claim)
+        return placements
 
-    def _note_placed(self, request: SessionRequest, placement: Placement) -> None:
-        """Note that a session with a claim has been placed."""
+    def _note_placed(self, request: SessionRequest, placements: Sequence[Placement]) -> None:
+        """Note that a session with a claim, with all its members, has been placed."""
         self._blocked.remove(request.id)
         del self.waiting[request.id]
         self._with_eta.discard(request.id)
         self._touched.add((request.owner_id, request.project_id))
-        self._running[request.id] = self._placed(placement)
-        self.unconfirmed.add(request.id)
+        for placement in placements:
+            self._running[placement.session_id] = self._placed(placement)
+            self.unconfirmed.add(placement.session_id)
 
     def _take_hold(self, request: SessionRequest, claim: StoredClaim) -> None:
         """Have a waiting session hold in advance what it claims."""

@@ -31,7 +31,10 @@ def content(cluster: ClusterState) -> object:
         for host in group.copy().capacity.hosts
     }
     heads = [
-        (group.head, held and (held.at, held.shape, held.host.host_id, held.shadow and vars_of(held.shadow)))
+        (
+            group.head,
+            held and (held.at, [(it.shape, it.host.host_id, it.shadow and vars_of(it.shadow)) for it in held.parts]),
+        )
         for group in cluster.groups.values()
         for held in [group.reservation]
     ]
@@ -50,9 +53,7 @@ def vars_of(shadow: object) -> object:
 def all_start(cluster: ClusterState, requests: list[SessionRequest]) -> bool:
     """Return whether all of these start, on a copy of the state."""
     copy = cluster.copy()
-    return all(
-        not copy.limits.are_exceeded_by(request) and copy.place(request, NOW) is not None for request in requests
-    )
+    return all(not copy.limits.are_exceeded_by(request) and copy.place(request, NOW) for request in requests)
 
 
 @settings(max_examples=300, deadline=None)

@@ -3,11 +3,12 @@
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Final
 
 from scheduler.core.capacity.host_capacity import HostCapacity, Rank
-from scheduler.core.capacity.placement_policy import PlacementPolicy
+from scheduler.core.capacity.member_search import MemberSearch
+from scheduler.core.capacity.placement_policy import PlacementPolicy, split_of
 from scheduler.core.types import HostIds, Shape, Shares
 
 MAX_COMPARED: Final = 64  # hosts, so that a tie-break takes microseconds
@@ -33,6 +34,7 @@ class GroupCapacity:
         self.order: list[Rank] = []  # initial ranks, ascending, under policies that ignore the shape
         self.first_unchanged = 0  # position in `order` before which all hosts have changed
         self._searches: dict[tuple[Shape, HostIds], _HostSearch] = {}
+        self._member_searches: dict[tuple[Shape, bool], tuple[MemberSearch, int]] = {}  # and the last change counted
         for host in hosts:
             host.version = 0
             host.changed_in = None
@@ -49,6 +51,23 @@ class GroupCapacity:
         host = search.best()
         return self.find(shape) if host is None and avoided_host_ids else host
 
+    def find_members(self, shape: Shape, avoided_host_ids: HostIds = ()) -> list[tuple[HostCapacity, Shape]]:
+        """Return the hosts for a cluster that may span hosts, each with the shape of what goes there; [] if none do.
+
+        The members of lower rank go to the first hosts.
+        """
+        key = shape.of_members(1), shape.shares_gpus
+        search, seen = self._member_searches.get(key, (None, 0))
+        if search is None:
+            search = MemberSearch(shape, self.hosts)
+        elif seen != self.change_count:
+            for hosts in self.changed:
+                for host in takewhile(lambda host: host.version > seen, reversed(hosts.values())):
+                    search.update(host)
+        self._member_searches[key] = search, self.change_count
+        chosen = search.choose(shape.members, shape.mode, avoided_host_ids)
+        return [(self.hosts[index], shape.of_members(count)) for count, index in chosen]
+
     def equal_of(
         self, host: HostCapacity, shape: Shape, preferred: Collection[int], avoided_host_ids: HostIds = ()
     ) -> HostCapacity:
@@ -59,7 +78,8 @@ class GroupCapacity:
         several whole devices. Looks at `MAX_COMPARED` of `preferred` at most, and at as many by closeness.
         """
         others = (self.hosts[index] for index in islice(preferred, MAX_COMPARED))
-        if host.closeness is None or shape.fgpu_milli < 2 * host.gpu_capacity:
+        has_parts = shape.members > 1 and shape.member_milli < host.gpu_capacity  # of devices, no whole ones
+        if host.closeness is None or has_parts or shape.fgpu_milli < 2 * host.gpu_capacity:
             if not preferred or host.index in preferred:
                 return host
             return next((it for it in others if it.equals(host) and it.host_id not in avoided_host_ids), host)
@@ -79,8 +99,7 @@ class GroupCapacity:
         `split` overrides that choice: {device index: milli-fGPU}.
         """
         if split is None:
-            part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli else 0
-            split = host.split(shape.fgpu_milli, (self.policy.device(host, shape, part),) if part else ())
+            split = split_of(self.policy, host, shape)
         shares = host.take(shape, split)
         self.note_change(host)
         return shares
@@ -172,17 +191,22 @@ class _HostSearch:
 
     def _catch_up(self) -> None:
         """Push the hosts that have changed since the last search and fit."""
-        cpu, memory_bytes, fgpu_milli, traits = self._shape  # HostCapacity.fits() inlined: the hot loop of a pass
+        cpu, memory_bytes, fgpu_milli, traits, members = self._shape[:5]
+        if members > 1:  # a device must have what one member needs; the others may fit on other devices
+            fgpu_milli = self._shape.member_milli
         seen, avoided, policy, changed = self._seen, self._avoided, self._group.policy, self._changed
         for hosts in self._group.changed[_size_class(fgpu_milli) :]:  # smaller size classes cannot fit it
             for host in reversed(hosts.values()):
                 if host.version <= seen:
                     break
+                # HostCapacity.fits() inlined: the hot loop of a pass
                 if host.max_request_milli < fgpu_milli or host.cpu < cpu or host.memory_bytes < memory_bytes:
                     continue
                 if traits and not host.traits.issuperset(traits):
                     continue
                 if host.is_reserved or fgpu_milli % host.granularity_milli or host.host_id in avoided:
+                    continue
+                if members > 1 and not host.fits(self._shape):
                     continue
                 heappush(changed, policy.rank(host, self._shape) if policy.depends_on_shape else host.rank)
         self._seen = self._group.change_count

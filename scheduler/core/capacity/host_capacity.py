@@ -2,10 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Final
 
 from scheduler.core.capacity.gpu_closeness import GpuCloseness, closeness_of
-from scheduler.core.types import Closeness, GpuView, Shape, Shares
+from scheduler.core.types import GPU_MODEL_TRAIT, Closeness, GpuView, Shape, Shares
 
+MAX_MEMBERS: Final = 1 << 20  # of a cluster: beyond any
 Rank = tuple[int, ...]  # of a host under a placement policy: the lowest is preferred; ends with index and version
 
 
@@ -28,6 +30,7 @@ class HostCapacity:
         "device_owed",
         "gpu_capacity",
         "gpu_ids",
+        "gpu_model",
         "granularity_milli",
         "host_id",
         "index",
@@ -62,6 +65,7 @@ class HostCapacity:
         self.gpu_capacity = gpus[0].capacity_milli if gpus else 0
         self.granularity_milli = 1 if divides else self.gpu_capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
+        self.gpu_model = next((trait for trait in sorted(traits) if trait.startswith(f"{GPU_MODEL_TRAIT}:")), "")
         self.device_free = [max(0, gpu.free_milli) for gpu in gpus]
         self.device_owed = [max(0, -gpu.free_milli) for gpu in gpus]
         self.closeness = closeness_of(closeness)
@@ -84,12 +88,36 @@ class HostCapacity:
     def fits(self, shape: Shape) -> bool:
         """Return whether the host can take `shape` now."""
         return (
-            self.max_request_milli >= shape.fgpu_milli
+            (self.max_request_milli >= shape.fgpu_milli or shape.members > 1)
             and self.cpu >= shape.cpu
             and self.memory_bytes >= shape.memory_bytes
             and not shape.fgpu_milli % self.granularity_milli
+            and (
+                shape.members == 1
+                or self._members_on_gpus(shape.member_milli, shares_gpus=shape.shares_gpus) >= shape.members
+            )
             and (not shape.traits or self.traits.issuperset(shape.traits))
         )
+
+    def member_count(self, one: Shape, *, shares_gpus: bool) -> int:
+        """Return how many members the host can take now that need `one` each."""
+        if not self.fits(one):
+            return 0
+        by_amounts = min(self.cpu // max(1, one.cpu), self.memory_bytes // max(1, one.memory_bytes))
+        return min(by_amounts, self._members_on_gpus(one.fgpu_milli, shares_gpus=shares_gpus))
+
+    def _members_on_gpus(self, each: int, *, shares_gpus: bool) -> int:
+        """Return for how many members the free GPUs are enough; MAX_MEMBERS without GPU."""
+        whole = self.gpu_capacity
+        if not each:
+            return MAX_MEMBERS
+        if each % self.granularity_milli or (each > whole and each % (whole or 1)):
+            return 0  # a member gets whole devices, or a part of one
+        if each >= whole:
+            return self.device_free.count(whole) // (each // whole) if whole else 0
+        if not shares_gpus:
+            return len(self.sorted_free) - bisect_left(self.sorted_free, each)
+        return sum(free // each for free in self.device_free)
 
     def part_devices(self, fgpu_milli: int) -> list[int]:
         """Return the devices that can give the part of a request that fits and leave enough whole ones for its rest."""
@@ -132,6 +160,23 @@ class HostCapacity:
         split = {part_devices[0]: part} if part else {}
         unused = [d for d, free in enumerate(self.device_free) if free == self.gpu_capacity and d not in split]
         split.update(dict.fromkeys(unused[:whole], self.gpu_capacity))
+        return split
+
+    def split_members(self, shape: Shape, *, most_free_first: bool) -> dict[int, int]:
+        """Return {device index: milli-fGPU} for the members of a cluster that fits.
+
+        Parts are taken of the devices with the least free, or with the most.
+        """
+        each, left = shape.member_milli, shape.members
+        if not each or not each % self.gpu_capacity:
+            return self.split(shape.fgpu_milli, ())
+        split: dict[int, int] = {}
+        free, sign = self.device_free, -1 if most_free_first else 1
+        for device in sorted(range(len(free)), key=lambda device: (sign * free[device], device)):
+            count = min(left, free[device] // each if shape.shares_gpus else int(free[device] >= each))
+            if count:
+                split[device] = count * each
+                left -= count
         return split
 
     def _close_split(
@@ -198,11 +243,8 @@ class HostCapacity:
         """Return an independent copy, unversioned and unranked."""
         copy: HostCapacity = object.__new__(HostCapacity)  # written out for speed: a forecast copies all hosts
         copy.host_id, copy.index = self.host_id, self.index
-        copy.gpu_capacity, copy.granularity_milli, copy.gpu_ids = (
-            self.gpu_capacity,
-            self.granularity_milli,
-            self.gpu_ids,
-        )
+        copy.gpu_capacity, copy.granularity_milli = self.gpu_capacity, self.granularity_milli
+        copy.gpu_ids, copy.gpu_model = self.gpu_ids, self.gpu_model
         copy.cpu, copy.memory_bytes, copy.traits = self.cpu, self.memory_bytes, self.traits
         copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free

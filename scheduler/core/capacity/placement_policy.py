@@ -6,7 +6,7 @@ the scores themselves.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, floor
 from typing import Final, Protocol
 
@@ -22,6 +22,7 @@ class PlacementPolicy(Protocol):
 
     depends_on_shape: bool  # False: one rank of a host serves all shapes
     begins_with_free: bool  # True: ranks begin with the free milli-fGPU, so the search skips hosts with less
+    takes_most_free: bool  # True: of devices that fit, the one with the most free is preferred
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the rank of a host on which `shape` fits; the lowest is preferred."""
@@ -45,6 +46,7 @@ class PackPolicy:
 
     depends_on_shape = False
     begins_with_free = True
+    takes_most_free = False
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the free amounts, smallest first."""
@@ -67,6 +69,7 @@ class SpreadPolicy:
 
     depends_on_shape = False
     begins_with_free = False
+    takes_most_free = True
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the free amounts, largest first."""
@@ -89,6 +92,7 @@ class FragmentationPolicy:
 
     depends_on_shape = True
     begins_with_free = False
+    takes_most_free = False
 
     def __init__(self, fragmentation: Fragmentation, gpu_capacity: int) -> None:
         """Take the measure of fragmentation, and the milli-fGPU of a whole GPU."""
@@ -101,7 +105,7 @@ class FragmentationPolicy:
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the negated score: a sigmoid of the growth of fragmentation in GPUs, in steps."""
-        growth = self._unusable_after(host, shape, self.devices(host, shape, shape.fgpu_milli % self._gpu_capacity)[:1])
+        growth = self._unusable_after(host, shape, split_of(self, host, shape, is_close=False))
         growth -= self.unusable_milli(host.cpu, host.memory_bytes, host.device_free)
         score = floor(SCORE_STEPS / (1 + exp(growth / self._gpu_capacity)))
         return -score, host.index, host.version
@@ -111,17 +115,20 @@ class FragmentationPolicy:
         if not part_milli:
             return ()
         free, fitting = host.device_free, host.part_devices(shape.fgpu_milli)
-        left = {value: self._unusable_after(host, shape, [free.index(value)]) for value in {free[d] for d in fitting}}
+        left = {
+            value: self._unusable_after(host, shape, host.first_split(shape.fgpu_milli, [free.index(value)]))
+            for value in {free[d] for d in fitting}
+        }
         return sorted(fitting, key=lambda d: (left[free[d]], free[d], d))
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
         """Return the fitting device that leaves the least fragmentation."""
         return self.devices(host, shape, part_milli)[0]
 
-    def _unusable_after(self, host: HostCapacity, shape: Shape, part_devices: Sequence[int]) -> float:
-        """Return `unusable_milli` once `shape` is taken, its part from the device given."""
+    def _unusable_after(self, host: HostCapacity, shape: Shape, split: Mapping[int, int]) -> float:
+        """Return `unusable_milli` once `shape` is taken, split over the devices as given."""
         device_free = list(host.device_free)
-        for device, share in host.first_split(shape.fgpu_milli, part_devices).items():
+        for device, share in split.items():
             device_free[device] -= share
         return self.unusable_milli(host.cpu - shape.cpu, host.memory_bytes - shape.memory_bytes, device_free)
 
@@ -137,6 +144,15 @@ class BalancePolicy(FragmentationPolicy):
         """Return the fragmentation, plus the GPU that cores or memory will not serve at the mix's mean rates."""
         shortage = self.fragmentation.shortage_milli(cpu, memory_bytes, sum(device_free))
         return self.fragmentation.unusable_milli(cpu, memory_bytes, device_free) + shortage
+
+
+def split_of(policy: PlacementPolicy, host: HostCapacity, shape: Shape, *, is_close: bool = True) -> dict[int, int]:
+    """Return {device index: milli-fGPU} as the policy divides a shape that fits; `is_close`: by closeness as well."""
+    if shape.members > 1:
+        return host.split_members(shape, most_free_first=policy.takes_most_free)
+    part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli else 0
+    part_devices = (policy.device(host, shape, part),) if part else ()
+    return (host.split if is_close else host.first_split)(shape.fgpu_milli, part_devices)
 
 
 def policy_for(rules: Rules, gpu_capacity: int, mix: Callable[[], Sequence[tuple[Shape, int]]]) -> PlacementPolicy:

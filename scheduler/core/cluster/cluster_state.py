@@ -22,6 +22,7 @@ from scheduler.core.types import (
     SessionRequest,
     Shape,
     Snapshot,
+    member_placements,
 )
 
 
@@ -92,30 +93,32 @@ class ClusterState:
         """Yield all running sessions, on whatever host."""
         return chain(self._outside_groups.values(), *(group.running.values() for group in self.groups.values()))
 
-    def place(self, request: SessionRequest, now: datetime) -> Placement | None:
-        """Start a request within its limits if that does not delay its group's head; return its placement.
+    def place(self, request: SessionRequest, now: datetime) -> tuple[Placement, ...]:
+        """Start a request within its limits if that does not delay its group's head; return its members' placements.
 
-        A request that cannot start becomes the head of its group if there is none.
+        A request that cannot start becomes the head of its group if there is none, and has no placements.
         """
         group = self.groups.get(request.group_id)
         if group is None:
-            return None
-        placement = group.place(request, request.shape, now)
-        if placement is None:
-            if group.head is None:
-                group.make_head(request, now)
-            return None
-        session = _started(request, placement, group, now)
-        self.limits.count(session, -1)
-        group.note_running(session)
-        if self._shares and request.group_id in self._shares:
-            self._shares[request.group_id].add(session)
-        return placement
+            return ()
+        placements = group.place(request, now)
+        if not placements and group.head is None:
+            group.make_head(request, now)
+        for each in placements:
+            session = _started(request, each, group, now)
+            self.limits.count(session, -1)
+            group.note_running(session)
+            if self._shares and request.group_id in self._shares:
+                self._shares[request.group_id].add(session)
+        return placements
 
-    def start_at(self, request: SessionRequest, placement: Placement, now: datetime) -> None:
-        """Start a request on a host, with shares, that are known to be free."""
+    def start_at(self, request: SessionRequest, placement: Placement, now: datetime) -> tuple[Placement, ...]:
+        """Start a request on a host, with shares, that are known to be free; return its members' placements."""
         group = self.groups[self.group_of[placement.host_id]]
-        self.add_running(_started(request, placement, group, now))
+        placements = member_placements(request, [(request.members, placement.host_id, placement.shares)])
+        for each in placements:
+            self.add_running(_started(request, each, group, now))
+        return placements
 
     def covers(self, session: RunningSession, later: Iterable[RunningSession] = ()) -> bool:
         """Return whether all that a session holds is there, by whoever else holds something; those in `later` aside."""
@@ -180,13 +183,14 @@ class ClusterState:
 
 
 def _started(request: SessionRequest, placement: Placement, group: GroupState, now: datetime) -> RunningSession:
-    """Return the session that a request has become by its placement."""
+    """Return the session that a request, or a member of it, has become by its placement."""
+    members = request.members
     return RunningSession(
-        request.id,
+        placement.session_id,
         request.owner_id,
         placement.host_id,
-        request.cpu,
-        request.memory_bytes,
+        request.cpu if members == 1 else request.cpu // members,
+        request.memory_bytes if members == 1 else request.memory_bytes // members,
         placement.shares,
         now,
         group.latest_end(request, now),

@@ -10,14 +10,16 @@ from types import MappingProxyType
 
 from scheduler.core.capacity.group_capacity import GroupCapacity
 from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.member_search import MemberSearch
 from scheduler.core.capacity.placement_policy import policy_for
 from scheduler.core.cluster.reservation import (
     Overdue,
     Reservation,
     SessionEnd,
     could_hold,
+    emptied,
     reserve,
-    reserve_whole_host,
+    reserve_whole_hosts,
 )
 from scheduler.core.types import (
     OVERDUE_GRACE,
@@ -30,6 +32,7 @@ from scheduler.core.types import (
     Shape,
     entries_of,
     latest_end,
+    member_placements,
 )
 
 
@@ -80,34 +83,57 @@ class GroupState:
         self._ends: list[SessionEnd] | None = None
         self._overdue: Overdue | None = None  # by host id; None: not looked for in this pass
         self._holdable: dict[Shape, bool] = {}  # as far as known
+        self._emptied: list[HostCapacity] = []  # the hosts once all but overdue sessions have ended; [] if not known
 
     def mix(self) -> Sequence[tuple[Shape, int]]:
         """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
         seen = [session.shape for session in self.running.values()] + [
             request.shape._replace(traits=())
             for request in entries_of(self._queue)
-            if request.group_id == self.host_views[0].group_id
+            if request.group_id == self.host_views[0].group_id and request.members == 1
         ]
         return self.rules.mix or [(shape, 1) for shape in seen]
 
-    def place(self, request: SessionRequest, shape: Shape, now: datetime) -> Placement | None:
-        """Take capacity for `request` on the preferred host, or on the reserved one if that does not delay the head."""
+    def place(self, request: SessionRequest, now: datetime) -> tuple[Placement, ...]:
+        """Take capacity for `request`, on a reserved host only if that does not delay the head.
+
+        Return the placement of each member; () where it cannot start.
+        """
+        shape = request.shape
+        if request.members > 1 and shape.spans_hosts:
+            return self._place_members(request, shape, now)
         host = self.capacity.find(shape, request.avoided_host_ids)
         if host is not None:
             holders = self._image_hosts.get(request.image_id, ())
             if holders or host.closeness is not None:
                 host = self.capacity.equal_of(host, shape, holders, request.avoided_host_ids)
-            return Placement(request.id, host.host_id, self.capacity.take(host, shape))
-        if self.reservation is not None:
-            shares = self.reservation.backfill(self.capacity, shape, self.latest_end(request, now))
-            if shares is not None:
-                return Placement(request.id, self.reservation.host.host_id, shares)
-        return None
+            shares = self.capacity.take(host, shape)
+            if request.members == 1:  # by far the most frequent case
+                return (Placement(request.id, host.host_id, shares),)
+            return member_placements(request, [(request.members, host.host_id, shares)])
+        return self._backfill(request, shape, now)
+
+    def _place_members(self, request: SessionRequest, shape: Shape, now: datetime) -> tuple[Placement, ...]:
+        """As `place`, for a cluster that may span hosts: on reserved ones only as a whole."""
+        found = self.capacity.find_members(shape, request.avoided_host_ids)
+        if found:
+            taken = [(part.members, host.host_id, self.capacity.take(host, part)) for host, part in found]
+            return member_placements(request, taken)
+        return self._backfill(request, shape, now) if shape.mode == "any" else ()
+
+    def _backfill(self, request: SessionRequest, shape: Shape, now: datetime) -> tuple[Placement, ...]:
+        if self.reservation is None:
+            return ()
+        found = self.reservation.backfill(self.capacity, shape, self.latest_end(request, now))
+        return () if found is None else member_placements(request, [(request.members, found[0].host_id, found[1])])
+
+    def fits(self, shape: Shape) -> bool:
+        """Return whether hosts that are not reserved have what a request needs."""
+        return bool(self.capacity.find_members(shape)) if shape.spans_hosts else self.capacity.find(shape) is not None
 
     def may_place(self, request: SessionRequest) -> bool:
-        """Return whether a host has what the request needs, be it reserved for the head."""
-        reserved = self.reservation is not None and self.reservation.host.fits(request.shape)
-        return reserved or self.capacity.find(request.shape, request.avoided_host_ids) is not None
+        """Return whether hosts have what the request needs, be they reserved for the head."""
+        return (self.reservation is not None and self.reservation.fits(request.shape)) or self.fits(request.shape)
 
     def begin_pass(self, queue: Iterable[SessionRequest]) -> None:
         """Drop the reservation and rank the hosts anew, as in a new state with the capacities as they are."""
@@ -123,23 +149,29 @@ class GroupState:
         copy.host_capacities = {host.host_id: host for host in hosts}
         copy.running = self.running.copy()
         copy._ends = None if self._ends is None else self._ends.copy()
-        reservation = self.reservation
-        if reservation is not None:
-            shadow = reservation.shadow and reservation.shadow.copy()
-            refused = reservation.refused.copy()
-            copy.reservation = replace(reservation, host=hosts[reservation.host.index], shadow=shadow, refused=refused)
+        if self.reservation is not None:
+            copy.reservation = replace(self.reservation, parts=[part.copy(hosts) for part in self.reservation.parts])
         return copy
 
     def could_hold(self, shape: Shape, now: datetime) -> bool:
-        """Return whether a host could take `shape` once all but the overdue sessions have ended there.
+        """Return whether a host, or for a cluster all together, could take `shape` once the sessions there have ended.
 
-        Without such a host nothing is reserved: it would keep from all others what they can have.
+        The overdue ones are taken to stay. Without such hosts nothing is reserved: it would keep from all others what
+        they can have.
         """
         overdue = self._overdue_at(now)
         found = self._holdable.get(shape)
         if found is None:
             hosts = zip(self.capacity.hosts, self.host_views, strict=True)
-            found = any(could_hold(host, view, shape, overdue.get(view.id, ())) for host, view in hosts)
+            if shape.members > 1:
+                if not self._emptied:
+                    self._emptied = [emptied(host, view, overdue.get(view.id, ())) for host, view in hosts]
+                if shape.spans_hosts:
+                    found = bool(MemberSearch(shape, self._emptied).choose(shape.members, shape.mode))
+                else:
+                    found = any(host.fits(shape) for host in self._emptied)
+            else:
+                found = any(could_hold(host, view, shape, overdue.get(view.id, ())) for host, view in hosts)
             self._holdable[shape] = found
         return found
 
@@ -156,30 +188,39 @@ class GroupState:
         ends = islice(self.ends, unknown, None)
         self.reservation, walked = reserve(request.shape, self.capacity, ends, now)
         self.ends_walked += walked
-        if self.reservation is not None:
-            self.capacity.set_reserved(self.reservation.host, True)
-        else:
-            self.move_whole_host(self.capacity.hosts, now)
+        if self.reservation is None:
+            self.move_whole_hosts(self.capacity.hosts, now)
+        for host in self.reserved_hosts:
+            if not host.is_reserved:
+                self.capacity.set_reserved(host, True)
 
-    def move_whole_host(self, grown: Iterable[HostCapacity], now: datetime) -> HostCapacity | None:
-        """Reserve as a whole the best host for a head without a promised start; return one that is no longer reserved.
+    @property
+    def reserved_hosts(self) -> list[HostCapacity]:
+        """The hosts that are reserved for the head."""
+        return [] if self.reservation is None else self.reservation.hosts
 
-        `grown` are the hosts where sessions have ended since it was chosen: no other can have become better.
+    def move_whole_hosts(self, grown: Iterable[HostCapacity], now: datetime) -> list[HostCapacity]:
+        """Reserve as a whole the best hosts for a head without a promised start; return those not reserved any more.
+
+        `grown` are the hosts where sessions have ended since they were chosen: no other can have become better.
         """
         assert self.head is not None
-        since, was = self.head.queued_at + self.rules.reservation_delay, self.reservation
+        since, were = self.head.queued_at + self.rules.reservation_delay, self.reserved_hosts
         if since > now:
-            return None
-        among = self.capacity.hosts if was is None else list({host.index: host for host in (was.host, *grown)}.values())
+            return []
+        is_narrow = bool(were) and not self.head.shape.spans_hosts
+        among = {host.index: host for host in (*were, *grown)}.values() if is_narrow else self.capacity.hosts
         views = [(host, self.host_views[host.index]) for host in among]
-        self.reservation = reserve_whole_host(self.head, views, self.running.values(), since, self._overdue_at(now))
+        self.reservation = reserve_whole_hosts(self.head, views, self.running.values(), since, self._overdue_at(now))
         self.ends_walked += len(self.running) // 64  # of which each takes a fraction of what an end takes
-        if self.reservation is not None and (was is None or was.host is not self.reservation.host):
-            self.capacity.set_reserved(self.reservation.host, True)
-            if was is not None:
-                self.capacity.set_reserved(was.host, False)
-                return was.host
-        return None
+        new = self.reserved_hosts
+        for host in new:
+            if host not in were:
+                self.capacity.set_reserved(host, True)
+        released = [host for host in were if host not in new]
+        for host in released:
+            self.capacity.set_reserved(host, False)
+        return released
 
     def start_over(self) -> None:
         """Drop the head, as at the start of a pass; which sessions are overdue is found out anew."""
@@ -188,8 +229,8 @@ class GroupState:
 
     def clear_head(self) -> None:
         """Drop the head and its reservation."""
-        if self.reservation is not None:
-            self.capacity.set_reserved(self.reservation.host, False)
+        for host in self.reserved_hosts:
+            self.capacity.set_reserved(host, False)
         self.head = self.reservation = None
 
     @property
@@ -214,7 +255,7 @@ class GroupState:
             self._overdue = {}
             for _, _, session in self.ends[: self._count_unknown(now)]:
                 self._overdue.setdefault(session.host_id, []).append(session)
-            self._holdable = {}
+            self._holdable, self._emptied = {}, []
         return self._overdue
 
     def _count_unknown(self, now: datetime) -> int:
@@ -248,10 +289,12 @@ class GroupState:
 
     def _count_in_shadow(self, session: RunningSession, sign: int) -> None:
         """Count a session that ended (1) or started (-1) in what is free at the head's start, if it lasts longer."""
-        reservation = self.reservation
-        if reservation is None or reservation.host.host_id != session.host_id:
+        if self.reservation is None:
             return
-        reservation.refused.clear()
-        is_later = session.ends_at is None or reservation.at is None or session.ends_at > reservation.at
-        if is_later and reservation.shadow is not None:
-            reservation.shadow.give_back(session.shape, session.shares, sign)
+        at = self.reservation.at
+        for part in self.reservation.parts:
+            if part.host.host_id == session.host_id:
+                part.refused.clear()
+                is_later = session.ends_at is None or at is None or session.ends_at > at
+                if is_later and part.shadow is not None:
+                    part.shadow.give_back(session.shape, session.shares, sign)

@@ -13,6 +13,7 @@ from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
 from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.placement_policy import split_of
 from scheduler.core.cluster.group_state import GroupState
 from scheduler.core.types import EPOCH, RunningSession, SessionRequest, Shape, Shares
 from scheduler.core.victims import fewest_victims, without
@@ -163,8 +164,11 @@ def find_preemption(
     """Return the preemption by which `request` starts soonest; None if no host has enough to end, or one needs none.
 
     It takes the host where the fewest end, then where the least work is lost; one that failed the request before only
-    if there is no other. The host that is reserved for the head is left to the head.
+    if there is no other. The host that is reserved for the head is left to the head. Nobody ends for a cluster that may
+    span hosts.
     """
+    if request.shape.spans_hosts:
+        return None
     is_head = group.head is not None and group.head.id == request.id
     hosts = sorted(
         (candidates.bound(host, request, now), host.index, host)
@@ -194,7 +198,6 @@ def _preemption(
     group: GroupState, request: SessionRequest, host: HostCapacity, victims: Sequence[RunningSession]
 ) -> Preemption:
     shape, later = request.shape, without(host, victims)
-    part = shape.fgpu_milli % later.gpu_capacity if shape.fgpu_milli else 0
-    split = later.split(shape.fgpu_milli, (group.capacity.policy.device(later, shape, part),) if part else ())
+    split = split_of(group.capacity.policy, later, shape)
     victim_ids = tuple(victim.session_id for victim in victims)
     return Preemption(request.id, later.host_id, later.take(shape, split), victim_ids)

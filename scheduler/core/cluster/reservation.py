@@ -5,6 +5,7 @@ it fits there if running sessions use their time limits to the full. Requests th
 others may use what the head will not need.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +13,8 @@ from itertools import groupby
 
 from scheduler.core.capacity.group_capacity import GroupCapacity
 from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.member_search import MemberSearch
+from scheduler.core.capacity.placement_policy import split_of
 from scheduler.core.types import EPOCH, GpuView, HostView, RunningSession, SessionRequest, Shape, Shares
 
 SessionEnd = tuple[datetime, str, RunningSession]  # latest end; the session's id, which makes entries distinct
@@ -19,30 +22,37 @@ Overdue = dict[int, list[RunningSession]]  # by host id: nobody knows whether th
 
 
 @dataclass(slots=True, kw_only=True)
-class Reservation:
-    """A host reserved for the head: from `at`, with `shadow` its free capacity then; without a time, as a whole."""
+class HostReservation:
+    """What is reserved on one host: room for `shape`; `shadow` is its free capacity once that is needed.
+
+    Without a shadow the host is reserved as a whole.
+    """
 
     shape: Shape
     host: HostCapacity
     shadow: HostCapacity | None
-    at: datetime | None
     refused: set[Shape] = field(default_factory=set)  # shapes that would delay the head, until a session there ends
 
-    def backfill(self, group: GroupCapacity, shape: Shape, ends_at: datetime | None) -> Shares | None:
-        """Take `shape` from the reserved host and return the shares; None if that would delay the head.
+    def copy(self, hosts: Sequence[HostCapacity]) -> "HostReservation":
+        """Return a copy on the copies of all hosts."""
+        shadow = self.shadow and self.shadow.copy()
+        return HostReservation(
+            shape=self.shape, host=hosts[self.host.index], shadow=shadow, refused=self.refused.copy()
+        )
 
-        `ends_at` is the latest end of the session to be started, None if it is unbounded.
+    def backfill(self, group: GroupCapacity, shape: Shape, *, is_over: bool) -> Shares | None:
+        """Take `shape` from the host and return the shares; None if that would delay the head.
+
+        `is_over` says that what is started ends before the head starts.
         """
         host = self.host
-        if self.at is None or self.shadow is None or not host.fits(shape):
+        if self.shadow is None or not host.fits(shape):
             return None
-        if ends_at is not None and ends_at <= self.at:
+        if is_over:
             return group.take(host, shape)
         if shape in self.refused:
             return None
-        part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli else 0
-        for device in group.policy.devices(host, shape, part) if part else (0,):
-            split = host.split(shape.fgpu_milli, (device,))
+        for split in _splits(group, host, shape):
             later = self.shadow.copy()
             later.take(shape, split)
             if later.fits(self.shape):
@@ -50,6 +60,52 @@ class Reservation:
                 return group.take(host, shape, split)
         self.refused.add(shape)
         return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Reservation:
+    """Hosts reserved for the head from a time on, or without a time as a whole: several where the head spans hosts."""
+
+    at: datetime | None
+    parts: Sequence[HostReservation]
+
+    @property
+    def hosts(self) -> list[HostCapacity]:
+        """The hosts, those first on which members of lower rank are placed."""
+        return [part.host for part in self.parts]
+
+    def fits(self, shape: Shape) -> bool:
+        """Return whether one of the hosts has room for `shape` now."""
+        for part in self.parts:  # noqa: SIM110  # a generator would take longer than all the rest
+            if part.host.fits(shape):
+                return True
+        return False
+
+    def backfill(
+        self, group: GroupCapacity, shape: Shape, ends_at: datetime | None
+    ) -> tuple[HostCapacity, Shares] | None:
+        """Take `shape` from a reserved host; return both, or None if that would delay the head.
+
+        `ends_at` is the latest end of the session to be started, None if it is unbounded.
+        """
+        if self.at is None:
+            return None
+        is_over = ends_at is not None and ends_at <= self.at
+        for part in self.parts:
+            shares = part.backfill(group, shape, is_over=is_over)
+            if shares is not None:
+                return part.host, shares
+        return None
+
+
+def _splits(group: GroupCapacity, host: HostCapacity, shape: Shape) -> Iterable[dict[int, int]]:
+    """Yield the ways in which a shape that fits can be divided over the devices of a host, the preferred first."""
+    part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli and shape.members == 1 else 0
+    if not part:
+        yield split_of(group.policy, host, shape)
+        return
+    for device in group.policy.devices(host, shape, part):
+        yield host.split(shape.fgpu_milli, (device,))
 
 
 def reserve(
@@ -62,6 +118,7 @@ def reserve(
     """
     by_host = {host.host_id: host for host in group.hosts}
     shadows: dict[int, HostCapacity] = {}
+    search = MemberSearch(shape, group.hosts) if shape.spans_hosts else None
     walked = 0
     for at, together in groupby(ends, key=lambda end: max(end[0], now)):
         touched = set()
@@ -72,58 +129,95 @@ def reserve(
                 shadow = shadows.get(host.index) or shadows.setdefault(host.index, host.copy())
                 shadow.give_back(running.shape, running.shares)
                 touched.add(host.index)
-        ready = [index for index in touched if shadows[index].fits(shape)]
-        if ready:
-            first = min(ready)
-            return Reservation(shape=shape, host=group.hosts[first], shadow=shadows[first], at=at), walked
+        if search is not None:
+            for index in touched:
+                search.update(shadows[index])
+            chosen = search.choose(shape.members, shape.mode)
+        else:
+            chosen = [(1, index) for index in sorted(touched) if shadows[index].fits(shape)][:1]
+        if chosen:
+            parts = [
+                HostReservation(
+                    shape=shape if search is None else shape.of_members(count),
+                    host=group.hosts[index],
+                    shadow=shadows.get(index) or group.hosts[index].copy(),
+                )
+                for count, index in chosen
+            ]
+            return Reservation(at=at, parts=parts), walked
     return None, walked
 
 
-def reserve_whole_host(
+def reserve_whole_hosts(
     head: SessionRequest,
     among: Sequence[tuple[HostCapacity, HostView]],
     running: Iterable[RunningSession],
     since: datetime,
     overdue: Mapping[int, Sequence[RunningSession]],
 ) -> Reservation | None:
-    """Return a reservation of a whole host for the head, or None if none of these hosts could ever take it.
+    """Return a reservation of whole hosts for the head, or None if these hosts could never take it.
 
     `since` is when the reservation fell due. The host is one without a start since then, or else the one whose last
     start is longest ago: the head starts there once all who run now have ended, and since nothing is placed there, the
     next pass finds it or a better one. Among equal hosts it is the one that lacks least. What `overdue` sessions, by
-    host id, hold does not count.
+    host id, hold does not count. A head that spans hosts gets as many of them, in this order, as it needs.
     """
-    shape = head.shape
+    shape, one = head.shape, head.shape.of_members(1) if head.shape.spans_hosts else head.shape
     last_starts = dict.fromkeys((view.id for _, view in among), EPOCH)
     for session in running:
         last = last_starts.get(session.host_id)
         if last is not None and session.started_at > last:
             last_starts[session.host_id] = session.started_at
-    able = [
-        ((max(since, last_starts[view.id]), *_missing(host, shape), host.index), host)
+    able = sorted(
+        ((max(since, last_starts[view.id]), *_missing(host, one), host.index), host, view)
         for host, view in among
-        if could_hold(host, view, shape, overdue.get(view.id, ()))
-    ]
-    if not able:
-        return None
-    return Reservation(shape=shape, host=min(able)[1], shadow=None, at=None)
+        if could_hold(host, view, one, overdue.get(view.id, ()))
+    )
+    if not shape.spans_hosts:
+        chosen = [host for _, host, _ in able[:1]]
+    else:
+        chosen = _enough(shape, [(host, emptied(host, view, overdue.get(view.id, ()))) for _, host, view in able])
+    parts = [HostReservation(shape=one, host=host, shadow=None) for host in chosen]
+    return Reservation(at=None, parts=parts) if parts else None
+
+
+def _enough(shape: Shape, able: Iterable[tuple[HostCapacity, HostCapacity]]) -> list[HostCapacity]:
+    """Return the first of the hosts, of equal GPU model, that take a cluster once they are empty; none if they do not.
+
+    Each comes with its capacity by then.
+    """
+    found: dict[str, list[HostCapacity]] = {}
+    members: Counter[str] = Counter()
+    for host, empty in able:
+        model = host.gpu_model if shape.fgpu_milli else ""
+        found.setdefault(model, []).append(host)
+        count = empty.member_count(shape.of_members(1), shares_gpus=shape.shares_gpus)
+        members[model] += 1 if shape.mode == "spread" else count
+        if members[model] >= shape.members:
+            return found[model]
+    return []
+
+
+def emptied(host: HostCapacity, view: HostView, overdue: Sequence[RunningSession] = ()) -> HostCapacity:
+    """Return a host once all but the `overdue` sessions have ended there."""
+    then = HostCapacity(
+        host_id=view.id,
+        index=host.index,
+        cpu=view.cpu,
+        memory_bytes=view.memory_bytes,
+        gpus=[GpuView(gpu.id, gpu.capacity_milli, gpu.capacity_milli) for gpu in view.gpus],
+        divides=view.divides,
+        traits=view.traits,
+    )
+    for session in overdue:
+        then.give_back(session.shape, session.shares, -1)
+    return then
 
 
 def could_hold(host: HostCapacity, view: HostView, shape: Shape, overdue: Sequence[RunningSession] = ()) -> bool:
     """Return whether the host could take `shape` once all but the `overdue` sessions have ended there."""
-    if overdue:
-        then = HostCapacity(
-            host_id=view.id,
-            index=host.index,
-            cpu=view.cpu,
-            memory_bytes=view.memory_bytes,
-            gpus=[GpuView(gpu.id, gpu.capacity_milli, gpu.capacity_milli) for gpu in view.gpus],
-            divides=view.divides,
-            traits=view.traits,
-        )
-        for session in overdue:
-            then.give_back(session.shape, session.shares, -1)
-        return then.fits(shape)
+    if overdue or shape.members > 1:
+        return emptied(host, view, overdue).fits(shape)
     return (
         view.cpu >= shape.cpu
         and view.memory_bytes >= shape.memory_bytes

@@ -201,7 +201,7 @@ class FairShares:
         """Return what a session has used since its start, decayed to `now`."""
         ran = max(timedelta(0), now - session.started_at).total_seconds()
         seconds = (1 - exp(-self._decay * ran)) / self._decay * session.charge_percent / 100
-        cpu, memory_bytes, fgpu_milli, _ = session.shape
+        cpu, memory_bytes, fgpu_milli = session.shape[:3]
         return cpu * seconds, memory_bytes * seconds, fgpu_milli * seconds
 
     def _count(self, session: RunningSession, sign: int) -> None:

@@ -26,9 +26,9 @@ class RemainingLimits:
         self.sessions = inf if limits.sessions is None else limits.sessions - used.sessions
 
     def are_exceeded_by(self, request: SessionRequest) -> bool:
-        """Return whether one more session of this size would exceed a limit."""
+        """Return whether one more session, or cluster, of this size would exceed a limit."""
         return (
-            self.sessions < 1
+            self.sessions < request.members
             or self.cpu < request.cpu
             or self.memory_bytes < request.memory_bytes
             or self.fgpu_milli < request.fgpu_milli

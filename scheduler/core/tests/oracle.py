@@ -4,6 +4,7 @@ An implementation of its own, to compare plans with: it shares the types of a sn
 `oracle_hosts` has the hosts, `oracle_pass` whose turn it is.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from scheduler.core.types import (
     Rules,
     RunningSession,
     SessionRequest,
+    Shape,
     Snapshot,
 )
 
@@ -25,11 +27,19 @@ GRACE: Final = timedelta(minutes=2)  # after its latest end a session may end at
 
 @dataclass
 class Reserved:
-    """What is reserved for the first in line: a host from a moment on, or without one as a whole."""
+    """What is reserved for the first in line: hosts from a moment on, or without one as a whole."""
+
+    at: datetime | None
+    parts: list["Part"]
+
+
+@dataclass
+class Part:
+    """One of the hosts, what goes there, and the host as it is at that moment."""
 
     host: Host
-    at: datetime | None
-    then: Host | None  # the host as it is at that moment
+    shape: Shape
+    then: Host | None
 
 
 @dataclass
@@ -49,39 +59,50 @@ class Group:
     def host(self, host_id: int) -> Host:
         return next(host for host in self.hosts if host.view.id == host_id)
 
-    def place(self, request: SessionRequest, now: datetime) -> RunningSession | None:
-        """Start a request if that delays the first in line by nothing."""
-        found = self._on_free_host(request) or self._on_reserved_host(request, now)
-        if found is None:
-            return None
-        host, split = found
-        shares = tuple((gpu.id, split[place]) for place, gpu in enumerate(host.view.gpus) if place in split)
-        session = started(request, host.view.id, shares, now, self.end_of(request, now))
-        host.add(session, -1)
-        self.running[session.session_id] = session
-        return session
+    def place(self, request: SessionRequest, now: datetime) -> list[RunningSession] | None:
+        """Start a request if that delays the first in line by nothing; return a session for each member."""
+        spans = request.shape.spans_hosts
+        found = self._on_several(request) if spans else self._on_free_host(request)
+        if not found and not (spans and request.mode == "spread"):
+            found = self._on_reserved_host(request, now)
+        sessions: list[RunningSession] = []
+        for host, count, split in found:
+            shares = tuple((gpu.id, split[place]) for place, gpu in enumerate(host.view.gpus) if place in split)
+            names = (request.member_ids or (request.id,))[len(sessions) :][:count]
+            sessions += started(request, names, host.view.id, shares, now, self.end_of(request, now))
+        for session in sessions:
+            self.host(session.host_id).add(session, -1)
+            self.running[session.session_id] = session
+        return sessions or None
+
+    def _on_several(self, request: SessionRequest) -> list[tuple[Host, int, Split]]:
+        free = [host for host in self.hosts if not self._is_reserved(host)]
+        good = [host for host in free if host.view.id not in request.avoided_host_ids]
+        chosen = member_hosts(request.shape, good) or member_hosts(request.shape, free)
+        return [(host, count, self.policy.split(host, request.shape.of_members(count))) for host, count in chosen]
 
     def end_of(self, request: SessionRequest, now: datetime) -> datetime | None:
         return None if request.duration is None else now + request.duration + self.rules.overhead
 
-    def _on_free_host(self, request: SessionRequest) -> tuple[Host, Split] | None:
+    def _on_free_host(self, request: SessionRequest) -> list[tuple[Host, int, Split]]:
         shape = request.shape
         fitting = [host for host in self.hosts if host.fits(shape) and not self._is_reserved(host)]
         good = [host for host in fitting if host.view.id not in request.avoided_host_ids]
         if not fitting:
-            return None
+            return []
         host = min(good or fitting, key=lambda host: self.policy.rank(host, shape))
         host = self._equal(host, good, request)
-        return host, split_with(host, shape, next(iter(self.policy.devices(host, shape)), None))
+        return [(host, request.members, self.policy.split(host, shape))]
 
     def _is_reserved(self, host: Host) -> bool:
-        return self.reserved is not None and self.reserved.host is host
+        return self.reserved is not None and any(part.host is host for part in self.reserved.parts)
 
     def _equal(self, host: Host, good: Sequence[Host], request: SessionRequest) -> Host:
         """Return which of the hosts with the same amounts has the closest devices, then the image."""
         having = self.images.get(request.image_id, frozenset())
         equal = [other for other in good if _amounts(other) == _amounts(host)]
-        if not host.is_wired or request.fgpu_milli < 2 * host.capacity:
+        has_parts = request.members > 1 and request.fgpu_milli // request.members < host.capacity
+        if not host.is_wired or has_parts or request.fgpu_milli < 2 * host.capacity:
             if host.view.id in having:
                 return host
             return min((other for other in equal if other.view.id in having), key=lambda it: it.name, default=host)
@@ -93,37 +114,46 @@ class Group:
 
         return min((other for other in [host, *equal] if other.is_wired), key=rank)
 
-    def _on_reserved_host(self, request: SessionRequest, now: datetime) -> tuple[Host, Split] | None:
-        shape, reserved = request.shape, self.reserved
-        if reserved is None or reserved.at is None or reserved.then is None or not reserved.host.fits(shape):
-            return None
-        devices: list[int | None] = [*self.policy.devices(reserved.host, shape)] or [None]
-        end = self.end_of(request, now)
-        if end is not None and end <= reserved.at:
-            return reserved.host, split_with(reserved.host, shape, devices[0])
-        assert self.head is not None
-        for device in devices:
-            split = split_with(reserved.host, shape, device)
-            then = reserved.then.after(shape, split)
-            if then.fits(self.head.shape):
-                reserved.then = then
-                return reserved.host, split
-        return None
+    def _on_reserved_host(self, request: SessionRequest, now: datetime) -> list[tuple[Host, int, Split]]:
+        reserved, end = self.reserved, self.end_of(request, now)
+        if reserved is None or reserved.at is None:
+            return []
+        shape = request.shape.of_members(request.members)
+        for part in reserved.parts:
+            if not part.host.fits(shape) or part.then is None:
+                continue
+            if end is not None and end <= reserved.at:
+                return [(part.host, request.members, self.policy.split(part.host, shape))]
+            devices = self.policy.devices(part.host, shape)
+            splits = [split_with(part.host, shape, device) for device in devices]
+            for split in splits or [self.policy.split(part.host, shape)]:
+                then = part.then.after(shape, split)
+                if then.fits(part.shape):
+                    part.then = then
+                    return [(part.host, request.members, split)]
+        return []
 
     def refuse(self, request: SessionRequest, now: datetime) -> None:
-        """Reserve a host for the first request that does not fit, but that a host could hold: the first in line."""
-        if self.head is not None or not any(self._could_hold(it, request, now) for it in self.hosts):
+        """Reserve hosts for the first request that does not fit, but that they could hold: the first in line."""
+        shape = request.shape
+        empty = [self._emptied(host, now) for host in self.hosts]
+        is_able = member_hosts(shape, empty) if shape.spans_hosts else any(host.fits(shape) for host in empty)
+        if self.head is not None or not is_able:
             return
         self.head = request
         ends = sorted(
             {max(it.ends_at, now) for it in self.running.values() if it.ends_at and not self.is_unknown(it, now)}
         )
         for moment in ends:
-            later = [self.at(host, moment, now) for host in self.hosts]
-            fitting = [place for place, host in enumerate(later) if host.fits(request.shape)]
-            if fitting:
-                first = min(fitting, key=lambda place: later[place].name)
-                self.reserved = Reserved(self.hosts[first], moment, later[first])
+            later = {host.view.id: self.at(host, moment, now) for host in self.hosts}
+            if shape.spans_hosts:
+                chosen = member_hosts(shape, list(later.values()))
+            else:
+                fitting = [host for host in later.values() if host.fits(shape)]
+                chosen = [(min(fitting, key=lambda host: host.name), shape.members)] if fitting else []
+            if chosen:
+                parts = [Part(self.host(it.view.id), shape.of_members(count), it) for it, count in chosen]
+                self.reserved = Reserved(moment, parts)
                 return
         self._reserve_whole(request, now)
 
@@ -140,30 +170,79 @@ class Group:
                 later.add(one, 1)
         return later
 
-    def _could_hold(self, host: Host, request: SessionRequest, now: datetime) -> bool:
-        """Return whether a host could take the request, were all gone but those overdue."""
+    def _emptied(self, host: Host, now: datetime) -> Host:
+        """Return a host as it is once all but those overdue have gone."""
         then = Host(host.view, host.view.cpu, host.view.memory_bytes, [gpu.capacity_milli for gpu in host.view.gpus])
         for one in self.running.values():
             if one.host_id == host.view.id and self.is_unknown(one, now):
                 then.add(one, -1)
-        return then.fits(request.shape)
+        return then
 
     def _reserve_whole(self, request: SessionRequest, now: datetime) -> None:
         since = request.queued_at + self.rules.reservation_delay
-        able = [host for host in self.hosts if since <= now and self._could_hold(host, request, now)]
-        if not able:
-            return
+        one = request.shape.of_members(1) if request.shape.spans_hosts else request.shape
+        able = [host for host in self.hosts if since <= now and self._emptied(host, now).fits(one)]
 
         def rank(host: Host) -> tuple[object, ...]:
-            starts = [one.started_at for one in self.running.values() if one.host_id == host.view.id]
+            starts = [it.started_at for it in self.running.values() if it.host_id == host.view.id]
             lacks = (
-                max(0, request.fgpu_milli - host.largest()),
-                max(0, request.shape.cpu - host.cpu),
-                max(0, request.memory_bytes - host.memory),
+                max(0, one.fgpu_milli - host.largest()),
+                max(0, one.cpu - host.cpu),
+                max(0, one.memory_bytes - host.memory),
             )
             return max([since, EPOCH, *starts]), lacks, host.name
 
-        self.reserved = Reserved(min(able, key=rank), None, None)
+        able.sort(key=rank)
+        chosen = able[:1]
+        if request.shape.spans_hosts:
+            wholes: list[list[Host]] = []
+            for count in range(1, len(able) + 1):  # the first of the order that are enough, of one GPU model
+                models = {model_of(host) if one.fgpu_milli else "" for host in able[:count]}
+                for model in sorted(models):
+                    some = [host for host in able[:count] if not one.fgpu_milli or model_of(host) == model]
+                    if member_hosts(request.shape, [self._emptied(host, now) for host in some]):
+                        wholes.append(some)
+                if wholes:
+                    break
+            chosen = wholes[0] if wholes else []
+        if chosen:
+            self.reserved = Reserved(None, [Part(host, one, None) for host in chosen])
+
+
+def model_of(host: Host) -> str:
+    return next((trait for trait in sorted(host.view.traits) if trait.startswith("gpu_model:")), "")
+
+
+def member_hosts(shape: Shape, hosts: Sequence[Host]) -> list[tuple[Host, int]]:
+    """Return the hosts that take the members of a cluster, each with how many; [] if not all find room.
+
+    On as few as possible: first those that take most, at last the one that takes just enough.
+    """
+    found: list[list[tuple[Host, int]]] = []
+    for model in sorted({model_of(host) if shape.fgpu_milli else "" for host in hosts}):
+        counts = [
+            (max(count for count in range(40) if not count or host.fits(shape.of_members(count))), place)
+            for place, host in enumerate(hosts)
+            if not shape.fgpu_milli or model_of(host) == model
+        ]
+        room = sorted(one for one in counts if one[0])
+        if shape.mode == "spread":
+            chosen = [(hosts[place], 1) for _, place in room[: shape.members]] if len(room) >= shape.members else []
+        else:
+            chosen = []
+            left = shape.members
+            while left and room:
+                one = min((one for one in room if one[0] >= left), default=max(room))
+                room.remove(one)
+                chosen.append((hosts[one[1]], min(left, one[0])))
+                left -= min(left, one[0])
+            chosen = [] if left else chosen
+            sizes = [count for count, _ in counts]
+            fewest = [n for n in range(1, len(sizes) + 1) if sum(sorted(sizes)[-n:]) >= shape.members]
+            assert len(chosen) == min(fewest, default=0)
+        if chosen:
+            found.append(chosen)
+    return min(found, key=len, default=[])
 
 
 def _amounts(host: Host) -> tuple[object, ...]:
@@ -173,22 +252,35 @@ def _amounts(host: Host) -> tuple[object, ...]:
 
 
 def started(
-    request: SessionRequest, host_id: int, shares: tuple[tuple[int, int], ...], now: datetime, end: datetime | None
-) -> RunningSession:
-    """Return the running session of a request that starts now."""
-    return RunningSession(
-        session_id=request.id,
-        owner_id=request.owner_id,
-        host_id=host_id,
-        cpu=request.cpu,
-        memory_bytes=request.memory_bytes,
-        shares=shares,
-        started_at=now,
-        ends_at=end,
-        project_id=request.project_id,
-        charge_percent=request.charge_percent,
-        core_milli=request.core_milli,
-    )
+    request: SessionRequest,
+    names: Sequence[str],
+    host_id: int,
+    shares: tuple[tuple[int, int], ...],
+    now: datetime,
+    end: datetime | None,
+) -> list[RunningSession]:
+    """Return the running sessions of members that start now on a host, each with its part of the shares."""
+    count = request.members
+    units = [gpu_id for gpu_id, milli in shares for _ in range(milli // 50)]  # all amounts are multiples of 50
+    each = request.fgpu_milli // count // 50
+    return [
+        RunningSession(
+            session_id=name,
+            owner_id=request.owner_id,
+            host_id=host_id,
+            cpu=request.cpu // count,
+            memory_bytes=request.memory_bytes // count,
+            shares=tuple(sorted((gpu_id, 50 * n) for gpu_id, n in Counter(units[each * at : each * at + each]).items()))
+            if count > 1
+            else shares,
+            started_at=now,
+            ends_at=end,
+            project_id=request.project_id,
+            charge_percent=request.charge_percent,
+            core_milli=request.core_milli,
+        )
+        for at, name in enumerate(names)
+    ]
 
 
 def is_within(limits: PolicyLimits, used: Amounts, request: SessionRequest) -> bool:
@@ -197,7 +289,7 @@ def is_within(limits: PolicyLimits, used: Amounts, request: SessionRequest) -> b
         (limits.cpu, used.cpu + request.cpu),
         (limits.memory, used.memory + request.memory_bytes),
         (limits.fgpu, used.fgpu + request.fgpu_milli),
-        (limits.sessions, used.sessions + 1),
+        (limits.sessions, used.sessions + request.members),
     )
     return all(limit is None or amount <= limit for limit, amount in sums)
 
@@ -214,15 +306,12 @@ class Ended:
 def preemption(group: Group, request: SessionRequest, now: datetime) -> Ended | None:
     """Return what is ended for a request: the fewest, then the youngest; nobody if it starts once others have ended."""
     ranked = []
-    for place, host in enumerate(group.hosts):
+    for place, host in enumerate(group.hosts if not request.shape.spans_hosts else ()):
         here = [it for it in group.running.values() if it.host_id == host.view.id]
         may_end = [it for it in here if it.is_preemptible]
         ending = [it for it in here if it.preempted_for and not it.is_preemptible]
-        is_left = (
-            group.reserved is None
-            or group.reserved.host is not host
-            or (group.head is not None and group.head.id == request.id)
-        )
+        is_reserved = group.reserved is not None and any(part.host is host for part in group.reserved.parts)
+        is_left = not is_reserved or (group.head is not None and group.head.id == request.id)
         if not is_left or not (may_end or ending):
             continue
         later = host.copy()

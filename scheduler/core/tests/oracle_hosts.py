@@ -67,8 +67,16 @@ class Host:
             self.cpu >= shape.cpu
             and self.memory >= shape.memory_bytes
             and set(shape.traits) <= self.view.traits
-            and (not shape.fgpu_milli or next(self.ways(shape.fgpu_milli), None) is not None)
+            and (not shape.fgpu_milli or self._has_gpus(shape))
         )
+
+    def _has_gpus(self, shape: Shape) -> bool:
+        if shape.members == 1:
+            return next(self.ways(shape.fgpu_milli), None) is not None
+        each = shape.fgpu_milli // shape.members
+        if each >= self.capacity:
+            return not each % (self.capacity or each + 1) and len(self.empty()) * self.capacity >= shape.fgpu_milli
+        return self.view.divides and cluster_split(self, shape, range(len(self.free))) is not None
 
     def largest(self) -> int:
         """Return the largest request for GPU that fits."""
@@ -111,6 +119,20 @@ def split_with(host: Host, shape: Shape, part_device: int | None) -> Split:
     return split
 
 
+def cluster_split(host: Host, shape: Shape, places: Sequence[int]) -> Split | None:
+    """Return the split of the members' parts of devices, member by member over the places; None if one finds none."""
+    each, split = shape.fgpu_milli // shape.members, dict[int, int]()
+    for _ in range(shape.members):
+        for place in places:
+            taken = split.get(place, 0)
+            if host.free[place] - taken >= each and (shape.shares_gpus or not taken):
+                split[place] = taken + each
+                break
+        else:
+            return None
+    return split
+
+
 class Policy:
     """Which of the hosts that fit takes a shape, and which device the part."""
 
@@ -134,13 +156,27 @@ class Policy:
             return free, len(host.free), *rest, *host.name
         if self.name == PlacementPolicyName.SPREAD:
             return -free, -host.cpu, -host.memory, *host.name
-        part = shape.fgpu_milli % self.capacity
+        part = shape.fgpu_milli % self.capacity if shape.members == 1 else 0
         device = self.devices(host, shape)[0] if part else None
-        growth = self.unusable(self._after(host, shape, device)) - self.unusable(host)
+        later = self._after(host, shape, device) if shape.members == 1 else host.after(shape, self.split(host, shape))
+        growth = self.unusable(later) - self.unusable(host)
         return -floor(100 / (1 + exp(growth / self.capacity))), *host.name
+
+    def split(self, host: Host, shape: Shape) -> Split:
+        """Return the split of a shape that fits."""
+        each = shape.fgpu_milli // shape.members
+        if shape.members == 1 or not each or each >= host.capacity:
+            return split_with(host, shape, next(iter(self.devices(host, shape)), None))
+        sign = -1 if self.name == PlacementPolicyName.SPREAD else 1
+        places = sorted(range(len(host.free)), key=lambda place: (sign * host.free[place], place))
+        split = cluster_split(host, shape, places)
+        assert split is not None
+        return split
 
     def devices(self, host: Host, shape: Shape) -> list[int]:
         """Return the devices that can give the part, the preferred first."""
+        if shape.members > 1:
+            return []
         able = sorted({place for place, _ in host.ways(shape.fgpu_milli) if place is not None})
         if self.name == PlacementPolicyName.PACK:
             return sorted(able, key=lambda place: (host.free[place], place))

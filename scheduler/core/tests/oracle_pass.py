@@ -36,25 +36,25 @@ class Pass:
         for request in self.in_order(entries(queue)):
             if request.id in {session.session_id for session in started}:
                 continue
-            session = self.start(request)
-            if session is not None:
-                started.append(session)
+            sessions = self.start(request)
+            if sessions is not None:
+                started += sessions
             else:
                 left.append(request)
         names = {session.session_id for session in started}
         return started, [request for request in left if request.id not in names]
 
-    def start(self, request: SessionRequest) -> RunningSession | None:
+    def start(self, request: SessionRequest) -> list[RunningSession] | None:
         """Start a request if it can; else it may become the first in line."""
         group = self.groups.get(request.group_id)
         if self.limit_reached(request) is not None or group is None:
             return None
-        session = group.place(request, self.now)
-        if session is None:
+        sessions = group.place(request, self.now)
+        if sessions is None:
             group.refuse(request, self.now)
-        else:
+        for session in sessions or ():
             self.count(session, 1)
-        return session
+        return sessions
 
     def end(self, group: Group, session: RunningSession) -> None:
         """Let a session end."""
@@ -89,7 +89,7 @@ class Pass:
             return limit
         if group is None:
             return Reason.NO_HOST
-        if group.reserved is not None and group.reserved.host.fits(request.shape):
+        if group.reserved is not None and any(part.host.fits(request.shape) for part in group.reserved.parts):
             return Reason.RESERVED
         missing = [
             trait for trait in request.traits if not any(trait in host.view.traits for host in group.hosts)

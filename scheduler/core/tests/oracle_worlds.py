@@ -4,13 +4,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
-from typing import Final
+from typing import Final, get_args
 
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.tests.worlds import random_closeness
 from scheduler.core.types import (
     EPOCH,
     Association,
+    ClusterMode,
     DecayedUsage,
     GpuView,
     HostView,
@@ -49,6 +50,7 @@ class World:
     weights: dict[Association, int]
     image_hosts: dict[int, frozenset[int]]
     unbounded: float  # part of the sessions that run without a time limit
+    clusters: float  # part of the requests that are for several members
     now: datetime = START
     used: dict[tuple[int, Association], DecayedUsage] = field(default_factory=dict)
     running: dict[str, RunningSession] = field(default_factory=dict)
@@ -116,6 +118,9 @@ class World:
             charge_percent=random.choice((100, 100, 50)),
             is_preemptible=random.random() < 0.2,
         )
+        if random.random() < self.clusters:
+            each = Shape(random.randint(1, 3), random.randint(1, 2), random.choice((0, 250, 250, 500, 750, 1000, 2000)))
+            request = cluster_of(random, request, random.randint(2, 4), each)
         core_milli = {group: self.rules[group].core_milli if group in self.rules else 1 for group in groups}
         request = request._replace(core_milli=core_milli[request.group_id])
         if random.random() < 0.2:
@@ -135,7 +140,21 @@ class World:
             queued_at=self.now - 10 * HOUR,
             is_preemptible=False,
             alternatives=(),
+            members=1,
+            member_ids=(),
         )
+        self.waiting[request.id] = request
+
+    def submit_cluster_first(self) -> None:
+        """Add a request for a cluster that may span hosts and has waited for long."""
+        random, request = self.random, self.submit()
+        mode: ClusterMode = random.choice(("any", "spread"))
+        each = Shape(random.randint(1, 4), 1, 500)
+        hosts = sum(host.group_id == request.group_id for host in self.hosts)
+        members = random.randint(2, max(2, hosts if mode == "spread" else 3 * hosts))
+        each = each._replace(fgpu_milli=random.choice((0, 500, 1000)))
+        request = cluster_of(random, request, members, each)._replace(mode=mode, shares_gpus=False)
+        request = request._replace(traits=(), priority=2, queued_at=self.now - 10 * HOUR, alternatives=())
         self.waiting[request.id] = request
 
     def run(self, host: HostView) -> RunningSession | None:
@@ -175,6 +194,20 @@ class World:
             session = session._replace(is_preemptible=False, preempted_for="other")
         self.running[session.session_id] = session
         return session
+
+
+def cluster_of(random: Random, request: SessionRequest, members: int, each: Shape) -> SessionRequest:
+    """Return the request as one for a cluster of so many members of a shape."""
+    return request._replace(
+        cpu=members * each.cpu,
+        memory_bytes=members * each.memory_bytes,
+        fgpu_milli=members * each.fgpu_milli,
+        members=members,
+        shares_gpus=random.random() < 0.4,
+        mode=random.choice(get_args(ClusterMode)),
+        member_ids=(request.id, *(f"{request.id}.{rank}" for rank in range(1, members))),
+        is_preemptible=False,
+    )
 
 
 def random_host(random: Random, host_id: int, group_id: int, devices: int) -> HostView:
@@ -245,6 +278,7 @@ def random_world(random: Random, *, fair: float = 0.4, waiting: int = 7) -> Worl
         },
         image_hosts={image: frozenset(it.id for it in hosts if random.random() < 0.5) for image in (1, 2)},
         unbounded=random.choice((0, 0.15, 0.15, 1)),
+        clusters=random.choice((0, 0.15, 0.15, 0.5)),
     )
     for group in groups:
         for project, user in ((0, 1), (0, 3), (7, 1), (8, 2)):
@@ -257,6 +291,8 @@ def random_world(random: Random, *, fair: float = 0.4, waiting: int = 7) -> Worl
             world.run(host)
     if random.random() < 0.5:
         world.submit_first(sum(len(host.gpus) for host in hosts[:1]))
+    elif random.random() < (1 if world.unbounded == 1 else 0.4):
+        world.submit_cluster_first()
     for _ in range(random.randint(1, waiting)):
         world.submit()
     return world

@@ -30,7 +30,7 @@ from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.cluster import group_state, reservation
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.cluster.group_state import GroupState
-from scheduler.core.cluster.reservation import Reservation, reserve_whole_host
+from scheduler.core.cluster.reservation import Reservation, reserve_whole_hosts
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan, serve
 from scheduler.core.tests.timelines import HOUR, at, many, worlds
@@ -146,25 +146,25 @@ def test_a_forecasts_work_grows_as_what_runs(monkeypatch: pytest.MonkeyPatch) ->
 
 def check_whole_hosts(world: Snapshot) -> int:
     """Compare what is reserved with the best of all hosts at each moment; return how often it has moved."""
-    move = GroupState.move_whole_host
+    move = GroupState.move_whole_hosts
     moved = 0
 
-    def checked(group: GroupState, grown: Any, now: datetime) -> HostCapacity | None:
+    def checked(group: GroupState, grown: Any, now: datetime) -> list[HostCapacity]:
         nonlocal moved
         released = move(group, grown, now)
-        moved += released is not None
+        moved += len(released)
         assert group.head is not None
         since = group.head.queued_at + group.rules.reservation_delay
         if since <= now:
             hosts = list(zip(group.capacity.hosts, group.host_views, strict=True))
-            best = reserve_whole_host(group.head, hosts, group.running.values(), since, {})
+            best = reserve_whole_hosts(group.head, hosts, group.running.values(), since, {})
             assert best is not None
             assert group.reservation is not None
-            assert best.host is group.reservation.host
+            assert best.hosts == group.reservation.hosts
         return released
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GroupState, "move_whole_host", checked)
+        patch.setattr(GroupState, "move_whole_hosts", checked)
         plan(world, NOW)
     return moved
 

@@ -48,21 +48,28 @@ def test_plans_are_those_of_the_oracle(seed: int) -> None:
 
 def test_worlds_have_every_case() -> None:
     seen: Counter[str] = Counter()
-    for number in range(300):
+    for number in range(1000):
         world = random_world(Random(number))
         snapshot = world.snapshot()
         expected = decide(snapshot, world.now)
         seen["start"] += len(expected.started)
+        for request in snapshot.queue:
+            hosts = {it.host_id for it in expected.started if it.session_id in request.member_ids}
+            seen[f"cluster {request.mode} on several hosts" if len(hosts) > 1 else "cluster on one host"] += bool(hosts)
         seen["estimate"] += len(expected.starts)
         seen.update(reason for _, reason in expected.waiting)
         for group in expected.left.groups.values():
             if group.reserved is not None:
-                seen["whole host" if group.reserved.at is None else "reservation"] += 1
+                kind = "whole host" if group.reserved.at is None else "reservation"
+                seen[kind] += 1
+                seen[f"several: {kind}"] += len(group.reserved.parts) > 1
             waiting = [it for it in snapshot.queue if it.group_id == group.id]
             seen["preemption"] += any(preemption(group, it, world.now) is not None for it in waiting)
     cases = {"start", "estimate", "whole host", "reservation", "preemption", Reason.USER_LIMIT, Reason.PROJECT_LIMIT}
     cases |= {Reason.NO_HOST, Reason.RESERVED, Reason.NO_STORAGE, Reason.NO_SUITABLE_HOST, Reason.NO_CAPACITY}
-    assert {case for case in cases if seen[case] < 10} == set()
+    cases |= {"cluster on one host", "cluster any on several hosts", "cluster spread on several hosts"}
+    cases |= {"several: whole host", "several: reservation"}
+    assert {case: seen[case] for case in cases if seen[case] < 10} == {}
 
 
 def placements_of(expected: Outcome) -> list[tuple[object, ...]]:
@@ -72,7 +79,11 @@ def placements_of(expected: Outcome) -> list[tuple[object, ...]]:
 def reserved_in(cluster: ClusterState) -> dict[int, tuple[object, ...]]:
     """Return by group the first in line, with the host and the time reserved for it."""
     return {
-        group_id: (group.head.id, group.reservation and (group.reservation.host.host_id, group.reservation.at))
+        group_id: (
+            group.head.id,
+            [host.host_id for host in group.reserved_hosts],
+            group.reservation and group.reservation.at,
+        )
         for group_id, group in cluster.groups.items()
         if group.head is not None
     }
@@ -81,7 +92,11 @@ def reserved_in(cluster: ClusterState) -> dict[int, tuple[object, ...]]:
 def reserved_of(expected: Outcome) -> dict[int, tuple[object, ...]]:
     """As `reserved_in`, by the oracle."""
     return {
-        group.id: (group.head.id, group.reserved and (group.reserved.host.view.id, group.reserved.at))
+        group.id: (
+            group.head.id,
+            [part.host.view.id for part in group.reserved.parts] if group.reserved else [],
+            group.reserved and group.reserved.at,
+        )
         for group in expected.left.groups.values()
         if group.head is not None
     }
@@ -100,7 +115,7 @@ def test_histories_are_those_of_the_oracle(seed: int) -> None:
             assert {tuple(it) for it in found} == {*placements_of(expected)}, (where, step)
             assert {name: it.at for name, it in state.starts(world.now, LOOK_AHEAD).items()} == expected.starts, where
             for session in expected.started:
-                del world.waiting[session.session_id]
+                world.waiting.pop(session.session_id, None)
                 world.running[session.session_id] = session
             assert state.requests.keys() == world.waiting.keys()
             if random.random() < 0.3:
@@ -193,7 +208,11 @@ def is_room(
     places = {gpu.id: place for place, gpu in enumerate(host.view.gpus)}
     left = later.after(request.shape, {places[gpu_id]: milli for gpu_id, milli in shares})
     whole = [milli for _, milli in shares if milli == host.capacity]
-    is_split = sum(milli for _, milli in shares) == request.fgpu_milli and len(shares) - len(whole) <= 1
+    if request.members == 1:
+        is_split = len(shares) - len(whole) <= 1
+    else:
+        is_split = request.shares_gpus or len(shares) * request.shape.member_milli >= request.fgpu_milli
+    is_split = is_split and sum(milli for _, milli in shares) == request.fgpu_milli
     return later.fits(request.shape) and is_split and all(left.free[places[gpu_id]] >= 0 for gpu_id, _ in shares)
 
 

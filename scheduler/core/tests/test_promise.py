@@ -20,13 +20,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from random import Random
+from typing import get_args
 
 import pytest
 
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.tests.timelines import HOUR, at
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, plan
-from scheduler.core.types import OVERDUE_GRACE, QueueOrder, Rules, RunningSession, SessionRequest, Snapshot
+from scheduler.core.types import OVERDUE_GRACE, ClusterMode, QueueOrder, Rules, RunningSession, SessionRequest, Snapshot
 
 MINUTE = timedelta(minutes=1)
 ALLOWANCE, STOP = 5 * MINUTE, MINUTE  # planned for a start, and for a stop
@@ -48,6 +49,7 @@ class Replay:
 
     random: Random
     order: QueueOrder
+    clusters: float = 0  # part of the requests that are for several members
     state: IncrementalState = field(init=False)
     events: list[tuple[datetime, int, str, str]] = field(default_factory=list)  # time, number, what, session id
     requests: dict[str, SessionRequest] = field(default_factory=dict)
@@ -69,10 +71,24 @@ class Replay:
             duration = None if self.random.random() < 0.05 else self.random.randint(1, 12) * 20 * MINUTE
             fgpu = self.random.choice((250, 500, 1000, 1000, 2000, 4000))
             request = make_request(name, fgpu, owner=self.random.choice((1, 1, 2)))
-            self.requests[name] = request._replace(duration=duration, queued_at=joins)
+            self.requests[name] = self.as_cluster(request._replace(duration=duration, queued_at=joins))
             self.expect(joins, "join", name)
             if self.random.random() < 0.2:  # it waits in another group as well
                 self.expect(joins + self.random.randint(1, 180) * MINUTE, "start_elsewhere", name)
+
+    def as_cluster(self, request: SessionRequest) -> SessionRequest:
+        """Return the request, or now and then one for a cluster of several members that may span hosts."""
+        members = self.random.randint(2, 6)
+        if self.random.random() >= self.clusters:
+            return request
+        return request._replace(
+            cpu=members * request.cpu,
+            memory_bytes=members * request.memory_bytes,
+            fgpu_milli=members * self.random.choice((250, 500, 1000, 2000)),
+            members=members,
+            mode=self.random.choice(get_args(ClusterMode)),
+            member_ids=(request.id, *(f"{request.id}.{rank}" for rank in range(1, members))),
+        )
 
     def expect(self, moment: datetime, what: str, name: str) -> None:
         self.count += 1
@@ -106,7 +122,7 @@ class Replay:
         """Plan the life of a session that was placed now."""
         (group,) = self.state.cluster.groups.values()
         self.running[name] = group.running[name]
-        duration = self.requests[name].duration
+        duration = self.request_of(name).duration
         begins = now + self.random.choice((0, 1, 4, 5, 9, 40)) * MINUTE
         stopped = begins + (duration or 8 * HOUR) * self.random.choice((0.1, 0.5, 1, 1, 1))
         if duration is not None:
@@ -119,9 +135,13 @@ class Replay:
         self.expect(stopped, "stop", name)
         self.expect(gone, "end", name)
 
+    def request_of(self, name: str) -> SessionRequest:
+        """Return the request of a session, or of the cluster of which it is a member."""
+        return self.requests[name.partition(".")[0]]
+
     def begin(self, name: str, now: datetime) -> None:
         """Let it run: its limit counts from now, but from the end of the allowance at the latest."""
-        was, duration = self.running[name], self.requests[name].duration
+        was, duration = self.running[name], self.request_of(name).duration
         clock = min(now, was.started_at + ALLOWANCE)
         ends_at = None if duration is None else clock + duration + STOP
         self.change(was, was._replace(started_at=now, ends_at=ends_at))
@@ -162,18 +182,20 @@ class Replay:
                 assert self.order != QueueOrder.FIFO, "in a FIFO group nobody else becomes the first in line"
             del self.promises[name]
         if head is not None and told is not None and group.reservation is not None:
-            there = [one for one in group.running.values() if one.host_id == group.reservation.host.host_id]
+            hosts = {host.host_id for host in group.reservation.hosts}
+            there = [one for one in group.running.values() if one.host_id in hosts]
             relies_on = {one.session_id: one.ends_at for one in there if one.ends_at and one.ends_at <= told}
             ahead_of_head = frozenset(request.id for request in self.state.ahead_of(head, now))
             self.promises[head] = Promise(told, relies_on, ahead_of_head)
 
 
+@pytest.mark.parametrize("clusters", [0, 0.3])
 @pytest.mark.parametrize("order", QueueOrder)
 @pytest.mark.parametrize("replays", [100, pytest.param(1000, marks=pytest.mark.long)])
-def test_the_first_in_line_never_starts_later_than_promised(replays: int, order: QueueOrder) -> None:
+def test_the_first_in_line_never_starts_later_than_promised(replays: int, order: QueueOrder, clusters: float) -> None:
     kept = withdrawn = broken = 0
     for seed in range(replays):
-        replay = Replay(Random(seed), order)
+        replay = Replay(Random(seed), order, clusters)
         replay.run()
         kept, withdrawn, broken = kept + replay.kept, withdrawn + replay.withdrawn, broken + replay.broken
     assert broken == 0

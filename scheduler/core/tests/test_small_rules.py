@@ -55,7 +55,7 @@ def whole_host(world: Snapshot, head: SessionRequest) -> int | None:
     cluster = ClusterState(world)
     serve(cluster, world.queue, world.rules, NOW)
     reservation = cluster.groups[1].reservation
-    return None if reservation is None else reservation.host.host_id
+    return None if reservation is None else reservation.hosts[0].host_id
 
 
 def test_the_host_that_lacks_least_takes_no_new_starts() -> None:

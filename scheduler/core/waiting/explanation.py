@@ -68,7 +68,7 @@ class Explainer:
         if group is None:
             return Reason.NO_HOST, CLOSED_TEXT if group_id in self._cluster.closed_groups else NO_HOST_TEXT
         reservation = group.reservation
-        if reservation is not None and reservation.host.fits(shape):
+        if reservation is not None and reservation.fits(shape):
             return Reason.RESERVED, WHOLE_HOST_TEXT if reservation.at is None else RESERVED_TEXT
         if not self._hosts_with(group_id, shape.traits):
             return self._missing_traits_text(group_id, shape.traits)
@@ -88,9 +88,17 @@ class Explainer:
         reservation = group.reservation
         if reservation is None:
             return offered, None
-        host = reservation.host
-        amounts = host.cpu, host.memory_bytes, host.max_request_milli, host.granularity_milli
-        return offered, (reservation.at is None, host.traits.issuperset(traits), *amounts)
+        amounts = [
+            (
+                host.traits.issuperset(traits),
+                host.cpu,
+                host.memory_bytes,
+                tuple(host.sorted_free),
+                host.granularity_milli,
+            )
+            for host in reservation.hosts
+        ]
+        return offered, (reservation.at is None, amounts)
 
     def _hosts_with(self, group_id: int, traits: Traits) -> Sequence[HostCapacity]:
         """Return the hosts of a group that have these traits."""
@@ -151,7 +159,7 @@ class Explainer:
 
 def _exceeded_amounts(remaining: RemainingLimits, request: SessionRequest) -> tuple[str, ...]:
     """Return the names of the amounts in which the request is above the remaining limits, as in `FIELDS`."""
-    if remaining.sessions < 1:
+    if remaining.sessions < request.members:
         return ("sessions",)
     left = {"cpu": remaining.cpu, "memory": remaining.memory_bytes, "fgpu": remaining.fgpu_milli}
     asked = asked_by(request)
@@ -229,6 +237,13 @@ def _limits_reached(count: int) -> str:
     return "1 session reaches its time limit" if count == 1 else f"{count} sessions reach their time limit"
 
 
+def _cluster_text(shape: Shape) -> str:
+    """Return the sentence for a cluster whose cores and memory are free on a host, but not beside its GPUs."""
+    each = amount_text("fgpu", shape.member_milli)
+    gpus = "" if shape.shares_gpus else " on GPUs of its own"
+    return f"Waiting for {shape.members} members on one host, each with {each}{gpus}: no host has that free."
+
+
 class Shortage:
     """What a group lacks for a shape that fits on none of its hosts; texts are cached by shape.
 
@@ -269,7 +284,9 @@ class Shortage:
     def _compose(self, shape: Shape) -> str:
         """Return one to three sentences, within the 300 characters of a session's detail."""
         alone = self._missing_cpu_and_memory(shape, len(self._negated_fgpus), "")
-        if shape.fgpu_milli > self._most_fgpu_milli:
+        if shape.members > 1 and shape.fgpu_milli and not alone:
+            return _cluster_text(shape)
+        if shape.members == 1 and shape.fgpu_milli > self._most_fgpu_milli:
             alone.insert(0, self._gpu_text(shape.fgpu_milli))
         if alone:
             return " ".join(alone)

@@ -102,7 +102,7 @@ class _Future:
                     self._ended[session.host_id] = self._ended.get(session.host_id, 0) + 1
                 self._queue.note_growth(group_id, host)
         self._queue.readmit(freed)
-        for request, placement in self._queue.serve(at):
+        for request, (placement, *_) in self._queue.serve(at):
             ended = self._ended.get(placement.host_id, 0)
             free = self._free.get(placement.host_id, request.shape)
             core_milli = self._cluster.groups[request.group_id].rules.core_milli

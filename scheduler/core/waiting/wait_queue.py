@@ -13,7 +13,13 @@ from operator import attrgetter
 
 from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.types import ClassKey, Placement, RunningSession, SessionRequest, Shape
+from scheduler.core.types import (
+    ClassKey,
+    Placement,
+    RunningSession,
+    SessionRequest,
+    Shape,
+)
 from scheduler.core.waiting.request_class import QueueEntry, QueueKey, RequestClass
 
 Candidate = tuple[QueueKey, RequestClass]  # of the heap from which a pass serves
@@ -117,9 +123,9 @@ class WaitQueue:
             for key, request in self._over_limit.pop(holder_ids).items():
                 self.add(key, request)
 
-    def serve(self, at: datetime) -> list[tuple[SessionRequest, Placement]]:
-        """Start the requests that can start, in order, and remove them; return them with their placements."""
-        started: list[tuple[SessionRequest, Placement]] = []
+    def serve(self, at: datetime) -> list[tuple[SessionRequest, tuple[Placement, ...]]]:
+        """Start the requests that can start, in order, and remove them; return them with their members' placements."""
+        started: list[tuple[SessionRequest, tuple[Placement, ...]]] = []
         heap: list[Candidate] = []
         chosen = {group_id: self._candidates(group_id, at) for group_id in self._classes}
         for request_class in chain.from_iterable(chosen.values()):
@@ -131,9 +137,9 @@ class WaitQueue:
             entry = request_class.first()
             if entry is None or entry[0] != key:
                 continue  # pushed twice, and served already
-            placement = self._serve_entry(heap, request_class, entry, at)
-            if placement is not None:
-                started.append((entry[1], placement))
+            placements = self._serve_entry(heap, request_class, entry, at)
+            if placements:
+                started.append((entry[1], placements))
         for session_id in self._several.started:
             self.withdraw(session_id)
         self._several.started.clear()
@@ -145,8 +151,8 @@ class WaitQueue:
 
     def _serve_entry(
         self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime
-    ) -> Placement | None:
-        """Start the first request of a class if it can start, and remove it; return its placement."""
+    ) -> tuple[Placement, ...]:
+        """Start the first request of a class if it can start, and remove it; return its members' placements."""
         request = entry[1]
         if self._several.started and request.id in self._several.started:
             self._pass_over(heap, request_class, entry, at)
@@ -156,14 +162,14 @@ class WaitQueue:
             self._set_aside(request_class.pop(entry))
             self._drop_head(request, heap)
             self._continue(heap, request_class, request, at)
-        elif placement := self._place(request, at):
+        elif placements := self._place(request, at):
             self._several.start(*request_class.pop(entry))
             self._continue(heap, request_class, request, at)
-            return placement
+            return placements
         else:
             self._complete.discard(request.group_id)
             self._restrict_to_backfill(heap, request_class, at)
-        return None
+        return ()
 
     def _pass_over(self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime) -> None:
         """Remove the entry of a session that has started in another group, and what was reserved for it."""
@@ -193,7 +199,7 @@ class WaitQueue:
         reservation = group.reservation
         if request_class.longest is not None or reservation is None or reservation.at is None:
             return
-        if reservation.host.fits(request_class.shape):
+        if reservation.fits(request_class.shape):
             request_class.longest = reservation.at - at - group.rules.overhead
             following = request_class.first()
             if following is not None:
@@ -206,11 +212,12 @@ class WaitQueue:
         head = self._cluster.groups[request_class.group_id].head
         return head is not None and head.id != request.id
 
-    def _place(self, request: SessionRequest, at: datetime) -> Placement | None:
-        placement = self._cluster.place(request, at)
-        if placement is not None and request.id in self._hypothetical_ids:
-            self._cluster.end(request.group_id, request.id)
-        return placement
+    def _place(self, request: SessionRequest, at: datetime) -> tuple[Placement, ...]:
+        placements = self._cluster.place(request, at)
+        if placements and request.id in self._hypothetical_ids:
+            for placement in placements:
+                self._cluster.end(request.group_id, placement.session_id)
+        return placements
 
     def _set_aside(self, entry: QueueEntry) -> None:
         """Keep a request that is above a limit apart until the limit allows it."""
@@ -233,14 +240,16 @@ class WaitQueue:
         self.evaluated += len(classes)
         first, grown, head = self._first(group_id, at), self._grown[group_id], group.head
         grown.update_maximum()
-        released = None
-        if head is None or first is None or head.id != first.head.id or grown.fits(head.shape):
-            released = None if group.reservation is None else group.reservation.host
+        released = []
+        is_same = head is not None and first is not None and head.id == first.head.id
+        if head is None or not is_same or head.shape.spans_hosts or grown.fits(head.shape):
+            released = group.reserved_hosts
             group.clear_head()
         elif group.reservation is None or group.reservation.at is None:
-            released = group.move_whole_host(grown.hosts, at)  # as time passes no start can become known
-        if released is not None:
-            grown.add(released)
+            released = group.move_whole_hosts(grown.hosts, at)  # as time passes no start can become known
+        for host in released:
+            grown.add(host)
+        if released:
             grown.update_maximum()
         return [
             request_class
@@ -255,10 +264,11 @@ class WaitQueue:
         if group.head is None or group.head.id != request.id or reservation is None:
             return
         group.clear_head()
-        self._grown[group_id].add(reservation.host)
+        for host in reservation.hosts:
+            self._grown[group_id].add(host)
         self._grown[group_id].update_maximum()
         for request_class in self._classes[group_id].values():
-            if request_class.queues and reservation.host.fits(request_class.shape):
+            if request_class.queues and self._grown[group_id].fits(request_class.shape):
                 _push(heap, request_class)
 
 
@@ -344,7 +354,10 @@ class GrownHosts:
             )
 
     def fits(self, shape: Shape) -> bool:
-        """Return whether one of the hosts can take `shape`."""
+        """Return whether one of the hosts can take `shape`, or a member of a cluster that may span hosts."""
+        if shape.members > 1:
+            one = shape.of_members(1)
+            return self.fits(one) and (shape.spans_hosts or any(host.fits(shape) for host in self._hosts))
         cpu, memory_bytes, fgpu_milli = self._maximum
         if shape.cpu > cpu or shape.memory_bytes > memory_bytes or shape.fgpu_milli > fgpu_milli:
             return False
