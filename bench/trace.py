@@ -52,14 +52,16 @@ class Trace:
         mix = Counter(Shape(*pod.shape[:3]) for pod in self.pods)
         return Rules(placement_policy=placement_policy, mix=tuple(mix.items()))
 
-    def allocation(self, placement_policy: PlacementPolicyName, seed: int) -> Allocation:
+    def allocation(self, placement_policy: PlacementPolicyName, seed: int, *, in_clusters: bool = False) -> Allocation:
         """Return what is allocated when the arrived demand for models of GPU that exist reaches 100 % of all GPU.
 
         The protocol of the FGD paper (Weng et al., ATC 2023): sessions arrive shuffled, repeated at random until there
-        are enough; what does not fit is skipped; no session ends.
+        are enough; what does not fit is skipped; no session ends. `in_clusters`: those with several GPUs are clusters
+        of one GPU a member, which may span hosts.
         """
         random = Random(seed)
-        submitted = [pod.shape for pod in self.pods]
+        shapes = [as_cluster(pod.shape) if in_clusters else pod.shape for pod in self.pods]
+        submitted = shapes.copy()
         random.shuffle(submitted)
         hosts = [
             HostCapacity(
@@ -78,7 +80,7 @@ class Trace:
         arrived = allocated = missing = position = 0
         while True:
             if position == len(submitted):
-                submitted.append(random.choice(self.pods).shape)
+                submitted.append(random.choice(shapes))
             shape = submitted[position]
             position += 1
             if shape.traits in nowhere:
@@ -87,10 +89,10 @@ class Trace:
             arrived += shape.fgpu_milli
             if arrived > self.capacity:
                 return Allocation(100 * allocated / self.capacity, 100 * missing / self.capacity)
-            host = group.find(shape)
-            if host is not None:
-                group.take(host, shape)
-                allocated += shape.fgpu_milli
+            host = None if shape.spans_hosts else group.find(shape)
+            for each, part in group.find_members(shape) if shape.spans_hosts else [(host, shape)] if host else []:
+                group.take(each, part)
+                allocated += part.fgpu_milli
 
     def crowded(self, placement_policy: PlacementPolicyName, limit: int) -> tuple[Snapshot, list[Job]]:
         """Return `limit` sessions and a random part of the hosts, so few that the sessions need nearly all their GPUs.
@@ -135,6 +137,15 @@ class Trace:
             jobs.append(Job(request, duration))
         owners = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}
         return Snapshot(hosts=tuple(hosts), queue=(), owners=owners, rules={1: self.rules(placement_policy)}), jobs
+
+
+def as_cluster(shape: Shape) -> Shape:
+    """Return the shape of several whole GPUs as one of a cluster that may span hosts, with a GPU for each member."""
+    members, part = divmod(shape.fgpu_milli, 1000)
+    if members < 2 or part:
+        return shape
+    cpu, memory = (-(-amount // members) * members for amount in shape[:2])
+    return Shape(cpu, memory, shape.fgpu_milli, shape.traits, members, mode="any")
 
 
 def synthetic_trace() -> Trace:

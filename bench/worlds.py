@@ -4,11 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
+from typing import get_args
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.amounts.units import GIB
 from scheduler.core.placement import plan
-from scheduler.core.types import EPOCH, GpuView, HostView, LimitHolder, RunningSession, SessionRequest, Shape, Snapshot
+from scheduler.core.types import (
+    EPOCH,
+    ClusterMode,
+    GpuView,
+    HostView,
+    LimitHolder,
+    RunningSession,
+    SessionRequest,
+    Shape,
+    Snapshot,
+)
 
 OWNERS = 100
 LIMITS = tuple(timedelta(minutes=minutes) for minutes in (10, 30, 60, 90, 120, 240, 480, 1440, 2880))
@@ -83,6 +94,29 @@ def with_limits(world: Snapshot) -> Snapshot:
     """Return `world` with one of nine time limits for each waiting request."""
     random = Random(3)
     return replace(world, queue=tuple(request._replace(duration=random.choice(LIMITS)) for request in world.queue))
+
+
+def with_clusters(world: Snapshot, part: float = 0.2) -> Snapshot:
+    """Return `world` with a part of its requests for clusters of 2 to 64 members, each of the size of the request."""
+    random = Random(5)
+    queue = [
+        _cluster(request, random.randint(2, 64), random.choice(get_args(ClusterMode)))
+        if random.random() < part
+        else request
+        for request in world.queue
+    ]
+    return replace(world, queue=tuple(queue))
+
+
+def _cluster(request: SessionRequest, members: int, mode: ClusterMode) -> SessionRequest:
+    return request._replace(
+        cpu=members * request.cpu,
+        memory_bytes=members * request.memory_bytes,
+        fgpu_milli=members * request.fgpu_milli,
+        members=members,
+        mode=mode,
+        member_ids=(request.id, *(f"{request.id}.{rank}" for rank in range(1, members))),
+    )
 
 
 def _with(host: HostView, running: Sequence[RunningSession]) -> HostView:
