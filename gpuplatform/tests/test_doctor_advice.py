@@ -35,6 +35,7 @@ def test_services_are_started_by_what_runs_them(manager: str) -> None:
     hint = {
         SYSTEMD: "`systemctl start gpuplatform-scheduler gpuplatform-beat`",
         COMPOSE: "`docker compose up -d scheduler beat`",
+        MAKE_UP: "`manage.py services start scheduler`, `manage.py services start beat`",
     }.get(manager, "`make up` starts it")
     verdict = Verdict.FAIL if manager else Verdict.WARN  # before `make up` nothing is missing
     assert advice.away("none has run lately", "scheduler", "beat") == Finding(verdict, "none has run lately", hint)

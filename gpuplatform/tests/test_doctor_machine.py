@@ -402,7 +402,7 @@ def test_a_root_that_no_host_has_is_not_there_yet() -> None:
         "`make up` makes one, or `manage.py storageroots add`",
     )
     make_root(name="lab")
-    assert check("storage")[2] == advice.START
+    assert check("storage")[2] == advice.BEFORE_MAKE_UP
 
 
 @pytest.mark.django_db

@@ -6,9 +6,10 @@ from operations.doctor.findings import Finding, Verdict
 from operations.services.base import ServiceControlError
 from operations.services.compose import ComposeManager
 from operations.services.local import local_manager
+from operations.services.supervisor import SupervisorManager
 from operations.services.systemd import PREFIX, SystemdManager
 
-START: Final = "`make up` starts it"
+BEFORE_MAKE_UP: Final = "`make up` starts it"
 
 
 def manager_title() -> str:
@@ -25,8 +26,9 @@ def start(*services: str) -> str:
     commands = {
         SystemdManager.title: f"`systemctl start {units}`",
         ComposeManager.title: f"`docker compose up -d {' '.join(services)}`",
+        SupervisorManager.title: ", ".join(f"`manage.py services start {each}`" for each in services),
     }
-    return commands.get(manager_title(), START)
+    return commands.get(manager_title(), BEFORE_MAKE_UP)
 
 
 def away(text: str, *services: str) -> Finding:

@@ -145,7 +145,8 @@ def _database() -> Finding:
     if problem and settings.DATABASE_URL:
         return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
     if problem:
-        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _restart_advice("postgres/log"))
+        hint = _restart_advice("postgresql", "postgres/log")
+        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", hint)
     if settings.COMPUTE_HOST_KEY:  # a host that has joined may not read which migrations are applied
         return Finding(Verdict.OK, f"{kind}{_primary_database()}, with this host's own role")
     executor = MigrationExecutor(connection)
@@ -172,12 +173,12 @@ def _redis() -> Finding:
         return Finding(Verdict.OK, f"{kind}{f', primary {primary}' if primary else ''}, version {version}")
     if settings.REDIS_URL:
         return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
-    return Finding(Verdict.WARN, "embedded Redis is not running", _restart_advice("redis/redis.log"))
+    return Finding(Verdict.WARN, "embedded Redis is not running", _restart_advice("redis", "redis/redis.log"))
 
 
-def _restart_advice(log: str) -> str:
+def _restart_advice(server: str, log: str) -> str:
     """Return what to do about an embedded server that is down: `make up` keeps it running, unless it cannot."""
-    return f"{advice.START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
+    return f"{advice.start(server)}; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
 
 
 def _docker() -> Finding:
