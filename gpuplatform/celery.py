@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery
-from celery.signals import before_task_publish, task_postrun, task_prerun, worker_ready
+from celery.signals import before_task_publish, task_postrun, task_prerun, worker_ready, worker_shutting_down
 
+from gpuplatform.ending import end_in_time
 from operations.logs import lines as log_lines
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
@@ -77,3 +78,9 @@ def _keep_heartbeat(sender: Any, **_kwargs: Any) -> None:
 
     if heartbeats.HeartbeatName.SCHEDULER in sender.app.amqp.queues.consume_from:
         heartbeats.keep(heartbeats.HeartbeatName.SCHEDULER)
+
+
+@worker_shutting_down.connect
+def _end_in_time(**_kwargs: Any) -> None:
+    """Bound Celery's warm shutdown, which waits for all tasks: a stop waits for the engine, a start for a pull."""
+    end_in_time()

@@ -40,7 +40,7 @@ MAX_CONNECTIONS_PER_USER: Final = 40  # connections
 MAX_SESSION_CHANNELS: Final = 10  # of one connection
 MAX_CHANNELS: Final = 50  # of one connection, forwarded connections included
 FILE_THREADS: Final = 32  # operations on files of data folders at once
-SHUTDOWN_TIMEOUT_SECONDS: Final = 5.0  # for the processes of all connections to end when the server stops
+SHUTDOWN_TIMEOUT_SECONDS: Final = 3.0  # for the processes of all connections to end when the server stops
 
 
 Channel = ExecChannel | DataChannel

@@ -24,7 +24,7 @@ from proxy.listener.dispatch import FirstRequestDispatcher
 Served = tuple[Application, Callable[..., asyncio.Protocol]]
 
 GATEWAY_DRAIN_SECONDS: Final = 1.0  # for which a gateway's connections go on at the end
-GATEWAY_REQUEST_SECONDS: Final = 10.0  # for which its requests then do that stream nothing, such as a shell's start
+GATEWAY_REQUEST_SECONDS: Final = 3.0  # for which its requests then do that stream nothing, such as a shell's start
 
 
 class Lifespan:

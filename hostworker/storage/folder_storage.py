@@ -27,7 +27,7 @@ from resources.models import Host
 logger = logging.getLogger(__name__)
 
 SURGE_FILES: Final = 50_000  # made on a root, after which what sessions write to is measured at once
-END_SECONDS: Final = 5.0  # that the worker's end waits for file systems
+END_SECONDS: Final = 2.0  # that the worker's end waits for file systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,9 @@ class FolderStorage:
 
     def end(self) -> None:
         """Wait for the threads, but not for long: one may hang, and all are safe to be cut off."""
+        deadline = time.monotonic() + END_SECONDS
         for thread in self._threads.values():
-            thread.join(END_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
         self._mapped.end()
 
     def _serve(self, root: StorageRoot, is_any_due: bool, has_limits: bool) -> None:

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
 from accounts.credentials.ssh_keys import record_ssh_host_key
+from gpuplatform.ending import end_in_time
 from operations.machine.address import SSH_SETTING, address_from
 from operations.machine.progress import SetupError
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
@@ -54,6 +55,7 @@ async def _serve() -> None:
     async with SshServer(activity.used).listening(where.host, where.port, host_key):
         beats = asyncio.create_task(_keep_heartbeat())
         await stop.wait()
+        end_in_time()
         beats.cancel()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from celery import current_app
 from celery.platforms import EX_OK
+from celery.signals import worker_shutting_down
 from celery.worker import state as celery_state
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -118,6 +119,7 @@ def end_before_celery(number: int, frame: object) -> None:
     Python ignores the exception where the signal comes during a destructor: Celery ends as soon as it begins, then.
     """
     celery_state.should_stop = EX_OK  # type: ignore[assignment]
+    worker_shutting_down.send(sender=None, sig="SIGTERM", how="Warm", exitcode=EX_OK)
     sys.exit()
 
 
