@@ -5,11 +5,15 @@ import os
 import signal
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
+from django.utils.log import configure_logging
 
+SPAWNING = {"web", "appproxy"}  # load Django's applications in the processes that they start, and not before
 HINT = "See .env and docs/settings.md; `make ready` writes a new .env."
 
 
@@ -23,17 +27,27 @@ def read_settings() -> None:
         sys.exit(f"The settings are not right: {error}, in: {line}\n{HINT}")
 
 
+def execute() -> None:
+    """Carry out the command of this process."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in SPAWNING:
+        execute_from_command_line(sys.argv)
+        return
+    configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
+    import_module(f"gpuplatform.management.commands.{name}").Command().run_from_argv(sys.argv)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["join"]:  # before there are any settings
         from hostaccess.host_file import main
 
         main(sys.argv[2:], Path(__file__).resolve().parent / "host.env")
         sys.exit()
-    if {*sys.argv[1:2]} & {"web", "appproxy", "gateway"}:  # a reload before they handle it would end them
+    if {*sys.argv[1:2]} & {*SPAWNING, "gateway"}:  # a reload before they handle it would end them
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
     try:
         read_settings()
-        execute_from_command_line(sys.argv)
+        execute()
     except ImproperlyConfigured as error:
         sys.exit(f"The settings are not right: {error}\n{HINT}")

@@ -1,6 +1,10 @@
 """What a web process serves, for uvicorn: the application and the protocol of connections."""
 
+import sys
 from typing import Final
+
+from django.core.management.base import BaseCommand, SystemCheckError
+from uvicorn.config import STARTUP_FAILURE
 
 from endpoints.data_plane import data_plane
 from gpuplatform.asgi import platform_with
@@ -17,6 +21,16 @@ def platform_and_apps(counters: ConnectionCounters | None, host: str) -> Served:
 
     `host` is where the ports of apps are opened.
     """
+    _require_valid_settings()
     plane, place = data_plane(counters=counters), site()
     platform = PlatformOnly(place, platform_with(plane.counters))
     return Lifespan(apps_served(plane, host, DRAIN_SECONDS), platform), uvicorn_protocol(plane, place)
+
+
+def _require_valid_settings() -> None:
+    """End this process, and by the status its parent, where a system check fails; this loads all pages."""
+    try:
+        BaseCommand().check()
+    except SystemCheckError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(STARTUP_FAILURE)

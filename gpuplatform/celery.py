@@ -12,6 +12,7 @@ from gpuplatform.ending import end_in_time
 from operations.logs import lines as log_lines
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # they load all pages, and what they find is not looked at
 
 app = Celery("gpuplatform")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.core.checks import register
 
-from resources.checks import CHECKS
+from resources.checks import CHECKS, HOST_TAG
 
 
 class ResourcesConfig(AppConfig):
@@ -14,4 +14,4 @@ class ResourcesConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks of this host's settings."""
         for check in CHECKS:
-            register(check)
+            register(check, HOST_TAG)

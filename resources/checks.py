@@ -9,6 +9,7 @@ from resources.addresses import is_address, is_gateway_url
 from resources.amounts.units import bytes_from
 from resources.gpus.discovery import simulated_devices
 
+HOST_TAG: Final = "host"  # of these checks, which a host worker has made
 MAX_RESERVED_PERCENT: Final = 50
 _EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # valid to listen on, but not to connect to
 

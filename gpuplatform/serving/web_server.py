@@ -19,6 +19,7 @@ import django
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 from uvicorn import Config, Server
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess
 
 from operations.machine.address import Address
@@ -97,7 +98,7 @@ class ServerConfig(Config):
 def serve(config: ServerConfig, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP ends one process, and replaces several, each once its successor serves.
 
-    Raises CommandError where too few files may be open.
+    Raises CommandError where too few files may be open, and where a process finds that it cannot serve.
     """
     try:
         raise_open_file_limit()
@@ -105,7 +106,10 @@ def serve(config: ServerConfig, listener: socket.socket) -> None:
         raise CommandError(str(error)) from error
     try:
         if config.workers > 1:
-            Multiprocess(config, [listener]).run()
+            parent = Multiprocess(config, [listener])
+            parent.run()
+            if STARTUP_FAILURE in {process.exitcode for process in parent.processes}:
+                raise CommandError("a process could not start; the lines above say why")
         else:
             signal.signal(signal.SIGHUP, signal.SIG_DFL)  # manage.py ignores it until here
             Server(config).run([listener])

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from django.conf import settings
 
 from gpuplatform.serving import web_server
 from gpuplatform.serving.web_server import processes_of
@@ -67,6 +70,21 @@ def test_a_socket_that_systemd_passes_is_served(monkeypatch: pytest.MonkeyPatch)
             with web_server.listener_at(Address("127.0.0.1", free_port())) as listener:
                 assert (listener.getsockname() == passed.getsockname()) is (pid == os.getpid())
                 assert "LISTEN_PID" not in os.environ
+
+
+def test_wrong_settings_end_a_server_with_a_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "web", "--address", f"127.0.0.1:{free_port()}"],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, "COMPUTE_WEBHOOK_NETWORKS": "nonsense", "COMPUTE_WEB_PROCESSES": "2"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "COMPUTE_WEBHOOK_NETWORKS" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def is_well(web: LiveServer) -> bool:

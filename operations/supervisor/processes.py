@@ -16,6 +16,7 @@ def commands(
 ) -> list[Command]:
     """Return what to run: web, scheduler, beat, host worker, image builder and, if wanted, SSH server."""
     worker = "worker -Q scheduler -n scheduler@%h --pool solo --concurrency 1 --without-gossip --without-mingle"
+    ssh = Command(name="ssh", arguments=(sys.executable, "manage.py", "sshserver"), starts_last=True)
     return [
         Command(name="web", arguments=(sys.executable, "manage.py", "web", "--address", address.text)),
         Command(
@@ -34,5 +35,5 @@ def commands(
             environment={"PYTHONWARNINGS": QUIET_ROOT, **host_environment},
         ),
         Command(name="images", arguments=(sys.executable, "manage.py", "imagebuilder"), starts_last=True),
-        *([Command(name="ssh", arguments=(sys.executable, "manage.py", "sshserver"))] if has_ssh else []),
+        *([ssh] if has_ssh else []),
     ]

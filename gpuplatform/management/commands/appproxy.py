@@ -13,6 +13,7 @@ from operations.machine.address import address_from
 class Command(BaseCommand):
     """Several may listen at one address, where the kernel distributes connections; each reads all routes."""
 
+    requires_system_checks = ()  # of applications, which are not loaded here
     help = "Serve the apps of sessions below COMPUTE_APPS_DOMAIN until stopped; a reverse proxy routes to it by host."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

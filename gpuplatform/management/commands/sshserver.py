@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     """Runs until SIGTERM or Ctrl-C; any number may run at once, on one host key."""
 
+    requires_system_checks = ()  # they load all pages; the web server has them made
     help = "Listen for SSH at COMPUTE_SSH_ADDRESS, and serve running sessions to their users."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -13,6 +13,7 @@ from operations.machine.address import address_from
 class Command(BaseCommand):
     """Uvicorn with Django, and the app proxy for connections to the apps' hosts."""
 
+    requires_system_checks = ()  # of applications, which are not loaded here
     help = "Serve the platform, and the apps of sessions below COMPUTE_APPS_DOMAIN, until stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

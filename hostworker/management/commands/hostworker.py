@@ -37,6 +37,7 @@ from hostworker.runtime.factory import (
     is_engine_here,
 )
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
+from resources.checks import HOST_TAG
 from resources.gpus.discovery import Machine, this_machine
 from resources.hosts.claims import HostNameTakenError, claim, this_identity
 from resources.hosts.services import register_host
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     """Register this host, take up its sessions again, then start and stop sessions as told."""
 
+    requires_system_checks = (HOST_TAG,)  # all others load all pages
     help = "Register this machine as a host and run its sessions until stopped; running sessions outlive it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
