@@ -31,8 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
         folder: Path = settings.BASE_DIR / "images"
-        with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
-            _wait_for(engine)
+        with closing(_engine()) as engine:
             heartbeats.keep(HeartbeatName.IMAGES)
             background.enqueue_catalog(engine, folder, os.environ, with_registries=True, report=logger.info)
             while True:
@@ -40,12 +39,11 @@ class Command(BaseCommand):
                     time.sleep(POLL_SECONDS)
 
 
-def _wait_for(engine: DockerClient) -> None:
+def _engine() -> DockerClient:
+    """Return a client, whose making asks the engine for its version, once that responds."""
     while True:
         try:
-            engine.ping()
+            return DockerClient(base_url=settings.COMPUTE_DOCKER_URL)
         except (DockerException, RequestException) as error:
             logger.warning("images wait for the Docker Engine: %s", error)
             time.sleep(POLL_SECONDS)
-        else:
-            return
