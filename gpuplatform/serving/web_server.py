@@ -83,7 +83,8 @@ class ServerConfig(Config):
                 self._arguments["drain_seconds"] = state["_drain_seconds"]
 
     def load(self) -> None:
-        """Set Django up, and load what is served."""
+        """Set Django up, and load what is served. SIGTERM ends a process at once until that is done."""
+        sigterm_handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sys.setswitchinterval(SWITCH_SECONDS)
         if self.metrics_folder:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = self.metrics_folder  # read as prometheus_client is imported
@@ -93,6 +94,7 @@ class ServerConfig(Config):
         if parent := multiprocessing.parent_process():
             threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
         super().load()
+        signal.signal(signal.SIGTERM, sigterm_handler)
 
 
 def serve(config: ServerConfig, listener: socket.socket) -> None:

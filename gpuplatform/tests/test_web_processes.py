@@ -72,6 +72,20 @@ def test_a_socket_that_systemd_passes_is_served(monkeypatch: pytest.MonkeyPatch)
                 assert "LISTEN_PID" not in os.environ
 
 
+def sigterm_handler(counters: None) -> tuple[object, type]:
+    """Stand for what is served; the protocol knows what SIGTERM does while this is loaded."""
+    return object(), type("Protocol", (), {"while_loading": signal.getsignal(signal.SIGTERM)})
+
+
+def test_sigterm_ends_a_process_that_still_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as uvicorn sets its own
+    config = web_server.ServerConfig(f"{__name__}.{sigterm_handler.__name__}", processes=1)
+    config.load()
+    assert signal.signal(signal.SIGTERM, before) is signal.SIG_IGN
+    assert vars(config.http)["while_loading"] is signal.SIG_DFL
+
+
 def test_wrong_settings_end_a_server_with_a_sentence() -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "web", "--address", f"127.0.0.1:{free_port()}"],
@@ -128,6 +142,7 @@ def test_nothing_outlives_a_parent_that_was_killed(web: LiveServer) -> None:
     children = server_processes(web.pid)
     web.end(signal.SIGKILL)
     until(lambda: not any(memory_maps(child) for child in children))
+    until(Address("127.0.0.1", web.port).is_free)  # an end closes files after it has freed the memory
     web.start()
     until(lambda: is_well(web))
 
