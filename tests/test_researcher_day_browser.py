@@ -19,7 +19,7 @@ from tests.steps import Steps
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-MOST_STEPS: Final = 10
+MOST_STEPS: Final = 13
 
 
 @pytest.fixture
@@ -75,5 +75,15 @@ def test_a_researchers_day_takes_few_steps(
         steps.click(page.get_by_role("link", name="Resume trains"))
         steps.click(dialog.get_by_role("button", name="Resume"))
         expect(dialog).to_be_hidden()
-        assert fresh(holding).status == Status.PENDING
+
+        steps.click(page.get_by_role("link", name="Waiting"))
+        parked = page.locator("tr", has=page.locator(".td-name", has_text="trains"))
+        expect(parked).to_contain_text("Waits for your own session")
+        steps.click(parked.get_by_role("link", name="End evaluates"))
+        steps.click(dialog.get_by_role("button", name="Terminate"))
+        expect(dialog).to_be_hidden()
+        fresh(blocked).move_to(Status.TERMINATED, Reason.USER_REQUEST)
+        run_pass()
+        expect(page.locator("[data-count=waiting]")).to_have_text("0")
+        assert fresh(holding).status == Status.SCHEDULED
     assert steps.count <= MOST_STEPS
