@@ -18,6 +18,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
+from accounts.confirmation import confirmed
 from accounts.forms import UniqueEmailForm
 from accounts.invitations import services as invitations
 from accounts.models import AccountInvitation, ApiToken, AuditEntry, ResourcePolicy, SshKey, User
@@ -115,6 +116,10 @@ class UserAdmin(DjangoUserAdmin[User]):
         return {"policy": ResourcePolicy.default().pk, **super().get_changeform_initial_data(request)}
 
     @admin.action(description="Remove second factors of selected users", permissions=("change",))
+    @confirmed(
+        gettext_lazy("Their passwords alone let them in from now on, and their browsers are signed out."),
+        lambda users: [user.get_full_name() for user in users],
+    )
     def remove_second_factors(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Let users who have lost their second factors sign in with the password alone; sign their browsers out."""
         count = sum(bool(second_factors.remove_all(user, actor=cast(User, request.user))) for user in users)

@@ -1,5 +1,6 @@
 """Administration of apps: read-only, with actions that unpublish, revoke and close."""
 
+from collections.abc import Sequence
 from typing import Final, cast
 
 from django.contrib import admin, messages
@@ -7,8 +8,10 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from accounts.admin import ShownInline
+from accounts.confirmation import confirmed
 from accounts.models import User
 from endpoints import services
 from resources.amounts.admin_columns import value_column
@@ -16,6 +19,10 @@ from sessions.admin import ReadOnlyAdmin
 from sessions.models import Endpoint, EndpointEvent, ShareLink
 
 LINKS: Final = value_column("link_count", "share links")
+
+
+def _sessions(endpoints: Sequence[Endpoint]) -> list[str]:
+    return [f"{each.title} · {each.session.name} · {each.session.owner}" for each in endpoints]
 
 
 class EndpointEventInline(ShownInline):
@@ -35,7 +42,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         *("listen_port", "opened_at"),
     )
     list_filter = ("session__status", "state", "is_public", "app")
-    list_select_related = ("session",)
+    list_select_related = ("session__owner",)
     ordering = ("-opened_at",)
     search_fields = ("session__id", "session__name", "session__owner__email", "app", "title")
     date_hierarchy = "opened_at"
@@ -59,6 +66,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         return endpoint.session.status
 
     @admin.action(description="Close selected apps to people without an account", permissions=["end"])
+    @confirmed(_("Only people with an account who may use them reach them from now on."), _sessions)
     def unpublish(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Unpublish these apps."""
         public = list(chosen.filter(is_public=True))
@@ -68,6 +76,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         self.message_user(request, text % {"count": len(public), "all": len(chosen)}, messages.SUCCESS)
 
     @admin.action(description="Void the share links of selected apps", permissions=["end"])
+    @confirmed(_("Who was given a link to them cannot use them any more."), _sessions)
     def revoke_links(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Revoke all share links to these apps, and the cookies issued by them."""
         links = list(ShareLink.objects.filter(endpoint__in=chosen, revoked_at=None))
@@ -77,6 +86,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         self.message_user(request, text % {"count": len(links)}, messages.SUCCESS)
 
     @admin.action(description="Close selected apps to everybody", permissions=["end"])
+    @confirmed(_("Nobody reaches them until they are opened again; their programs go on."), _sessions)
     def close(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Close these apps to everybody until they are opened again."""
         for endpoint in chosen:

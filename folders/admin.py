@@ -1,6 +1,6 @@
 """Administration of storage roots and data folders; files are not shown, nor is anything written but by services."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from django.contrib import admin, messages
@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy, ngettext_lazy
 
 from accounts.admin import ReadOnlyMixin, ShownInline
+from accounts.confirmation import confirmed
 from folders.errors import FolderError
 from folders.files.roots import NotEmptyError
 from folders.models import Folder, FolderShare, HostRoot, StorageRoot
@@ -20,6 +21,10 @@ from resources.amounts.units import size_text
 from translation.english import from_english
 
 USED: Final = memory_column("used_bytes", "used")  # as last measured
+
+
+def _holders(folders: Sequence[Folder]) -> list[str]:
+    return [folder.holder_name for folder in folders]
 
 
 class OnHostsInline(ShownInline):
@@ -139,6 +144,7 @@ class FolderAdmin(ReadOnlyMixin, admin.ModelAdmin[Folder]):
     actions = ("move_to_trash", "restore", "delete_forever")
 
     @admin.action(description="Move selected folders to the trash", permissions=["view"])
+    @confirmed(gettext_lazy("No session can mount them until they are restored."), _holders)
     def move_to_trash(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Move the folders to the trash."""
         done = ngettext_lazy("%(count)s folder moved to the trash.", "%(count)s folders moved to the trash.", "count")
@@ -151,6 +157,7 @@ class FolderAdmin(ReadOnlyMixin, admin.ModelAdmin[Folder]):
         self._each(request, folders, services.restore, done)
 
     @admin.action(description="Delete selected folders, which are in the trash, for ever", permissions=["view"])
+    @confirmed(gettext_lazy("All their files are lost. This cannot be undone."), _holders)
     def delete_forever(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Delete the folders with all their files."""
         done = ngettext_lazy("%(count)s folder deleted.", "%(count)s folders deleted.", "count")

@@ -1,15 +1,17 @@
 """Administration of sessions, read-only with actions that end them; and the actions on sessions of users and hosts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from accounts.admin import ReadOnlyMixin, ShownInline
+from accounts.confirmation import confirmed
 from accounts.models import ResourcePolicy, User
 from resources.admin import HostAdmin, UserWithGroupsAdmin
 from resources.amounts.admin_columns import fgpu_column, memory_column
@@ -28,7 +30,6 @@ from sessions.revocation import account_ends
 from sessions.words import reason_text
 from translation.english import from_english
 
-MAX_CHOSEN: Final = 1000  # sessions of one action
 MAX_REASONS: Final = 10  # shown why a session was left out
 MEMORY: Final = memory_column("memory", "memory")
 SHARED_MEMORY: Final = memory_column("shared_memory", "shared memory")
@@ -57,6 +58,17 @@ def _actor(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
+def _owners(sessions: Sequence[Session]) -> list[User]:
+    return [session.owner for session in sessions]
+
+
+def _live_sessions(users: Sequence[User]) -> list[str]:
+    """Return how many sessions of each are live."""
+    live = Session.objects.live().filter(owner__in=users).order_by().values_list("owner").annotate(Count("pk"))
+    counts = [dict(live).get(user.pk, 0) for user in users]
+    return [ngettext("%(count)d live session", "%(count)d live sessions", count) % {"count": count} for count in counts]
+
+
 class ReadOnlyAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
     """A read-only admin for rows that only services write."""
 
@@ -75,11 +87,13 @@ class UserWithSessionsAdmin(UserWithGroupsAdmin):
     actions = (*UserWithGroupsAdmin.actions, "disable", "disable_and_end")
 
     @admin.action(description="Disable selected users; what runs goes on", permissions=["change"])
+    @confirmed(_("They cannot sign in any more. What runs for them goes on, what waits is cancelled."), _live_sessions)
     def disable(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Disable these accounts but the caller's own; what waits for them is cancelled."""
         self._disable(request, users, ends_sessions=False)
 
     @admin.action(description="Disable selected users and end their sessions", permissions=["change"])
+    @confirmed(_("They cannot sign in any more, and all their sessions are ended."), _live_sessions)
     def disable_and_end(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Disable these accounts but the caller's own, and end what runs for them."""
         self._disable(request, users, ends_sessions=True)
@@ -188,22 +202,31 @@ class SessionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": gettext("Extend sessions"),
-            "sessions": related[:MAX_CHOSEN],
+            "sessions": related,
             "steps": steps.items(),
         }
         return render(request, "admin/compute/session/extend.html", context)
 
     @admin.action(description="Requeue: run selected batch sessions and unstarted ones elsewhere", permissions=["end"])
+    @confirmed(_("What runs in them is stopped, and begins anew once they start again."), _owners)
     def requeue(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """Return these sessions to the queue; batch sessions that run are stopped first."""
         self._try(request, sessions, lambda session: requeue.requeue(session, actor=_actor(request)))
 
     @admin.action(description="End selected sessions", permissions=["end"])
+    @confirmed(_("What runs in them is stopped, and files outside of data folders are lost."), _owners)
     def end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """End these sessions as their owners would."""
         self._end(request, sessions, services.terminate)
 
     @admin.action(description="Force end: free the resources without waiting for the host", permissions=["end"])
+    @confirmed(
+        _(
+            "They are ended at once, and others get their resources, even where a host does not respond. What runs in "
+            "them there goes on until it does; files outside of data folders are lost."
+        ),
+        _owners,
+    )
     def force_end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """End these sessions and free their resources at once, for hosts that do not respond."""
         self._end(request, sessions, services.force_end)
@@ -211,7 +234,7 @@ class SessionAdmin(ReadOnlyAdmin):
     def _try(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[[Session], object]) -> None:
         """Apply the verb to each session, and say for how many that was possible, and why not for the others."""
         refused = []
-        chosen = list(sessions.select_related("owner", "host")[:MAX_CHOSEN])
+        chosen = list(sessions.select_related("owner", "host"))
         for session in chosen:
             try:
                 verb(session)

@@ -19,6 +19,7 @@ from pytest_django import Settings
 from accounts.models import ApiToken, User
 from accounts.second_factors import services as second_factors
 from accounts.tests.soft_passkey import SoftPasskey
+from gpuplatform.tests.admin_pages import confirm
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user
 from tests.web import browser_of, text_of
@@ -286,7 +287,7 @@ class TestPasskeys:
 
 def test_superadmins_remove_lost_second_factors(user: User) -> None:
     admin = browser_of(make_user(is_superuser=True))
-    admin.post("/admin/accounts/user/", {"action": "remove_second_factors", "_selected_action": [user.pk]})
+    confirm(admin, "/admin/accounts/user/", "remove_second_factors", [user.pk])
     assert not Authenticator.objects.exists()
     assert is_signed_in(with_password(user))
 

@@ -9,6 +9,7 @@ from django.urls import reverse
 from accounts.models import AuditEntry
 from folders.models import Folder, HostRoot, StorageRoot
 from folders.sharing import folders as services
+from gpuplatform.tests.admin_pages import confirm
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_policy, make_project, make_root, make_user
 
@@ -23,8 +24,7 @@ def superadmin(client: Client, root: StorageRoot) -> Client:
 
 
 def act(client: Client, url: str, action: str, *rows: Folder | StorageRoot) -> str:
-    page = client.post(url, {"action": action, "_selected_action": [row.pk for row in rows]}, follow=True)
-    return page.content.decode()
+    return confirm(client, url, action, [row.pk for row in rows])
 
 
 def test_actions_trash_restore_and_delete_folders(superadmin: Client, root: StorageRoot) -> None:

@@ -16,10 +16,11 @@ from django.utils import timezone
 
 from accounts import audit
 from accounts.invitations import services as invitations
-from accounts.models import AccountInvitation, ApiToken, Project, ResourcePolicy, SshKey, User
+from accounts.models import AccountInvitation, ApiToken, AuditEntry, Project, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
-from gpuplatform.tests.admin_pages import text_of, url
+from gpuplatform.administration.audited_admin import MAX_ACTION_ROWS
+from gpuplatform.tests.admin_pages import confirm, text_of, url
 from resources.image_admin import APP_ICONS
 from resources.models import (
     GpuReading,
@@ -130,9 +131,42 @@ def test_variables_are_shown_by_name_only(superadmin: Client) -> None:
 def test_sessions_are_ended_by_the_services(superadmin: Client, action: str, status: Status) -> None:
     running, waiting = run_session(), make_session()
     rows = [running.pk, waiting.pk]
-    answer = superadmin.post(url(Session, "changelist"), {"action": action, "_selected_action": rows}, follow=True)
-    assert "2 of 2 were live and are ended" in text_of(answer)
+    page = confirm(superadmin, url(Session, "changelist"), action, rows)
+    assert "2 of 2 were live and are ended" in page
     assert [Session.objects.get(pk=pk).status for pk in rows] == [status, Status.CANCELLED]
+
+
+def test_nothing_is_ended_before_it_is_confirmed(superadmin: Client) -> None:
+    running, endpoint = run_session(owner=make_user(email="mina@example.org")), make_endpoint(is_public=True)
+    asked = [
+        (Session, running, ("requeue", "end", "force_end"), ["mina@example.org", "Running"]),
+        (User, running.owner, ("disable", "disable_and_end", "remove_second_factors"), []),
+        (Endpoint, endpoint, ("unpublish", "revoke_links", "close"), [endpoint.session.owner.email]),
+        (Folder, make_folder(running.owner), ("move_to_trash", "delete_forever"), ["mina@example.org"]),
+    ]
+    for model, row, actions, whose in asked:
+        for action in actions:
+            page = superadmin.post(url(model, "changelist"), {"action": action, "_selected_action": [row.pk]})
+            assert page.status_code == 200
+            assert page.context["rows"][0][0] == row
+            for text in (*whose, str(row), page.context["consequence"], page.context["title"]):
+                assert html.escape(str(text)) in text_of(page)
+    body = {"action": "disable_and_end", "_selected_action": [running.owner.pk]}
+    assert "1 live session" in text_of(superadmin.post(url(User, "changelist"), body))
+    for row in (running, endpoint, running.owner):
+        row.refresh_from_db()
+    assert (running.status, endpoint.is_public, running.owner.is_active) == (Status.RUNNING, True, True)
+    assert not AuditEntry.objects.exists()
+
+
+def test_all_that_match_are_confirmed_in_one_form(superadmin: Client) -> None:
+    sessions = sorted(make_session(name=name).pk for name in ("pick-one", "pick-two"))
+    make_session(name="else")
+    body = {"action": "end", "_selected_action": sessions[:1], "select_across": "1"}
+    page = superadmin.post(f"{url(Session, 'changelist')}?q=pick", body)
+    assert sorted(re.findall(r'name="_selected_action" value="([^"]+)"', text_of(page))) == sessions
+    other_fields = 3
+    assert MAX_ACTION_ROWS + other_fields <= settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
 
 
 def test_an_apps_token_is_never_shown(superadmin: Client) -> None:
@@ -149,8 +183,7 @@ def test_admin_actions_unpublish_and_close_apps(superadmin: Client) -> None:
         "close": "1 app closed",
     }
     for action, words in told.items():
-        body = {"action": action, "_selected_action": [endpoint.pk]}
-        assert words in text_of(superadmin.post(url(Endpoint, "changelist"), body, follow=True))
+        assert words in confirm(superadmin, url(Endpoint, "changelist"), action, [endpoint.pk])
     endpoint.refresh_from_db()
     link.refresh_from_db()
     assert (endpoint.is_public, endpoint.state, bool(link.revoked_at)) == (False, "CLOSED", True)

@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from accounts.models import AuditEntry, ResourcePolicy, User
 from gpuplatform.administration.audited_admin import AuditedAdmin
+from gpuplatform.tests.admin_pages import confirm
 from resources.models import Host, Registry
 from sessions.drains import services as drains
 from sessions.lifecycle import Status
@@ -58,7 +59,7 @@ def test_actions_are_recorded_with_what_they_changed(superadmin: Client, actor: 
     assert (entry.action, entry.object_text, entry.address) == ("cordon", "gpu1", "192.0.2.7")
     assert entry.changes == {"is_cordoned": ["False", "True"]}
     session = session_in(Status.PENDING)
-    superadmin.post(reverse("admin:compute_session_changelist"), {"action": "end", "_selected_action": [session.pk]})
+    confirm(superadmin, reverse("admin:compute_session_changelist"), "end", [session.pk])
     assert AuditEntry.objects.first().changes["status"] == ["PENDING", "CANCELLED"]  # type: ignore[union-attr]
     drains.drain(Host.objects.get(), end_at=None, reason="new disks", actor=actor)
     assert AuditEntry.objects.first().changes == {"cordon_reason": [None, "new disks"]}  # type: ignore[union-attr]
@@ -82,8 +83,7 @@ def test_actions_on_all_that_match_are_recorded_or_refused(superadmin: Client, m
 def test_disabled_users_lose_what_the_action_says(superadmin: Client, actor: User, action: str, status: Status) -> None:
     running = session_in(Status.RUNNING)
     waiting = session_in(Status.PENDING, owner=running.owner)
-    body = {"action": action, "_selected_action": [running.owner_id, actor.pk]}
-    superadmin.post(reverse("admin:accounts_user_changelist"), body)
+    confirm(superadmin, reverse("admin:accounts_user_changelist"), action, [running.owner_id, actor.pk])
     assert list(User.objects.filter(is_active=True)) == [actor]
     for session in (running, waiting):
         session.refresh_from_db()

@@ -10,6 +10,7 @@ from django.urls import reverse
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from accounts.models import AuditEntry, User
+from gpuplatform.tests.admin_pages import confirm
 from hostworker.containers import runner
 from hostworker.runtime.memory.runtime import MemoryRuntime
 from resources.models import HostHealth, HostStatus, ImageSource
@@ -97,7 +98,7 @@ def test_actions_requeue_and_extend_and_say_what_was_refused(client: Client, roo
     assert "Done for 1 session." in page
     assert f"“{waiting.name}”: Only a running session can be extended." in page
     assert AuditEntry.objects.get(action="extend").changes["extension"] == ["0:00:00", "8:00:00"]
-    client.post(address, {"action": "requeue", "_selected_action": [waiting.pk, batch.pk]})
+    confirm(client, address, "requeue", [waiting.pk, batch.pk])
     assert Session.objects.get(pk=batch.pk).reason == Reason.REQUEUED
     assert Session.objects.get(pk=waiting.pk).status == Status.PENDING
     assert AuditEntry.objects.filter(action="requeue").count() == 1
