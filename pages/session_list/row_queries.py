@@ -1,7 +1,7 @@
 """Reads the rows of the list: four queries for any number of sessions, and no model instances."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -26,6 +26,7 @@ MAX_HELPED: Final = 10  # waiting sessions of a page: each costs some millisecon
 # Fields of a row that show a column as it is, by that column's name; `_sessions` selects them first.
 _COLUMNS: Final = {
     "pk": "id",
+    "owner_id": "owner_id",
     "owner": "owner__email",
     "environment": "image__environment",
     "version": "image__version",
@@ -85,16 +86,16 @@ def load_rows(session_ids: Sequence[str]) -> list[Row]:
     return [_row(found[pk], shares[pk], folders[pk], public[pk]) for pk in session_ids if pk in found]
 
 
-def with_help(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows, with what helps those that wait: a few queries more where there are such.
+def with_help(rows: Iterable[Row], owner_ids: Collection[int]) -> list[Row]:
+    """Return the rows, with what helps those of these owners that wait: a few queries more where there are such.
 
     It is looked for the first ones, as far as that takes no long; what a page shows of others is to stay.
     """
     shown = list(rows)
-    waiting = [row.pk for row in shown if row.status == Status.PENDING][:MAX_HELPED]
-    helps = help_for(waiting) if waiting else {}
+    waiting = [row.pk for row in shown if row.status == Status.PENDING and row.owner_id in owner_ids]
+    helps = help_for(waiting[:MAX_HELPED]) if waiting else {}
     return [
-        replace(row, help=helps.get(row.pk), keeps_help=row.pk not in helps) if row.status == Status.PENDING else row
+        replace(row, help=helps.get(row.pk), keeps_help=row.pk not in helps) if row.pk in waiting else row
         for row in shown
     ]
 

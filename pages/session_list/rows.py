@@ -25,6 +25,7 @@ class Row:
 
     pk: str
     name: str
+    owner_id: int
     owner: str
     status: str
     reason: str

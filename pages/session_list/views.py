@@ -84,8 +84,7 @@ def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[
     paginator = CountedPaginator(found, query.size, of_section if query.is_plain else found.order_by().count())
     page: Page[Session] = paginator.get_page(request.GET.get("page"))
     first = max(0, page.start_index() - 1)
-    rows = load_rows(list(found.values_list("pk", flat=True)[first : page.end_index()]))
-    rows = rows if user.is_superuser else with_help(rows)
+    rows = with_help(load_rows(list(found.values_list("pk", flat=True)[first : page.end_index()])), {user.pk})
     chosen = columns.chosen_by(user)
     shown = columns.shown(user, query.tab, chosen)
     running = [row.pk for row in rows if row.is_running]

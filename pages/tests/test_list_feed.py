@@ -19,6 +19,7 @@ from pages.session_list.live.consumers import SessionListConsumer
 from pages.session_list.live.feed import Audience, ListFeed, change_messages
 from pages.session_list.live.resources_feed import resource_messages
 from pages.session_list.occupancy import change_version, version_text
+from scheduler.advice import own_sessions
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionUsage
 from sessions.notify import ALL
@@ -26,16 +27,15 @@ from tests.factories import make_host, make_policy, make_session, make_user, run
 from tests.wait import SECONDS
 
 COLUMNS = ("resources", "owner")
-EVERYBODY = Audience(owner_id=None, columns=COLUMNS, language="en")
+EVERYBODY = Audience(user_id=0, sees_all=True, columns=COLUMNS, language="en")
 
 
 @pytest.mark.django_db
 def test_a_row_is_rendered_once_for_all_audiences() -> None:
     session = run_session()
     before = rendering.rendered_count()
-    messages = change_messages(
-        {EVERYBODY: {session.pk}, Audience(owner_id=session.owner_id, columns=COLUMNS, language="en"): {session.pk}}
-    )
+    mine = Audience(user_id=session.owner_id, sees_all=False, columns=COLUMNS, language="en")
+    messages = change_messages({EVERYBODY: {session.pk}, mine: {session.pk}})
     assert rendering.rendered_count() == before + 1
     for text in messages.values():
         (row,) = json.loads(text)["rows"]
@@ -47,13 +47,26 @@ def test_a_row_is_rendered_once_for_all_audiences() -> None:
 def test_counts_are_the_audience_s_own() -> None:
     session = run_session()
     make_session()
-    mine = Audience(owner_id=session.owner_id, columns=(), language="en")
+    mine = Audience(user_id=session.owner_id, sees_all=False, columns=(), language="en")
     messages = {
         who: json.loads(text) for who, text in change_messages({EVERYBODY: {session.pk}, mine: {session.pk}}).items()
     }
     none = {"active": 0, "running": 0, "waiting": 0, "parked": 0, "finished": 0, "others": 0}
     assert messages[EVERYBODY]["counts"] == none | {"active": 2, "running": 1, "waiting": 1}
     assert messages[mine]["counts"] == none | {"active": 1, "running": 1}
+
+
+@pytest.mark.django_db
+def test_superadmins_are_sent_help_for_their_own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_sessions, "MAX_SECONDS", SECONDS)
+    running = [run_session(host=make_host(gpus=1), owner=make_user(is_superuser=yes), fgpu=2000) for yes in (1, 0)]
+    waiting = [make_session(resource_group=each.resource_group, owner=each.owner, fgpu=2000).pk for each in running]
+    admin, other = (each.owner_id for each in running)
+    viewers = [Audience(user_id=pk, sees_all=pk == admin, columns=(), language="en") for pk in (admin, other)]
+    messages = change_messages(dict.fromkeys(viewers, waiting))
+    for viewer, pk in zip(viewers, waiting, strict=True):
+        helped = [row["id"] for row in json.loads(messages[viewer])["rows"] if "Waits for your own" in row["html"]]
+        assert helped == [pk]
 
 
 @pytest.mark.django_db

@@ -50,6 +50,15 @@ def test_row_and_page_name_the_own_session_and_offer_acts(host: Host) -> None:
     assert [(each.may_be_parked, each.may_be_ended) for each in found.blockers] == [(False, False)]  # it stops already
 
 
+def test_superadmins_see_it_for_their_own_alone(host: Host) -> None:
+    admin = make_user(is_superuser=True)
+    for owner, place in ((admin, host), (make_user(), make_host(gpus=1))):
+        waiting_on(place, owner=run_session(host=place, owner=owner, fgpu=2000).owner)
+    page = text_of(browser_of(admin), "/sessions/")
+    assert page.count("Waits for your own session") == 1
+    assert page.count('class="wait-help"') == 1
+
+
 def test_any_own_session_or_all_that_are_needed(host: Host) -> None:
     owner = make_user()
     for name in ("first", "second"):

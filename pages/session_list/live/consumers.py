@@ -80,8 +80,7 @@ def _view_of(user: User, watch: dict[str, Any]) -> tuple[ListView, str]:
     )
     shown = columns.shown(user, query.tab, columns.chosen_by(user))
     view = ListView(
-        user_id=user.pk,
-        audience=Audience(owner_id=None if user.is_superuser else user.pk, columns=shown, language=language),
+        audience=Audience(user_id=user.pk, sees_all=user.is_superuser, columns=shown, language=language),
         group_id=groups.values_list("pk", flat=True).first(),
         session_ids=tuple(Session.objects.operable_by(user).filter(pk__in=ids).values_list("pk", flat=True)),
     )

@@ -35,16 +35,21 @@ USE_SECONDS: Final = 10.0  # as often as hosts record it
 class Audience:
     """Whose changes a socket is sent, and how they are shown: sockets with an equal one get the same message."""
 
-    owner_id: int | None  # None: everybody's, for superadmins
+    user_id: int
+    sees_all: bool  # everybody's, as superadmins do
     columns: tuple[str, ...]
     language: str
+
+    @property
+    def owner_id(self) -> int | None:
+        """Whose sessions it counts; None for everybody's."""
+        return None if self.sees_all else self.user_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListView:
     """What an open page shows."""
 
-    user_id: int
     audience: Audience
     group_id: int | None
     session_ids: tuple[str, ...]
@@ -143,10 +148,10 @@ class ListFeed:
             return
         self._version = version
         views = {each: each.view for each in self._subscribers if each.view and each.view.group_id}
-        wanted = {(view.user_id, view.group_id or 0, view.audience.language) for view in views.values()}
+        wanted = {(view.audience.user_id, view.group_id or 0, view.audience.language) for view in views.values()}
         messages = await database_sync_to_async(resource_messages)(wanted)
         for subscriber, view in views.items():
-            text = messages.get((view.user_id, view.group_id or 0, view.audience.language))
+            text = messages.get((view.audience.user_id, view.group_id or 0, view.audience.language))
             if text and self._sent.get(subscriber) != text:
                 self._sent[subscriber] = text
                 await _push(subscriber, text)
@@ -166,8 +171,7 @@ def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audienc
     Five queries, and a few more where sessions of owners that watch wait.
     """
     rows = {row.pk: row for row in load_rows(sorted({pk for ids in changed.values() for pk in ids}))}
-    watched = {pk for audience, ids in changed.items() if audience.owner_id for pk in ids}
-    helped = rows | {row.pk: row for row in with_help(row for pk, row in rows.items() if pk in watched)}
+    own = {row.pk: row for row in with_help(rows.values(), {audience.user_id for audience in changed})}
     counts = counts_by_owner({audience.owner_id for audience in changed})
     messages = {}
     for audience, ids in changed.items():
@@ -180,8 +184,8 @@ def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audienc
                     "created": row.created_ms,
                     "html": render_row(row, audience.columns),
                 }
-                for row in map((helped if audience.owner_id else rows).get, sorted(ids))
-                if row is not None
+                for each in map(rows.get, sorted(ids))
+                if each is not None and (row := own[each.pk] if each.owner_id == audience.user_id else each)
             ]
         messages[audience] = json.dumps({"rows": found, "counts": counts[audience.owner_id]})
     return messages
