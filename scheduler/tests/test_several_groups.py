@@ -1,7 +1,7 @@
 """Sessions that may start in several resource groups, whose passes know nothing of each other."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -13,16 +13,19 @@ from django.utils import timezone
 from resources.amounts.units import GIB
 from resources.models import Host, ResourceGroup
 from scheduler.advice.estimate import estimate
+from scheduler.advice.own_sessions import advice_on
 from scheduler.advice.place import place_of
 from scheduler.core.types import Placement
 from scheduler.cycle import passes, shared_limits
 from scheduler.state.scheduler_state import SchedulerState
+from sessions.errors import RejectedError
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.resizing.services import SessionSize, resize
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_gpu, make_group, make_host, make_policy, make_session, make_user, run_session
-from tests.wait import SECONDS
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)
@@ -96,6 +99,63 @@ def test_two_passes_at_once_start_it_once(hosts: list[Host], monkeypatch: pytest
     assert session.host is not None
     assert session.resource_group == session.host.group
     assert pass_over(*hosts) == [0, 0]
+
+
+def test_it_asks_for_less_and_starts_in_another_group(hosts: list[Host]) -> None:
+    run_session(host=hosts[0])
+    session = waiting_for(hosts, cpu=2)
+    assert pass_over(*hosts) == [0, 0]
+    (smaller,) = advice_on([session])[session.pk].smaller
+    assert (smaller.cpu, smaller.memory_bytes, smaller.starts) == (1, session.memory, "now")
+    size = SessionSize(cpu=smaller.cpu, memory=smaller.memory_bytes, fgpu=smaller.fgpu_milli)
+    resize(session, size, actor=session.owner)
+    assert pass_over(*hosts) == [0, 1]
+    session.refresh_from_db()
+    assert (session.host, session.cpu, session.lease.cpu) == (hosts[1], 1, 1)
+
+
+def test_asking_for_less_waits_for_another_groups_pass(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    run_session(host=hosts[0])
+    session = waiting_for(hosts, memory=2 * GIB)
+    assert pass_over(hosts[0]) == [0]
+    session.status = Status.RUNNING  # as it was read before it was requeued
+    hold, has_planned, may_write = shared_limits.hold, threading.Event(), threading.Event()
+
+    def hold_later(state: SchedulerState, placements: Sequence[Placement]) -> None:
+        has_planned.set()
+        assert may_write.wait(SECONDS)
+        hold(state, placements)
+
+    monkeypatch.setattr(shared_limits, "hold", hold_later)
+
+    def run(act: Callable[..., object], *arguments: object, **named: object) -> object:
+        try:
+            return act(*arguments, **named)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        placing = threads.submit(run, passes.run_group_pass, hosts[1].group_id)
+        assert has_planned.wait(SECONDS)
+        less = threads.submit(run, resize, session, SessionSize(cpu=1, memory=GIB, fgpu=0), actor=session.owner)
+        try:
+            until(lambda: less.done() or waiting_for_locks())
+            assert not less.done()
+        finally:
+            may_write.set()
+        assert placing.result() == 1
+        with pytest.raises(RejectedError, match="Only a running session"):
+            less.result()
+    session.refresh_from_db()
+    assert (session.status, session.host) == (Status.SCHEDULED, hosts[1])
+    assert session.lease.memory == session.memory == 2 * GIB
+
+
+def waiting_for_locks() -> int:
+    """Return how many transactions wait for an advisory lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return int(cursor.fetchall()[0][0])
 
 
 def test_it_has_the_earliest_start_of_all_groups(hosts: list[Host]) -> None:

@@ -218,8 +218,7 @@ def give_up_late(now: datetime) -> None:
 
 def _locked(session: Session) -> Session:
     """Return the session under the locks of its group, of its owner's and project's limits, and of its row."""
-    choices = session.group_choices if session.status == Status.PENDING else ()
-    for group_id in sorted({session.resource_group_id, *choices}):  # as long as it runs, its group and holders stay
+    for group_id in sorted({session.resource_group_id, *session.group_choices}):  # which stay, as do its holders
         capacity_locks.hold_group(group_id)
     capacity_locks.hold_limits([session.owner_id], [session.project_id] if session.project_id else [])
     rows = Session.objects.select_for_update(of=("self",), no_key=True)
