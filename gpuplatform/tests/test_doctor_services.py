@@ -4,6 +4,7 @@ import resource
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ from operations.health import checks as health
 from operations.machine import address
 from operations.machine.address import Address
 from proxy.limits import MIN_OPEN_FILES
-from resources import clock, heartbeats
+from resources import clock, heartbeats, procfs
 from resources.heartbeats import HeartbeatName
 from resources.models import Installation
 from sessions.tasks import enforce_deadlines
@@ -291,6 +292,32 @@ def test_who_holds_most_is_left_out_where_nobody_may_look(
     assert told(sessions(a=list(UNLIMITED))) == (OK, "no session comes to a limit that others share")
     settings.COMPUTE_DOCKER_URL = "tcp://10.0.0.9:2375"
     assert told(sessions()) == (WARN, "unknown: the container engine is on another machine")
+
+
+def test_directories_of_cgroups_without_a_mount_are_named(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path
+) -> None:
+    tree, mounts = tmp_path / "cgroup", tmp_path / "proc/self/mountinfo"
+    for name in ("memory", "cpu,cpuacct", "rdma", "old misc"):
+        (tree / name).mkdir(parents=True)
+    (tree / "cpu").symlink_to("cpu,cpuacct")
+    mounts.parent.mkdir(parents=True)
+    monkeypatch.setattr(procfs, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(doctor_kernel, "CGROUPS", tree)
+    kinds = {"": "tmpfs", "/memory": "cgroup", "/cpu,cpuacct": "cgroup"}
+    mounts.write_text("".join(f"9 8 0:5 / {tree}{at} rw - {kind} x rw\n" for at, kind in kinds.items()))
+    finding = doctor_kernel.cgroups()
+    misses = "so the engine misses that sessions run out of memory"
+    assert told(finding) == (WARN, f"not mounted: {tree}/old misc, {tree}/rdma; {misses}")
+    assert finding.hint == f"rm -r --one-file-system '{tree}/old misc' {tree}/rdma, then restart the engine"
+    for name in ("rdma", "old misc"):
+        (tree / name).rmdir()
+    assert told(doctor_kernel.cgroups()) == (OK, "version 1, each controller is mounted")
+    mounts.write_text(f"9 8 0:5 / {tree} rw - cgroup2 x rw\n")
+    (tree / "system.slice").mkdir()
+    assert told(doctor_kernel.cgroups()) == (OK, "version 2")
+    settings.COMPUTE_DOCKER_URL = "tcp://10.0.0.9:2375"
+    assert told(doctor_kernel.cgroups()) == (WARN, "unknown: the container engine is on another machine")
 
 
 @pytest.mark.parametrize(("hard", "number"), [(8192, "8192 in"), (resource.RLIM_INFINITY, "no limit in")])

@@ -1,8 +1,10 @@
 """Checks of what the kernel limits: for all sessions of this host together, and for the platform's processes."""
 
 import resource
+import shlex
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from docker import APIClient
 from docker.errors import NotFound
@@ -15,7 +17,9 @@ from hostworker.runtime.factory import get_privileges, is_engine_here
 from operations.doctor.findings import Finding, Verdict
 from operations.doctor.services import docker_client
 from proxy.limits import MIN_OPEN_FILES, open_file_problem
+from resources import procfs
 
+CGROUPS: Final = Path("/sys/fs/cgroup")
 HINT = "let the host worker be root or have its helper, or set them by deploy/sysctl.d/60-gpuplatform.conf"
 ENGINE_HINT = (
     "start the container engine with CAP_SYS_RESOURCE, or with LimitSIGPENDING=infinity and LimitNPROC=infinity"
@@ -40,6 +44,21 @@ def shared_limits() -> Finding:
     if not found:
         return Finding(Verdict.OK, "the kernel's are high; those of the engine show once a session runs")
     return Finding(Verdict.OK, f"no session comes to a limit that others share{most}")
+
+
+def cgroups() -> Finding:
+    """Return whether each directory of version 1 of cgroups is a mount: by others, the engine misses what happens."""
+    if not is_engine_here():
+        return Finding(Verdict.WARN, "unknown: the container engine is on another machine")
+    kinds = {mount.point: mount.kind for mount in procfs.mounts()}
+    if kinds.get(str(CGROUPS)) != "tmpfs":
+        return Finding(Verdict.OK, "version 2")
+    directories = [str(each) for each in CGROUPS.iterdir() if each.is_dir() and not each.is_symlink()]
+    stray = sorted(each for each in directories if each not in kinds)
+    if stray:
+        text = f"not mounted: {', '.join(stray)}; so the engine misses that sessions run out of memory"
+        return Finding(Verdict.WARN, text, f"rm -r --one-file-system {shlex.join(stray)}, then restart the engine")
+    return Finding(Verdict.OK, "version 1, each controller is mounted")
 
 
 def open_files() -> Finding:

@@ -329,6 +329,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "session disks": _session_disks,
     "system calls": _kernel_calls,
     "shared limits": doctor_kernel.shared_limits,
+    "cgroups": doctor_kernel.cgroups,
     "open files": doctor_kernel.open_files,
     "GPUs": doctor_gpus.models,
     "GPU links": doctor_gpus.connections,
