@@ -17,9 +17,9 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
+from psycopg import sql
 from psycopg.pq import Conninfo
 
 from operations.backup_files import backups_in
@@ -39,6 +40,8 @@ MANIFEST: Final = "manifest.json"
 DUMP: Final = "database.sql.gz"
 ENV_FILE: Final = "settings.env"
 BEGIN: Final = b"BEGIN;\nDROP SCHEMA public CASCADE;\nCREATE SCHEMA public;\n"
+POLICY_ROLES: Final = "SELECT DISTINCT unnest(roles)::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1"
+MAKE_ROLE: Final = sql.SQL("SELECT {} WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {}) \\gexec\n")
 COMMIT: Final = b"\nCOMMIT;\n"  # written last: a script that is cut off is rolled back, whoever dies
 SETTING: Final = re.compile(rb"SET (\w+) = ")
 HEADER_LINES: Final = (b"--", b"\\", b"SET ", b"SELECT pg_catalog.set_config(")
@@ -63,12 +66,16 @@ class BackupManifest:
     made_at: str  # ISO 8601
     key: str  # a digest of SECRET_KEY, without which secrets in the database are unreadable
     migrations: list[str]  # those that were applied
+    roles: list[str] = field(default_factory=list)  # which policies of tables name, and another server may lack
 
     @classmethod
     def now(cls) -> "BackupManifest":
         """Return that of a backup made now."""
         made_at = timezone.now().isoformat(timespec="seconds")
-        return cls(format=FORMAT, made_at=made_at, key=_key_digest(), migrations=sorted(_applied()))
+        with connection.cursor() as cursor:
+            cursor.execute(POLICY_ROLES)
+            roles = [role for (role,) in cursor.fetchall()]
+        return cls(format=FORMAT, made_at=made_at, key=_key_digest(), migrations=sorted(_applied()), roles=roles)
 
 
 def make(folder: Path, *, keep: int = 0) -> Path:
@@ -103,7 +110,7 @@ def restore(path: Path, *, replace: bool) -> BackupManifest:
             if dump is None:
                 raise BackupError(f"{path} has no {DUMP}.")
             with gzip.open(dump) as script:
-                _load(script, settings_of_server)
+                _load(script, settings_of_server, manifest.roles)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, KeyError, EOFError, OSError) as error:
         raise BackupError(f"{path} is no whole backup: {error}") from error
     return manifest
@@ -187,16 +194,23 @@ def _run_into(output: gzip.GzipFile, program: str, *options: str) -> None:
         shutil.copyfileobj(process.stdout, output)
 
 
-def _load(script: gzip.GzipFile, settings_of_server: set[str]) -> None:
-    """Have psql run the script in one transaction, after everything was dropped."""
+def _load(script: gzip.GzipFile, settings_of_server: set[str], roles: Iterable[str]) -> None:
+    """Have psql run the script in one transaction, after everything was dropped and the missing roles were made."""
     with _program("psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--output=/dev/null") as process:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # psql has ended, and says why
             process.stdin.write(BEGIN)
+            process.stdin.writelines(_made(role) for role in roles)
             process.stdin.writelines(_header(script, settings_of_server))
             shutil.copyfileobj(script, process.stdin)
             process.stdin.write(COMMIT)
             process.stdin.close()
+
+
+def _made(role: str) -> bytes:
+    """Return a statement that makes a role which the server lacks."""
+    statement = sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)).as_string()
+    return MAKE_ROLE.format(statement, role).as_bytes()
 
 
 def _header(script: gzip.GzipFile, settings_of_server: set[str]) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ from django.conf import settings
 from operations import backup_files, backups, embedded
 from operations.embedded_servers import postgres
 from tests.migrated import restore_migrated
+from tests.ports import process_number
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 NAME = "backed_up"
@@ -89,6 +90,29 @@ def test_a_backup_is_made_and_restored_without_redis(
     restored = manage("restore", str(of_newer_server))  # on an empty database
     assert restored.returncode == 0, restored.stderr
     assert rows(database) == {"before"}
+
+
+def test_a_server_without_the_roles_of_hosts_gets_them(database: str, manage: Command, tmp_path: Path) -> None:
+    role = f"hosts of {process_number()}"  # roles belong to the whole server
+    statements = (f'CREATE ROLE "{role}" NOLOGIN', f'CREATE POLICY own ON auth_group TO "{role}" USING (true)')
+    try:
+        with psycopg.connect(database) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        backup = manage("backup", str(tmp_path / "backups")).stdout.strip()
+        with psycopg.connect(database) as connection:
+            connection.execute("DROP POLICY own ON auth_group")
+            connection.execute(f'DROP ROLE "{role}"')
+        for _ in range(2):  # once without the role, once with it
+            restored = manage("restore", backup, "--replace")
+            assert restored.returncode == 0, restored.stderr
+        with psycopg.connect(database) as connection:
+            found = connection.execute("SELECT roles::text[] FROM pg_policies WHERE policyname = 'own'").fetchall()
+        assert found == [([role],)]
+    finally:
+        with psycopg.connect(database) as connection:
+            connection.execute("DROP POLICY IF EXISTS own ON auth_group")
+            connection.execute(f'DROP ROLE IF EXISTS "{role}"')
 
 
 @pytest.mark.long
