@@ -87,13 +87,22 @@ class UserWithSessionsAdmin(UserWithGroupsAdmin):
     actions = (*UserWithGroupsAdmin.actions, "disable", "disable_and_end")
 
     @admin.action(description="Disable selected users; what runs goes on", permissions=["change"])
-    @confirmed(_("They cannot sign in any more. What runs for them goes on, what waits is cancelled."), _live_sessions)
+    @confirmed(
+        _(
+            "They cannot sign in any more. What runs for them goes on, what waits is cancelled. "
+            "Your own account stays as it is."
+        ),
+        _live_sessions,
+    )
     def disable(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Disable these accounts but the caller's own; what waits for them is cancelled."""
         self._disable(request, users, ends_sessions=False)
 
     @admin.action(description="Disable selected users and end their sessions", permissions=["change"])
-    @confirmed(_("They cannot sign in any more, and all their sessions are ended."), _live_sessions)
+    @confirmed(
+        _("They cannot sign in any more, and all their sessions are ended. Your own account stays as it is."),
+        _live_sessions,
+    )
     def disable_and_end(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Disable these accounts but the caller's own, and end what runs for them."""
         self._disable(request, users, ends_sessions=True)
