@@ -21,6 +21,7 @@ RUN: Final = """runOnly => axe.run(document, {
   runOnly, rules: {"label-content-name-mismatch": {enabled: true}}, resultTypes: ["violations"], preload: false,
 })"""  # the rule is for who speaks what stands on a control (2.5.3 Label in Name)
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+LABELS: Final = {"type": "rule", "values": ["label-content-name-mismatch"]}  # all that a language can break
 COLOURS: Final = {"type": "rule", "values": ["color-contrast"]}  # all that can differ between views of one width
 View = tuple[Literal["light", "dark"], int]  # theme, width in CSS pixels
 ALL_VIEWS: Final[tuple[View, ...]] = (("light", 1440), ("dark", 320), ("dark", 1440))
@@ -135,6 +136,23 @@ def test_signing_in_is_accessible(browser: Browser, server: LiveServer) -> None:
 def test_every_page_is_accessible_in_every_view(context: BrowserContext, pages: dict[str, str]) -> None:
     found = check(context, pages, repeat(ALL_VIEWS))
     assert not found, text_of(found)
+
+
+@pytest.mark.long(minutes=3)
+def test_korean_names_hold_what_stands_on_controls(
+    browser: Browser, server: LiveServer, world: PageWorld, pages: dict[str, str]
+) -> None:
+    found: dict[str, list[str]] = {}
+    with signed_in(browser, server, world.admin) as context:
+        context.add_cookies([{"name": settings.LANGUAGE_COOKIE_NAME, "value": "ko", "url": server.url}])
+        context.add_init_script(f"if (self === top) {{ {AXE} }}")
+        page = context.new_page()
+        for name, path in pages.items():
+            page.goto(path)
+            assert path == pages.get("api-docs") or page.locator("html").get_attribute("lang") == "ko"
+            if problems := faults(page, name, LABELS):
+                found[f"{name} {path}"] = problems
+        assert not found, text_of(found)
 
 
 def test_pages_of_every_area_are_found(pages: dict[str, str]) -> None:

@@ -73,7 +73,7 @@ GROUPS: Final = (
 EXAMPLE_PACKAGE: Final = "https://gpu.example.org/client/gpuplatform_client.whl"
 EXAMPLE_URL: Final = "https://gpu.example.org"
 EXAMPLE_SSH: Final = ("gpu.example.org", "8022")  # name and port of the SSH server
-_PICTURE: Final = re.compile(rf'(?<=src="){re.escape(documents.PICTURES)}([\w-]+\.png)')
+_PICTURE: Final = re.compile(rf'(?<=src=")(?:\.\./)?{re.escape(documents.PICTURES)}([\w-]+\.png)')
 
 
 @login_required

@@ -1,6 +1,7 @@
 """The help: every document and link of it, the search, and the keys."""
 
 import re
+from itertools import product
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -127,8 +128,8 @@ def test_a_page_names_this_platform_and_has_its_pictures(settings: Settings) -> 
     assert f"pip install {client_wheel.address()}" in page
     assert client_wheel.address().startswith("https://gpu.lab.test/client/")
     assert "ssh -p 2222 SESSION@gpu.lab.test" in text_of(client, "/help/ssh/")
-    for name in FOR_USERS:
-        page = text_of(client, f"/help/{name}/")
+    for name, language in product(FOR_USERS, ("en", "ko")):
+        page = text_of(client, f"/help/{name}/", **{"accept-language": language})
         assert "gpu.example.org" not in page, name
         for picture in re.findall(r'<img src="([^"]+)"', page):
             assert finders.find(picture.removeprefix("/static/")), picture

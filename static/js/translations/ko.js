@@ -203,7 +203,7 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "알림"
 ],
 "Notifications, %(count)s new": [
-"알림, %(count)s개 새로 옴"
+"알림 %(count)s, 새로 옴"
 ],
 "On %(have)s of %(total)s hosts already.": [
 "호스트 %(total)s대 중 %(have)s대에 이미 있습니다."
