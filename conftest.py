@@ -22,6 +22,7 @@ from tests.held import HeldFixtures
 from tests.live import LiveServer, serving
 from tests.migrated import make_test_database
 from tests.platform import ROOT, Platform, running_platform
+from tests.plugin import ON_ONE_PLATFORM
 from tests.ports import process_number
 
 # The same examples in every run, however slow; `--hypothesis-profile=default` searches for new ones.
@@ -116,8 +117,9 @@ def browser(held: HeldFixtures) -> Browser:
 
 
 @pytest.fixture(scope="module")
-def platform(held: HeldFixtures) -> Iterator[Platform]:
+def platform(request: pytest.FixtureRequest, held: HeldFixtures) -> Iterator[Platform]:
     """A whole platform on data of its own; modules that follow each other share it, but no sessions."""
+    assert str(request.path.relative_to(ROOT)) in ON_ONE_PLATFORM  # or another process would start one of its own
     platform = held.get("platform", lambda: running_platform(ROOT / "var" / f"test-platform-{process_number()}"))
     yield platform
     platform.end_sessions()

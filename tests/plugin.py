@@ -26,9 +26,11 @@ from operations.embedded_servers import redis_and_postgres as services
 ON_ONE_PLATFORM: Final = {
     "tests/test_guide.py",
     "tests/test_apps_guide.py",
+    "tests/test_class.py",
     "tests/test_secrets.py",
     "tests/test_parking_story.py",
     "tests/test_resize_story.py",
+    "tests/test_student_day.py",
     "tests/test_webhook_story.py",
     "client/gpuplatform_client/tests/test_ssh_commands.py",
 }  # those with conftest.py's `platform`
