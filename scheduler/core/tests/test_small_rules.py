@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from accounts.limits import Amounts, PolicyLimits
 from resources.amounts.units import GIB
 from scheduler.core.capacity.fragmentation import usual_shapes
@@ -16,6 +18,7 @@ from scheduler.core.tests.worlds import make_host, make_request, make_snapshot
 from scheduler.core.types import (
     EPOCH,
     Association,
+    ClusterMode,
     LimitHolder,
     Placement,
     QueueOrder,
@@ -331,3 +334,18 @@ def test_a_limit_that_the_pass_has_reached_is_the_reason() -> None:
 def test_one_refused_for_its_traits_refuses_nobody_else() -> None:
     queue = [make_request("a", 1000, roots=(7,)), make_request("b", 1000)]
     assert placed(make_snapshot([make_host(1, [1000])], queue)) == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("single-host", "3 members with {} each on one host: no host has that free."),
+        ("any", "3 members with {} each: the hosts together have less free."),
+        ("spread", "3 hosts with {} each: fewer have that free."),
+    ],
+)
+def test_a_cluster_waits_for_its_members_in_words(mode: ClusterMode, text: str) -> None:
+    request = make_request("c", 1500, cpu=6, memory=3 * GIB)
+    request = request._replace(members=3, mode=mode, member_ids=("c", "c.1", "c.2"))
+    (waiting,) = plan(make_snapshot([make_host(1, [500, 500])], [request]), NOW).waiting
+    assert waiting.detail == "Waiting for " + text.format("2 CPU cores, 1 GiB of memory and 0.5 fGPU")

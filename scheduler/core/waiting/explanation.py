@@ -237,11 +237,15 @@ def _limits_reached(count: int) -> str:
     return "1 session reaches its time limit" if count == 1 else f"{count} sessions reach their time limit"
 
 
-def _cluster_text(shape: Shape) -> str:
-    """Return the sentence for a cluster whose cores and memory are free on a host, but not beside its GPUs."""
-    each = amount_text("fgpu", shape.member_milli)
-    gpus = "" if shape.shares_gpus else " on GPUs of its own"
-    return f"Waiting for {shape.members} members on one host, each with {each}{gpus}: no host has that free."
+def _cluster_text(shape: Shape, core_milli: int) -> str:
+    """Return the sentence for a cluster for which there is no room."""
+    amounts = amounts_of(shape.of_members(1), core_milli)
+    each = listing([amount_text(name, amount) for name, amount in amounts.items() if amount])
+    if shape.mode == "spread":
+        return f"Waiting for {shape.members} hosts with {each} each: fewer have that free."
+    if shape.mode == "any":
+        return f"Waiting for {shape.members} members with {each} each: the hosts together have less free."
+    return f"Waiting for {shape.members} members with {each} each on one host: no host has that free."
 
 
 class Shortage:
@@ -283,10 +287,10 @@ class Shortage:
 
     def _compose(self, shape: Shape) -> str:
         """Return one to three sentences, within the 300 characters of a session's detail."""
+        if shape.members > 1:
+            return _cluster_text(shape, self._core_milli)
         alone = self._missing_cpu_and_memory(shape, len(self._negated_fgpus), "")
-        if shape.members > 1 and shape.fgpu_milli and not alone:
-            return _cluster_text(shape)
-        if shape.members == 1 and shape.fgpu_milli > self._most_fgpu_milli:
+        if shape.fgpu_milli > self._most_fgpu_milli:
             alone.insert(0, self._gpu_text(shape.fgpu_milli))
         if alone:
             return " ".join(alone)
