@@ -20,6 +20,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 from uvicorn import Config, Server
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import multiprocess
 from uvicorn.supervisors.multiprocess import Multiprocess
 
 from operations.machine.address import Address
@@ -97,6 +98,15 @@ class ServerConfig(Config):
         signal.signal(signal.SIGTERM, sigterm_handler)
 
 
+class WatchedProcess(multiprocess.Process):
+    """A server process whose death ends the question whether it is well, which otherwise waits for START_SECONDS."""
+
+    def start(self) -> None:
+        """Start it, and close its end of the pipe here, so that its death closes the pipe."""
+        super().start()
+        self.child_conn.close()
+
+
 def serve(config: ServerConfig, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP ends one process, and replaces several, each once its successor serves.
 
@@ -108,6 +118,7 @@ def serve(config: ServerConfig, listener: socket.socket) -> None:
         raise CommandError(str(error)) from error
     try:
         if config.workers > 1:
+            multiprocess.Process = WatchedProcess  # type: ignore[misc]
             parent = Multiprocess(config, [listener])
             parent.run()
             if STARTUP_FAILURE in {process.exitcode for process in parent.processes}:

@@ -101,6 +101,19 @@ def test_wrong_settings_end_a_server_with_a_sentence() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_process_that_dies_while_it_is_asked_is_noticed() -> None:
+    config = web_server.ServerConfig(f"{__name__}.{sigterm_handler.__name__}", processes=2)
+    process = web_server.WatchedProcess(config, [])
+    process.start()
+    assert process.pid
+    os.kill(process.pid, signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(process.ping, 4 * SECONDS)
+        os.kill(process.pid, signal.SIGKILL)
+        assert answer.result(timeout=SECONDS) is False
+    process.join()
+
+
 def is_well(web: LiveServer) -> bool:
     """Return whether database and Redis have answered in the short time that the health check gives them."""
     return requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
