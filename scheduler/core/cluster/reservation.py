@@ -2,7 +2,8 @@
 
 EASY backfill (Lifka 1995), applied to devices: the head's start is reserved on one host, at the earliest time at which
 it fits there if running sessions use their time limits to the full. Requests that end by then may use that host;
-others may use what the head will not need.
+others may use what the head will not need. For a cluster that may span hosts several are reserved, at the earliest time
+at which all its members fit.
 """
 
 from collections import Counter

@@ -13,13 +13,7 @@ from operator import attrgetter
 
 from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.types import (
-    ClassKey,
-    Placement,
-    RunningSession,
-    SessionRequest,
-    Shape,
-)
+from scheduler.core.types import ClassKey, Placement, RunningSession, SessionRequest, Shape
 from scheduler.core.waiting.request_class import QueueEntry, QueueKey, RequestClass
 
 Candidate = tuple[QueueKey, RequestClass]  # of the heap from which a pass serves
