@@ -108,7 +108,7 @@ def test_a_process_that_dies_while_it_is_asked_is_noticed() -> None:
     assert process.pid
     os.kill(process.pid, signal.SIGSTOP)
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(process.ping, 4 * SECONDS)
+        answer = pool.submit(process.ping, 2 * SECONDS)
         os.kill(process.pid, signal.SIGKILL)
         assert answer.result(timeout=SECONDS) is False
     process.join()
