@@ -7,6 +7,7 @@ from celery import shared_task
 from resources.kick import clear_kick
 from scheduler.cycle import passes
 from scheduler.cycle.threads import GroupCycles
+from sessions.clusters import settling
 
 
 @lru_cache
@@ -19,11 +20,13 @@ def group_cycles() -> GroupCycles:
 def run_pass() -> None:
     """Have a pass made over each group; kicked on commit of changes that may affect its outcome, and run periodically.
 
-    Where there are several groups, each has a thread, and this does not wait for them.
+    Clusters are settled before: what their members have to do follows from such changes, too. Where there are several
+    groups, each has a thread, and this does not wait for them.
     """
+    clear_kick()
+    settling.settle_all()
     group_ids = passes.group_ids()
     if len(group_ids) > 1:
-        clear_kick()
         group_cycles().request(group_ids)
     else:
         passes.run_pass()

@@ -34,7 +34,10 @@ class SessionAdvice(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A changed request, of which all sessions start sooner: its group and the amounts of each session."""
+    """A changed request, of which all sessions start sooner: its group and the amounts of each, or of each member.
+
+    Those of a first member with amounts of its own stay as they are.
+    """
 
     group_id: int
     cpu: int
@@ -132,7 +135,7 @@ def _session_advice(start: StartEstimate | None, reason: str) -> SessionAdvice:
 
 def alternative_of(request: SessionRequest, starts: Starts) -> Alternative:
     """Return the group and amounts of a changed request, with its start."""
-    return Alternative(request.group_id, request.cpu, request.memory_bytes, request.fgpu_milli, starts)
+    return Alternative(request.group_id, *request.each, starts)
 
 
 class Trial:
@@ -148,7 +151,7 @@ class Trial:
     def withdraw(self, started: Iterable[SessionRequest]) -> None:
         """End those of the requests that the pass has started, and drop the reservation of one that it has not."""
         for request in started:
-            self._cluster.end(self._group_of(request), request.id)
+            self._end(self._group_of(request), request)
         self._clear_reservations()
 
     def starts_as(self, request: SessionRequest) -> bool:
@@ -158,14 +161,22 @@ class Trial:
     def smaller_requests(self, least: Shape) -> Iterator[SessionRequest]:
         """Yield the largest requests, each with less of one resource, that all start now; call `withdraw` first.
 
-        `least` is the smallest to try.
+        `least` is the smallest to try. A first member with amounts of its own keeps them: the others get less, but of
+        a GPU that it has as much of as they.
         """
-        asked = self._requests[0]
-        memory_step = 256 * MIB if asked.memory_bytes > GIB else 64 * MIB
-        steps = {"fgpu_milli": FGPU_STEP, "cpu": 1, "memory_bytes": memory_step}
-        for name, step in steps.items():
-            first, last = -(-getattr(least, name) // step), (getattr(asked, name) - 1) // step
-            sizes = [_with_amount(asked, name, count * step) for count in range(max(first, 1), last + 1)]
+        asked, (cpu, memory_bytes, fgpu_milli) = self._requests[0], self._requests[0].each
+        others = asked.members - (asked.main is not None)
+        amounts = {
+            "fgpu_milli": (fgpu_milli if asked.main is None or not asked.main[2] else 0, FGPU_STEP),
+            "cpu": (cpu, 1),
+            "memory_bytes": (memory_bytes, 256 * MIB if memory_bytes > GIB else 64 * MIB),
+        }
+        for name, (of_each, step) in amounts.items():
+            first, last = -(-getattr(least, name) // step), (of_each - 1) // step
+            sizes = [
+                _with_amount(asked, name, getattr(asked, name) - (of_each - count * step) * others)
+                for count in range(max(first, 1), last + 1)
+            ]
             found = [largest for each in self._monotonic(sizes) if (largest := self._largest(each)) is not None]
             if found:
                 yield max(found, key=attrgetter(name))
@@ -189,19 +200,24 @@ class Trial:
         """Return whether a changed request would start now, as often as was asked for; leave the state as it is."""
         started = []
         for each in self._requests:
-            entries = (entry._replace(id=each.id) for entry in entries_of([request]))
+            entries = (entry._replace(id=each.id, member_ids=each.member_ids) for entry in entries_of([request]))
             entry = next((entry for entry in entries if self._starts(entry)), None)
             if entry is None:
                 break
             started.append(entry)
         for entry in started:
-            self._cluster.end(entry.group_id, entry.id)
+            self._end(entry.group_id, entry)
         self._clear_reservations()
         return len(started) == len(self._requests)
 
     def _starts(self, entry: SessionRequest) -> bool:
         """Start a changed request in its group; return whether that was possible."""
         return not self._cluster.limits.are_exceeded_by(entry) and bool(self._cluster.place(entry, self._now))
+
+    def _end(self, group_id: int, request: SessionRequest) -> None:
+        """End one of the requests that has started, with all its members."""
+        for session_id in request.member_ids or (request.id,):
+            self._cluster.end(group_id, session_id)
 
     def _group_of(self, request: SessionRequest) -> int:
         """Return the group in which one of the requests has started."""

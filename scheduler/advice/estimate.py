@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from accounts.limits import PolicyLimits
 from accounts.models import User
@@ -15,7 +15,7 @@ from resources.amounts.units import CORE_MILLI
 from resources.models import Image, ResourceGroup
 from scheduler.advice.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import SessionRequest, Shape, Traits, in_groups
+from scheduler.core.types import ClusterMode, SessionRequest, Shape, Traits, in_groups
 from scheduler.snapshot.host_traits import OfferedTraits, needed_traits
 from scheduler.state.cache import StateCache
 from sessions.launching import group_choice, services
@@ -74,10 +74,11 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
 
 def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, group_id: int) -> Traits:
     """Return the traits that the hosts of a group must have."""
+    cpu, memory, fgpu = map(max, order.each, order.main or order.each)
     return needed_traits(
         group_id,
         offered,
-        shape=Shape(order.cpu, order.memory, order.fgpu),
+        shape=Shape(cpu, memory, fgpu),
         required_roots=planned.required_roots,
         wanted_roots=planned.wanted_roots,
         image_id=order.image.pk or 0,
@@ -85,6 +86,7 @@ def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, gr
         is_local=order.image.is_local,
         gpu_model=order.gpu_model,
         min_gpu_memory=group_choice.min_gpu_memory_of(order),
+        in_cluster=order.cluster is not None,
     )
 
 
@@ -127,9 +129,9 @@ def requests_of(
         id="",
         owner_id=owner.pk,
         group_id=first,
-        cpu=order.cpu,
-        memory_bytes=order.memory,
-        fgpu_milli=order.fgpu,
+        cpu=order.together.cpu,
+        memory_bytes=order.together.memory,
+        fgpu_milli=order.together.fgpu,
         traits=traits.get(first, ()),
         priority=policy_checks.priority_of(owner, order.project, order.priority),
         queued_at=now,
@@ -139,10 +141,20 @@ def requests_of(
         is_preemptible=preemption.is_asked(policies, order.is_preemptible),
         core_milli=core_milli.get(first, CORE_MILLI),
     )
+    if order.cluster:
+        mode = cast("ClusterMode", order.cluster.mode.value)
+        request = request._replace(members=order.members, shares_gpus=order.cluster.shares_gpus, mode=mode)
+        request = request._replace(main=order.main)
     elsewhere = {each: traits.get(each, ()) for each in others}
+    ids = [f"{ESTIMATED_ID}-{number:04}" for number in range(order.count)]
+    ranks = range(1, order.members)
     return [
-        in_groups(request._replace(id=f"{ESTIMATED_ID}-{number:04}"), elsewhere, core_milli)
-        for number in range(order.count)
+        in_groups(
+            request._replace(id=each, member_ids=(each, *(f"{each}.{rank}" for rank in ranks)) if ranks else ()),
+            elsewhere,
+            core_milli,
+        )
+        for each in ids
     ]
 
 

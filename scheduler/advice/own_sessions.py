@@ -22,6 +22,8 @@ MAX_TRIED: Final = 8  # of an owner's sessions, those that started last: each co
 MAX_SECONDS: Final = 0.05  # of a processor for one page, beyond its first session: a trial takes 8 ms at 1,000 hosts
 MAX_NAMED: Final = 3  # of those of which one is enough, or without which it would start sooner, but later than now
 
+Whole = Sequence[RunningSession]  # a session, or the members of a cluster, which end together
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitAdvice:
@@ -45,7 +47,7 @@ def advice_on(sessions: Sequence[Session]) -> dict[str, WaitAdvice]:
     end = time.thread_time() + MAX_SECONDS
     for number, session in enumerate(waiting):
         if not number or time.thread_time() < end:
-            advice[session.pk] = _advice(state, session.pk, _least(session), now)
+            advice[session.pk] = _advice(state, session.pk, _least(session, state.requests[session.pk]), now)
     return advice
 
 
@@ -62,9 +64,9 @@ def _advice(state: IncrementalState, session_id: str, least: Shape | None, now: 
     if not _starts_without(state, own, session_id, now):
         at = _sooner(state, own, session_id, now) if len(own) <= MAX_NAMED else None
         return WaitAdvice(blockers=_ids(own) if at else (), starts=at, smaller=smaller)
-    single = [each.session_id for each in own if _starts_without(state, [each], session_id, now)]
+    single = _ids([each for each in own if _starts_without(state, [each], session_id, now)])
     if single:
-        return WaitAdvice(blockers=tuple(single[:MAX_NAMED]), is_any=True, starts="now", smaller=smaller)
+        return WaitAdvice(blockers=single[:MAX_NAMED], is_any=True, starts="now", smaller=smaller)
     needed = list(own)
     for each in own:
         others = [other for other in needed if other is not each]
@@ -73,11 +75,11 @@ def _advice(state: IncrementalState, session_id: str, least: Shape | None, now: 
     return WaitAdvice(blockers=_ids(needed), starts="now", smaller=smaller)
 
 
-def _ids(sessions: Sequence[RunningSession]) -> tuple[str, ...]:
-    return tuple(session.session_id for session in sessions)
+def _ids(sessions: Sequence[Whole]) -> tuple[str, ...]:
+    return tuple(members[0].cluster_id or members[0].session_id for members in sessions)
 
 
-def _own(state: IncrementalState, request: SessionRequest) -> list[RunningSession]:
+def _own(state: IncrementalState, request: SessionRequest) -> list[Whole]:
     """Return the owner's sessions that hold what the request could have, the latest first."""
     cluster = state.cluster
     groups = {entry.group_id for entry in entries_of([request])}
@@ -89,21 +91,24 @@ def _own(state: IncrementalState, request: SessionRequest) -> list[RunningSessio
         and not session.preempted_for
         and (is_over_limit or cluster.group_of.get(session.host_id) in groups)
     ]
-    return sorted(own, key=lambda session: (session.started_at, session.session_id), reverse=True)[:MAX_TRIED]
+    wholes: dict[str, list[RunningSession]] = {}
+    for session in sorted(own, key=lambda session: (session.started_at, session.session_id), reverse=True):
+        wholes.setdefault(session.cluster_id or session.session_id, []).append(session)
+    return list[Whole](wholes.values())[:MAX_TRIED]
 
 
-def _without(state: IncrementalState, gone: Sequence[RunningSession]) -> IncrementalState:
+def _without(state: IncrementalState, gone: Sequence[Whole]) -> IncrementalState:
     copy = state.copy()
-    copy.update(gone, ())
+    copy.update([session for members in gone for session in members], ())
     return copy
 
 
-def _starts_without(state: IncrementalState, gone: Sequence[RunningSession], session_id: str, now: datetime) -> bool:
+def _starts_without(state: IncrementalState, gone: Sequence[Whole], session_id: str, now: datetime) -> bool:
     """Return whether the next pass would start a session if these had ended."""
     return any(placed.session_id == session_id for placed in _without(state, gone).serve(now))
 
 
-def _sooner(state: IncrementalState, own: Sequence[RunningSession], session_id: str, now: datetime) -> datetime | None:
+def _sooner(state: IncrementalState, own: Sequence[Whole], session_id: str, now: datetime) -> datetime | None:
     """Return when a session would start, later than now, without these; None where that is no sooner than with them."""
     rest = _without(state, own)
     rest.serve(now)
@@ -112,8 +117,8 @@ def _sooner(state: IncrementalState, own: Sequence[RunningSession], session_id: 
     return start.at if start is not None and is_sooner else None
 
 
-def _least(session: Session) -> Shape | None:
+def _least(session: Session, request: SessionRequest) -> Shape | None:
     """Return the least that a waiting session may ask for; None where it keeps what it has, as it was parked."""
     if session.parked_on_id is not None:
         return None
-    return least_of(session.image, session.shared_memory, session.fgpu, session.min_gpu_memory)
+    return least_of(session.image, session.shared_memory, request.each[2], session.min_gpu_memory)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.cluster.preemption import Candidates, Preemption, find_preemption
+from scheduler.core.cluster.preemption import Preemption, find_preemption
 from scheduler.core.types import SessionRequest
 from scheduler.core.waiting.forecast import StartEstimate
-from scheduler.snapshot.claims import CLAIM_ETA_REASON, claim_from, hold_of, warned
+from scheduler.snapshot.claims import CLAIM_ETA_REASON, claim_from, holds_of, warned
 from sessions.models import STOP_DURATION
 
 
@@ -59,4 +60,5 @@ def _apply(
         victim = group.running[victim_id]
         cluster.remove_running(victim)
         cluster.add_running(warned(victim, request.id, claim.at))
-    cluster.add_running(hold_of(request, claim, group.rules))
+    for hold in holds_of(request, claim, group.rules):
+        cluster.add_running(hold)

@@ -25,6 +25,7 @@ CORES_TRAIT: Final = "cores"  # at least, of a host
 GPU_MODEL_TRAIT: Final = "gpu_model"  # of all GPUs of a host
 GPU_MEMORY_TRAIT: Final = "gpu_memory"  # bytes, at least, of each GPU of a host
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
+CLUSTER_TRAIT: Final = "cluster"  # of a host that can have their networks
 FILES_TRAIT: Final = "files"  # of a session that was parked; the name of its host
 # On which hosts the members of a cluster are placed: all on one; on one if it has room for all, else on as few as
 # possible; each on another. Plain strings: shapes are hashed often, and an Enum's hash is a Python function.
@@ -32,10 +33,15 @@ ClusterMode = Literal["single-host", "any", "spread"]
 HostIds = tuple[int, ...]  # in the order of their failures
 Traits = tuple[str, ...]  # what a host has beside capacity, as `kind:name`; ascending
 ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image, by its id
-# Group id, cores, bytes, milli-fGPU, avoided host ids, traits, members, GPU sharing, mode; bounded: and the time limit.
-ClassKey = tuple[int, int, int, int, HostIds, Traits, int, bool, ClusterMode]
-BoundedClassKey = tuple[int, int, int, int, HostIds, Traits, int, bool, ClusterMode, timedelta | None]
+MemberAmounts = tuple[int, int, int]  # cores, or what they take of a host's CPU; bytes; milli-fGPU
+# Group id, cores, bytes, milli-fGPU, avoided host ids, traits, members, GPU sharing, mode, pins, main; and time limit.
+ClassKey = tuple[int, int, int, int, HostIds, Traits, int, bool, ClusterMode, HostIds, MemberAmounts | None]
+BoundedClassKey = tuple[
+    int, int, int, int, HostIds, Traits, int, bool, ClusterMode, HostIds, MemberAmounts | None, timedelta | None
+]
 Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
+Placed = tuple[int, int, Shares]  # how many members go to a host, its id, and their shares together
+Topology = tuple[str, ...]  # where a host stands, from far to near: hosts with more of it in common are nearer
 Closeness = tuple[tuple[int, ...], ...]  # of pairs of devices, by position: a symmetrical matrix, higher is closer
 
 
@@ -59,7 +65,8 @@ class Shape(NamedTuple):
     """Amounts and traits that a request needs on its host, or hosts. Requests of equal shape fit on the same hosts.
 
     The amounts are those of all `members` together. Each member gets GPUs of its own, whole ones or a part of one; with
-    `shares_gpus` several may have parts of the same.
+    `shares_gpus` several may have parts of the same. The first may have amounts of its own: as much of GPUs as each of
+    the others, or it alone has any, or it alone has none.
     """
 
     cpu: int
@@ -69,21 +76,57 @@ class Shape(NamedTuple):
     members: int = 1
     shares_gpus: bool = False
     mode: ClusterMode = "single-host"
+    pins: HostIds = ()  # by rank, the host on which each member has its files; then in the mode "any"
+    main: MemberAmounts | None = None  # of the first member, where it has others than the rest
+
+    def most_on(self, host_id: int) -> int:
+        """Return how many of its members may be on a host."""
+        return 1 if self.mode == "spread" else self.pins.count(host_id) if self.pins else self.members
+
+    @property
+    def gpu_members(self) -> int:
+        """Members that have a GPU, or a part of one."""
+        if self.main is None:
+            return self.members
+        return (self.main[2] > 0) + (self.members - 1) * (self.fgpu_milli > self.main[2])
 
     @property
     def member_milli(self) -> int:
-        """Milli-fGPU of each member."""
-        return self.fgpu_milli // self.members
+        """Milli-fGPU of each member that has any."""
+        return self.fgpu_milli // max(1, self.gpu_members)
+
+    @property
+    def least(self) -> MemberAmounts:
+        """The least of each amount that one of its members needs."""
+        one = self.of_members(1)
+        cpu, memory_bytes, fgpu_milli = map(min, one[:3], self.main or one[:3])
+        return cpu, memory_bytes, fgpu_milli
 
     @property
     def spans_hosts(self) -> bool:
         """Whether it may be placed on several hosts."""
         return self.members > 1 and self.mode != "single-host"
 
-    def of_members(self, count: int) -> "Shape":
-        """Return what so many of its members need on one host."""
-        cpu, memory_bytes, fgpu_milli = (count * (amount // self.members) for amount in self[:3])
-        return Shape(cpu, memory_bytes, fgpu_milli, self.traits, count, self.shares_gpus)
+    def of_members(self, count: int, *, with_main: bool = False) -> "Shape":
+        """Return what so many of its members need on one host, the first among them or not."""
+        cpu, memory_bytes, fgpu_milli, traits, members, shares_gpus = self[:6]
+        main = self.main
+        if main is None:
+            amounts = cpu // members * count, memory_bytes // members * count, fgpu_milli // members * count
+            return Shape(*amounts, traits, count, shares_gpus)
+        each, first = _of_others((cpu, memory_bytes, fgpu_milli), members, main), main if with_main else (0, 0, 0)
+        cpu, memory_bytes, fgpu_milli = (
+            own + (count - with_main) * other for own, other in zip(first, each, strict=True)
+        )
+        is_mixed = with_main and count > 1
+        return Shape(cpu, memory_bytes, fgpu_milli, traits, count, shares_gpus, main=main if is_mixed else None)
+
+
+def _of_others(whole: MemberAmounts, members: int, main: MemberAmounts | None) -> MemberAmounts:
+    """Return the amounts of each member, but of a first one with amounts of its own."""
+    own, count = ((0, 0, 0), members) if main is None else (main, members - 1)
+    cpu, memory_bytes, fgpu_milli = ((amount - first) // count for amount, first in zip(whole, own, strict=True))
+    return cpu, memory_bytes, fgpu_milli
 
 
 class GpuView(NamedTuple):
@@ -99,7 +142,7 @@ class HostView:
     """One host that may take sessions: totals, free amounts, and its devices in index order.
 
     All devices of a group have the same capacity; hosts may differ in their number of devices. `closeness`, () where it
-    is not known, decides which whole devices a session gets.
+    is not known, decides which whole devices a session gets; `topology` which hosts a cluster gets.
     """
 
     id: int
@@ -113,12 +156,20 @@ class HostView:
     divides: bool = True  # False: only whole devices can be lent
     traits: frozenset[str] = frozenset()
     closeness: Closeness = ()
+    topology: Topology = ()
+
+
+class Beside(NamedTuple):
+    """What the members that run of a cluster hold, for an elastic one that is to run beside them."""
+
+    host_ids: tuple[int, ...]
+    gpu_ids: tuple[int, ...]
 
 
 class SessionRequest(NamedTuple):
     """One PENDING session, or cluster of sessions that start together, as the scheduler sees it.
 
-    A cluster has the id of its main member, and the amounts of all members, which are of equal size.
+    A cluster has the id of its main member, and the amounts of all members, which are of equal size but for the main.
     """
 
     id: str
@@ -132,6 +183,8 @@ class SessionRequest(NamedTuple):
     members: int = 1
     shares_gpus: bool = False  # as in Shape
     mode: ClusterMode = "single-host"
+    pins: HostIds = ()  # as in Shape
+    main: MemberAmounts | None = None  # as in Shape, in cores
     priority: int = 0
     queued_at: datetime = EPOCH
     duration: timedelta | None = None  # time limit: the longest it may run once started; None: unbounded
@@ -143,6 +196,7 @@ class SessionRequest(NamedTuple):
     is_alternative: bool = False  # one of those of another request
     core_milli: int = 1  # of its host's CPU that each of its cores takes
     member_ids: tuple[str, ...] = ()  # of a cluster, by rank, its own first
+    beside: Beside | None = None  # of an elastic member, which no queue has: it starts where nobody else does
 
     @property
     def shape(self) -> Shape:
@@ -150,17 +204,29 @@ class SessionRequest(NamedTuple):
         cpu = self.cpu * self.core_milli
         if self.members == 1:
             return Shape(cpu, self.memory_bytes, self.fgpu_milli, self.traits)
-        return Shape(cpu, self.memory_bytes, self.fgpu_milli, self.traits, self.members, self.shares_gpus, self.mode)
+        amounts = cpu, self.memory_bytes, self.fgpu_milli
+        main = self.main and (self.main[0] * self.core_milli, *self.main[1:])
+        return Shape(*amounts, self.traits, self.members, self.shares_gpus, self.mode, self.pins, main)
+
+    @property
+    def each(self) -> MemberAmounts:
+        """Cores, bytes and milli-fGPU of each member, but of a first one with amounts of its own."""
+        whole = self.cpu, self.memory_bytes, self.fgpu_milli
+        return whole if self.members == 1 else _of_others(whole, self.members, self.main)
+
+    def amounts_of(self, session_id: str) -> MemberAmounts:
+        """Return the cores, bytes and milli-fGPU of one of its members."""
+        return self.main if self.main is not None and session_id == self.id else self.each
 
     @property
     def class_key(self) -> ClassKey:
         """Key of its request class: equal for requests that fit on the same unreserved hosts."""
-        return self[2:11]
+        return self[2:13]
 
     @property
     def bounded_class_key(self) -> BoundedClassKey:
         """Class key and time limit: equal for requests that fit on the same hosts, reserved ones included."""
-        return (*self[2:11], self.duration)
+        return (*self[2:13], self.duration)
 
 
 def in_groups(
@@ -200,6 +266,8 @@ class RunningSession(NamedTuple):
     is_preemptible: bool = False  # it may be ended for another, of which it has not been warned yet
     preempted_for: str = ""  # id of the request for which it is ended at `ends_at`
     core_milli: int = 1  # of its host's CPU that each of its cores takes
+    cluster_id: str = ""  # of the cluster of which it is a member
+    is_elastic: bool = False  # its cluster goes on without it: it ends before others
 
     @property
     def shape(self) -> Shape:
@@ -312,20 +380,29 @@ class Placement(NamedTuple):
     shares: Shares = ()
 
 
-def member_placements(request: SessionRequest, placed: Iterable[tuple[int, int, Shares]]) -> tuple[Placement, ...]:
-    """Return the placement of each member, by rank, where so many each go to a host with shares of its GPUs."""
-    ids, each = iter(request.member_ids or (request.id,)), request.fgpu_milli // request.members
-    return tuple(
-        Placement(next(ids), host_id, part)
-        for count, host_id, shares in placed
-        for part in ([shares] if count == 1 else _divided(shares, count, each))
-    )
+def member_placements(request: SessionRequest, placed: Iterable[Placed]) -> tuple[Placement, ...]:
+    """Return the placement of each member where so many each go to a host with shares of its GPUs.
+
+    By rank, unless each is pinned to a host.
+    """
+    left, pins, found = list(request.member_ids or (request.id,)), list(request.pins), list[Placement]()
+
+    def next_on(host_id: int) -> str:
+        at = pins.index(host_id) if pins else 0
+        del pins[at : at + 1]
+        return left.pop(at)
+
+    for count, host_id, shares in placed:
+        members = [next_on(host_id) for _ in range(count)]
+        parts = [shares] if count == 1 else _divided(shares, [request.amounts_of(each)[2] for each in members])
+        found += [Placement(each, host_id, part) for each, part in zip(members, parts, strict=True)]
+    return tuple(found)
 
 
-def _divided(shares: Shares, count: int, each: int) -> list[Shares]:
-    """Return the shares of each of so many members: parts of the devices, in their order."""
+def _divided(shares: Shares, amounts: Iterable[int]) -> list[Shares]:
+    """Return the shares of each member, of so much each: parts of the devices, in their order."""
     left, found = list(shares), []
-    for _ in range(count):
+    for each in amounts:
         wanted, part = each, []
         while wanted:
             gpu_id, milli = left[0]

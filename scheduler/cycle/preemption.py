@@ -10,11 +10,13 @@ from resources.kick import kick_scheduler
 from resources.models import ResourceGroup
 from scheduler.snapshot.claims import claim_from
 from scheduler.state.scheduler_state import SchedulerState
-from sessions.models import STOP_DURATION, StaleSessionError
+from sessions.lifecycle import AT_WORK
+from sessions.models import STOP_DURATION, Session, StaleSessionError
 from sessions.requeueing import preemption
 
 logger = logging.getLogger(__name__)
 
+OVER_LIMITS: Final = "Another session of its owner or project waits for limits that it uses up."
 MAX_CLAIMS: Final = 20  # new ones in a pass; the next one goes on
 
 
@@ -34,6 +36,9 @@ def settle(group_id: int, state: SchedulerState, now: datetime) -> None:
         preemption.spare(spared)
     if due := [*state.claims.due(now)]:
         preemption.end_victims(due)
+    if surplus := state.elastic_over_limits():
+        members = Session.objects.filter(pk__in=surplus, status__in=AT_WORK).select_related("host")
+        preemption.return_elastic(members, OVER_LIMITS)
     if state.claims.candidates.may_end:
         _claim(group_id, state, now)
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.cluster.preemption import Candidates, Preemption
-from scheduler.core.types import Rules, RunningSession, SessionRequest, latest_end
+from scheduler.core.cluster.preemption import Preemption
+from scheduler.core.types import Rules, RunningSession, SessionRequest, latest_end, member_placements
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
 from sessions.requeueing.preemption import StoredClaim
@@ -25,21 +26,37 @@ def start_of(claim: StoredClaim) -> datetime:
     return claim.at + STOP_DURATION
 
 
-def hold_of(request: SessionRequest, claim: StoredClaim, rules: Rules) -> RunningSession:
-    """Return the session that holds in advance what the claim says, until when the one that starts by it will."""
-    return RunningSession(
-        session_id=request.id,
-        owner_id=request.owner_id,
-        host_id=claim.host_id,
-        cpu=request.cpu,
-        memory_bytes=request.memory_bytes,
-        shares=claim.shares,
-        started_at=claim.at,
-        ends_at=latest_end(request, start_of(claim), rules),
-        project_id=request.project_id,
-        charge_percent=request.charge_percent,
-        core_milli=request.core_milli,
+def hold_ids(session_id: str, claim: StoredClaim) -> tuple[str, ...]:
+    """Return the ids under which a claim holds in advance what it says; those behind the first are of no session."""
+    return session_id, *(f"{session_id}/{rank}" for rank in range(1, claim.members))
+
+
+def holds_of(request: SessionRequest, claim: StoredClaim, rules: Rules) -> list[RunningSession]:
+    """Return the sessions that hold in advance what the claim says, one a member, until when those that start will."""
+    more, (cpu, memory_bytes, fgpu_milli) = claim.members - request.members, request.each  # its size may have changed
+    members = request._replace(
+        members=claim.members,
+        cpu=request.cpu + more * cpu,
+        memory_bytes=request.memory_bytes + more * memory_bytes,
+        fgpu_milli=request.fgpu_milli + more * fgpu_milli,
+        member_ids=hold_ids(request.id, claim),
     )
+    return [
+        RunningSession(
+            session_id=placement.session_id,
+            owner_id=request.owner_id,
+            host_id=placement.host_id,
+            cpu=members.amounts_of(placement.session_id)[0],
+            memory_bytes=members.amounts_of(placement.session_id)[1],
+            shares=placement.shares,
+            started_at=claim.at,
+            ends_at=latest_end(request, start_of(claim), rules),
+            project_id=request.project_id,
+            charge_percent=request.charge_percent,
+            core_milli=request.core_milli,
+        )
+        for placement in member_placements(members, claim.placed)
+    ]
 
 
 def warned(victim: RunningSession, session_id: str, at: datetime) -> RunningSession:
@@ -66,6 +83,7 @@ class Claims:
         """Take the claims by the ids of the sessions that wait, and all running sessions, their holds included."""
         self._stored = dict(stored)
         self.candidates = Candidates(())
+        self.elastic = Candidates(())  # those of them that end before others
         self._victims: dict[str, dict[str, RunningSession]] = {}  # by the id of the session for which they end
         self.note((), running)
 
@@ -83,9 +101,9 @@ class Claims:
         """Add the claim of a waiting session."""
         self._stored[session_id] = claim
 
-    def remove(self, session_id: str) -> None:
-        """Forget a claim."""
-        del self._stored[session_id]
+    def remove(self, session_id: str) -> StoredClaim:
+        """Forget a claim, and return it."""
+        return self._stored.pop(session_id)
 
     def in_order(self) -> list[tuple[str, StoredClaim]]:
         """Return the claims with the ids of their sessions, the oldest first."""
@@ -94,10 +112,13 @@ class Claims:
     def note(self, gone: Iterable[RunningSession], here: Iterable[RunningSession]) -> None:
         """Note running sessions that ended or changed, and those that started or changed."""
         for session in gone:
-            self.candidates.remove(session)
+            for candidates in (self.elastic, self.candidates):
+                candidates.remove(session)
             self._victims.get(session.preempted_for, {}).pop(session.session_id, None)
         for session in here:
             self.candidates.add(session)
+            if session.is_elastic or session.preempted_for:
+                self.elastic.add(session)
             if session.preempted_for:
                 self._victims.setdefault(session.preempted_for, {})[session.session_id] = session
 
@@ -125,4 +146,4 @@ class Claims:
 
 def claim_from(found: Preemption, group_id: int, now: datetime, grace: timedelta) -> StoredClaim:
     """Return what to store of a preemption that is decided now."""
-    return StoredClaim(group_id=group_id, host_id=found.host_id, shares=found.shares, at=now + grace)
+    return StoredClaim(group_id=group_id, placed=found.placed, at=now + grace)

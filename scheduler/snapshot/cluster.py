@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, QuerySet, TextField, When
+from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast, Coalesce, Least
 
 from resources.amounts.units import CORE_MILLI
@@ -29,7 +29,7 @@ from scheduler.snapshot.compiled_queries import execute, fetch
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import STOP_DURATION, Session, SessionQuerySet, clock_expression, time_bound
 
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str, int]
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str, int, str, bool]
 _SHARES: Final = """
     SELECT lease_id, gpu_id, milli FROM compute_gpushare WHERE lease_id = ANY (%s::varchar[]) ORDER BY id
 """
@@ -65,6 +65,8 @@ def running_sessions(ids: Collection[str] | None) -> list[RunningSession]:
             is_preemptible=row[9],
             preempted_for=row[10],
             core_milli=row[11],
+            cluster_id=row[12],
+            is_elastic=row[13],
         )
         for row in rows
     ]
@@ -92,12 +94,13 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     stopped = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION))
     end = Least(stopped, ExpressionWrapper(planned, output_field=DateTimeField()))  # LEAST ignores NULL
     may_end = Q(is_preemptible=True, preempt_by=None) & ~Q(status=Status.TERMINATING)
+    whole = Case(When(is_elastic=False, cluster__isnull=False, then=F("cluster_id")), default=Value(""))
     hosted = sessions.filter(status__in=HOSTED).annotate(
-        begun=Coalesce("started_at", "status_at"), end=end, may_end=may_end
+        begun=Coalesce("started_at", "status_at"), end=end, may_end=may_end, whole=whole
     )
     return hosted.values_list(
         *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "project_id", "charge_percent", "may_end"),
-        *("preempted_for", "core_milli"),
+        *("preempted_for", "core_milli", "whole", "is_elastic"),
     )
 
 
@@ -127,7 +130,7 @@ def hosts_of(
         gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held[pk]))
     rows = list(
         hosts.order_by("name").values_list(
-            "pk", "name", "group_id", "cpu", "memory", "is_cordoned", Cast("gpu_topology", TextField())
+            "pk", "name", "group_id", "cpu", "memory", "is_cordoned", Cast("gpu_topology", TextField()), "topology"
         )
     )
     views = tuple(
@@ -142,12 +145,13 @@ def hosts_of(
             gpus=tuple(gpus.get(pk, ())),
             divides=pk not in undivided,
             traits=traits.get(pk, frozenset()),
-            closeness=_closeness(topology, tuple(indexes.get(pk, ()))),
+            closeness=_closeness(gpu_topology, tuple(indexes.get(pk, ()))),
+            topology=tuple(filter(None, topology.split("/"))),
         )
-        for pk, name, group_id, cpu, memory, is_cordoned, topology in rows
+        for pk, name, group_id, cpu, memory, is_cordoned, gpu_topology, topology in rows
         if not is_cordoned
     )
-    return views, frozenset(group_id for _, _, group_id, _, _, is_cordoned, _ in rows if is_cordoned)
+    return views, frozenset(row[2] for row in rows if row[5])
 
 
 def _held(running: Iterable[RunningSession]) -> tuple[Counter[int], Counter[int], Counter[int]]:

@@ -2,9 +2,9 @@
 
 A trait is a text: `storage:<id of a root>`, `architecture:<name>`, `image:<id>` of an image that no registry has,
 `cores:<count>` that it has at least, in a group that overcommits CPU and whose hosts differ in it,
-`gpu_model:<name>`, `gpu_memory:<bytes>` that each of its GPUs has, one for each size of GPUs that there is, or
-`files:<name of a host>` of the host for which a parked session waits. Other hosts have none such, so that equal hosts
-are equal.
+`gpu_model:<name>`, `gpu_memory:<bytes>` that each of its GPUs has, one for each size of GPUs that there is,
+`cluster:network` of a host that can have networks of clusters, or `files:<name of a host>` of the host for which a
+parked session waits. Other hosts have none such, so that equal hosts are equal.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +20,7 @@ from resources.gpus.shares import device_memory_for
 from resources.models import Gpu, Host, HostImage, HostStatus, Image
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
+    CLUSTER_TRAIT,
     CORES_TRAIT,
     FILES_TRAIT,
     GPU_MEMORY_TRAIT,
@@ -34,6 +35,7 @@ from sessions.lifecycle import Status
 from sessions.models import Session
 
 Value = TypeVar("Value")
+CLUSTER_NETWORK: Final = f"{CLUSTER_TRAIT}:network"
 EVERY_ARCHITECTURE: Final = tuple(ARCHITECTURES.values())  # of a host that has not told its own
 
 
@@ -81,7 +83,7 @@ def load_traits() -> HostTraits:
     columns = ("pk", "group_id", "architecture", "cpu", "memory", "status")
     resumed = Exists(Session.objects.filter(parked_on=OuterRef("pk"), status=Status.PENDING))
     known = Host.objects.order_by("pk").annotate(awaited=Case(When(resumed, then=F("name")), default=None))
-    rows = list(known.values_list(*columns, devices, per_gpu, "group__cpu_overcommit", "awaited"))
+    rows = list(known.values_list(*columns, devices, per_gpu, "group__cpu_overcommit", "cluster_address", "awaited"))
     for host_id, group_id, architecture, *_, awaited in rows:
         if awaited:
             traits[host_id] = {f"{FILES_TRAIT}:{awaited}"}
@@ -101,6 +103,7 @@ def load_traits() -> HostTraits:
         image_hosts.setdefault(image_id, set()).add(host_id)
         if is_local:
             traits.setdefault(host_id, set()).add(f"{IMAGE_TRAIT}:{image_id}")
+    _add_cluster_traits(traits, rows)
     _add_core_traits(traits, rows)
     gpu_sizes = _add_gpu_traits(traits)
     of_host = _frozen(traits)
@@ -112,6 +115,13 @@ def load_traits() -> HostTraits:
         core_milli={row[1]: guaranteed_milli(row[8]) for row in rows},
     )
     return HostTraits(of_host=of_host, offered=offered, image_hosts=_frozen(image_hosts))
+
+
+def _add_cluster_traits(traits: dict[int, set[str]], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Add that a host can have networks of clusters."""
+    for host_id, *_, cluster_address, _ in rows:
+        if cluster_address:
+            traits.setdefault(host_id, set()).add(CLUSTER_NETWORK)
 
 
 def _add_core_traits(traits: dict[int, set[str]], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -190,12 +200,14 @@ def needed_traits(
     parked_on: str | None = None,
     gpu_model: str = "",
     min_gpu_memory: int = 0,
+    in_cluster: bool = False,
 ) -> Traits:
     """Return the traits that the host of a session must have.
 
     A wanted root counts only where a host of the group has it beside all else that the session needs, in size as well:
     else the session would wait for ever for what it can do without. The architecture of its image, "" if that is not
     known, counts only where the group has a host of another one. A session that was parked needs the host of this name.
+    Members of clusters need hosts that can have their networks.
     """
     needed: set[str] = set() if parked_on is None else {f"{FILES_TRAIT}:{parked_on}"}
     needed.update(f"{STORAGE_TRAIT}:{root_id}" for root_id in required_roots)
@@ -203,6 +215,8 @@ def needed_traits(
         needed.add(f"{ARCHITECTURE_TRAIT}:{architecture}")
     if is_local:
         needed.add(f"{IMAGE_TRAIT}:{image_id}")
+    if in_cluster:
+        needed.add(CLUSTER_NETWORK)
     needed.update(_core_traits(group_id, offered, shape.cpu))
     needed.update(_gpu_traits(group_id, offered, shape.fgpu_milli, gpu_model, min_gpu_memory))
     for root_id in wanted_roots:

@@ -14,6 +14,7 @@ from accounts.limits import PolicyLimits
 from resources.amounts.units import CORE_MILLI
 from scheduler.core.types import (
     EPOCH,
+    Beside,
     LimitHolder,
     RunningSession,
     SessionRequest,
@@ -22,7 +23,7 @@ from scheduler.core.types import (
     Traits,
     in_groups,
 )
-from scheduler.snapshot.claims import hold_of
+from scheduler.snapshot.claims import holds_of
 from scheduler.snapshot.cluster import hosts_of, rules_of, running_sessions
 from scheduler.snapshot.compiled_queries import fetch
 from scheduler.snapshot.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
@@ -53,7 +54,11 @@ _CHANGED: Final = """
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text,
            EXISTS (SELECT FROM compute_change WHERE xid >= %(since)s::xid8 AND sessions IS NULL),
            ARRAY(SELECT id FROM changed UNION SELECT link.from_session_id FROM compute_session_depends_on link
-                 WHERE link.to_session_id IN (SELECT id FROM changed))
+                 WHERE link.to_session_id IN (SELECT id FROM changed)
+                 UNION SELECT cluster_id FROM compute_session WHERE id IN (SELECT id FROM changed) AND rank > 0
+                 UNION SELECT next.id FROM compute_session member JOIN compute_session next USING (cluster_id)
+                 WHERE member.id IN (SELECT id FROM changed) AND member.is_elastic
+                 AND next.is_elastic AND 'PENDING' = next.status)
 """
 _DELETE_OLD: Final = """
     DELETE FROM compute_change
@@ -130,19 +135,20 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
     """
     since = oldest_open_transaction()
     traits = load_traits()
-    waiting, claims = _waiting(None, traits.offered, group_id)
+    running, waiting, claims = _running_and_waiting(None, traits.offered, group_id)
     queue = tuple(
         session.request
         for session in waiting
-        if session.blocked_status(now) is None and session.request.id not in claims
+        if session.request.beside is None and session.blocked_status(now) is None and session.request.id not in claims
     )
     rules = rules_of(None)
     holds = [
-        hold_of(session.request, claim, rules[claim.group_id])
+        hold
         for session in waiting
         if (claim := claims.get(session.request.id)) is not None
+        for hold in holds_of(session.request, claim, rules[claim.group_id])
     ]
-    running = running_sessions(None) + holds
+    running += holds
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None if group_id is None else {group_id}, running, traits.of_host)
@@ -195,12 +201,12 @@ def load_changes(
     ids = frozenset(changed)
     if not ids:
         return StateChanges(ids=ids, since=next_since)
-    waiting, claims = _waiting(ids, offered, group_id)
+    running, waiting, claims = _running_and_waiting(ids, offered, group_id)
     return StateChanges(
         ids=ids,
         waiting=waiting,
         claims=claims,
-        running=running_sessions(ids),
+        running=running,
         limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
         project_limits=project_limits_of(projects_of(waiting)),
         used=used_by_owners_of(ids) if is_fair else {},
@@ -238,6 +244,21 @@ def oldest_open_transaction() -> str:
         return str(cursor.fetchone()[0])
 
 
+def _running_and_waiting(
+    ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None
+) -> tuple[list[RunningSession], list[WaitingSession], dict[str, StoredClaim]]:
+    """Return the running sessions, or those of `ids`, and as `_waiting` those that wait; nobody is among both.
+
+    One that starts between the queries, by another process, is found by each of them: it runs.
+    """
+    waiting, claims = _waiting(ids, offered, group_id)
+    running = running_sessions(ids)
+    if started := {session.request.id for session in waiting}.intersection(each.session_id for each in running):
+        waiting = [session for session in waiting if session.request.id not in started]
+        claims = {name: claim for name, claim in claims.items() if name not in started}
+    return running, waiting, claims
+
+
 def _waiting(
     ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None
 ) -> tuple[list[WaitingSession], dict[str, StoredClaim]]:
@@ -245,7 +266,8 @@ def _waiting(
 
     Takes two queries.
     """
-    rows = [row for row in map(WaitingRow._make, fetch(waiting_rows, ids)) if row.waits_for(group_id)]
+    found = map(WaitingRow._make, fetch(waiting_rows, ids))
+    rows = [row for row in found if row.waits_for(group_id) and row.is_whole]
     freed = dependencies(ids) if rows else {}
     if freed:
         rows = [row._replace(since=max(row.since, freed.get(row.id) or NO_DEPENDENCY)) for row in rows]
@@ -262,20 +284,30 @@ def _waiting(
         )
         for row in rows
     ]
-    claims = {row.id: StoredClaim.from_json(json.loads(row.claim)) for row in rows if row.claim is not None}
+    claims = {
+        row.id: StoredClaim.from_json(json.loads(row.claim), row.members) for row in rows if row.claim is not None
+    }
     return waiting, {name: claim for name, claim in claims.items() if group_id in (None, claim.group_id)}
 
 
 def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> SessionRequest:
     """Return the request of a session in a group; for the whole state, with its alternatives in other groups."""
+    own, each = (row.cpu, row.memory, row.fgpu), (row.other_cpu, row.other_memory, row.other_fgpu)
+    cpu, memory, fgpu = (first + (row.members - 1) * other for first, other in zip(own, each, strict=True))
     first, *others = row.groups() if group_id is None else (group_id,)
     request = SessionRequest(
         id=row.id,
         owner_id=row.owner_id,
         group_id=first,
-        cpu=row.cpu,
-        memory_bytes=row.memory,
-        fgpu_milli=row.fgpu,
+        cpu=cpu,
+        memory_bytes=memory,
+        fgpu_milli=fgpu,
+        members=row.members,
+        shares_gpus=row.shares_gpus,
+        mode="any" if row.pins else row.mode,
+        pins=row.pins,
+        main=None if row.members == 1 or each == own else own,
+        member_ids=tuple(row.member_ids or ()),
         avoided_host_ids=tuple(row.avoided_hosts),
         traits=_traits(row, offered, first),
         priority=row.priority,
@@ -287,6 +319,7 @@ def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> S
         is_preemptible=row.is_preemptible,
         is_alternative=first != row.groups()[0],
         core_milli=offered.core_milli.get(first, CORE_MILLI),
+        beside=None if row.beside_hosts is None else Beside(tuple(row.beside_hosts), tuple(row.beside_gpus or ())),
     )
     if not others:
         return request
@@ -298,7 +331,7 @@ def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | 
 
     After starts that failed the turn comes later.
     """
-    retry_at = host_faults.retry_at(row.id, row.start_failures, row.status_at)
+    retry_at = host_faults.retry_at(row.id, max(row.start_failures, row.restarts), row.status_at)
     if not row.group_choices or group_id is None:
         return retry_at, WaitStatus(row.id, row.reason, row.detail, row.eta, row.eta_reason)
     stored = group_waits.read(row.group_waits)
@@ -311,10 +344,13 @@ def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | 
 
 def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
     """Return the traits that the host must have in a group."""
+    cpu, memory, fgpu = row.cpu, row.memory, row.fgpu
+    if row.members > 1:
+        cpu, memory, fgpu = map(max, (cpu, memory, fgpu), (row.other_cpu, row.other_memory, row.other_fgpu))
     return needed_traits(
         group_id,
         offered,
-        shape=Shape(row.cpu, row.memory, row.fgpu),
+        shape=Shape(cpu, memory, fgpu),
         required_roots=row.required_roots,
         wanted_roots=row.wanted_roots,
         image_id=row.image_id,
@@ -322,5 +358,6 @@ def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
         is_local=row.is_local,
         gpu_model=row.gpu_model,
         min_gpu_memory=row.min_gpu_memory,
-        parked_on=row.parked_on,
+        parked_on=None if row.pins else row.parked_on,
+        in_cluster=row.is_member,
     )

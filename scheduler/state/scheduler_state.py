@@ -12,16 +12,19 @@ from types import MappingProxyType
 from typing import Final
 
 from accounts.limits import PolicyLimits
-from scheduler.core.cluster.preemption import Candidates, Preemption, find_preemption
+from scheduler.core.cluster.candidates import Candidates
+from scheduler.core.cluster.preemption import Preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.queue.remaining_limits import RemainingLimits
 from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.core.waiting.explanation import Explainer, ReasonText
 from scheduler.core.waiting.forecast import StartEstimate
-from scheduler.snapshot.claims import Claims, hold_of, is_over_limit, status_of, warned
+from scheduler.snapshot.claims import Claims, hold_ids, holds_of, is_over_limit, status_of, warned
 from scheduler.snapshot.fair_use import has_fair_group
 from scheduler.snapshot.limit_holders import NOTHING, project_usage_of, usage_of
 from scheduler.snapshot.queue import FullState, OwnWrite, StateChanges, WaitingSession
+from scheduler.state.elastic_members import ElasticMembers, HolderIds
+from scheduler.state.preemption_search import PreemptionSearch
 from scheduler.state.wait_status import as_stored, needs_update, status_by_start
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
@@ -32,7 +35,6 @@ MAX_EXPLAINED: Final = 500  # waiting sessions in a pass: takes some 30 ms with 
 MAX_CONSIDERED: Final = 100  # waiting sessions, the first of the queue, for which others may end in a pass
 WAITS_FOR_CAPACITY: Final = (Reason.NO_CAPACITY, Reason.RESERVED)
 GroupShape = tuple[int, Shape]  # requests with equal ones have the same explanation, limits aside
-HolderIds = tuple[int, int | None]  # user and project
 
 
 class SchedulerState:
@@ -44,7 +46,9 @@ class SchedulerState:
         self.offered = loaded.offered
         self.is_fair = has_fair_group(loaded.snapshot.rules)
         self.incremental = IncrementalState(loaded.snapshot)
-        self.waiting = {session.request.id: session for session in loaded.waiting}
+        self.waiting = {session.request.id: session for session in loaded.waiting if session.request.beside is None}
+        self.elastic = ElasticMembers(loaded.waiting, loaded.snapshot.running)  # apart from all others that wait
+        self._preemptions = PreemptionSearch()
         self.own_writes: list[OwnWrite] = []  # of wait statuses as this state has them
         self.unconfirmed: set[str] = set()  # placed here and not read since: another process may have been faster
         self._running = {running.session_id: running for running in loaded.snapshot.running}
@@ -75,7 +79,8 @@ class SchedulerState:
         self.since = changes.since
         self.own_writes = [write for write in self.own_writes if write.xid >= int(changes.since)]
         self.unconfirmed.clear()
-        waiting = {session.request.id: session for session in changes.waiting}
+        waiting = {session.request.id: session for session in changes.waiting if session.request.beside is None}
+        self.elastic.replace_waiting(changes.ids, changes.waiting)
         for session_id in changes.ids:
             session, was = waiting.get(session_id), self.waiting.get(session_id)
             is_same = self.claims.get(session_id) == changes.claims.get(session_id)
@@ -131,42 +136,58 @@ class SchedulerState:
         that waits is not placed.
         """
         self.lapsed = set()
+        self._preemptions.begin_pass()
         claimed = self._serve_claims(now) if self.claims else []
         self.enqueue_due(now)
         placements = self.incremental.serve(now)
+        more = self.elastic.start(self.incremental.cluster, self._by_holders, now) if grace_of is not None else []
         mains = [placement for placement in placements if placement.session_id in self.waiting]
-        lesser = [placement for placement in mains if self.waiting[placement.session_id].request.is_preemptible]
-        if lesser and grace_of is not None and (futile := self._futile(lesser, now, grace_of())):
-            placements = self._put_off(placements, futile)
-        for placement in placements:
+        lesser = {
+            member_id
+            for main in mains
+            if (request := self.waiting[main.session_id].request).is_preemptible
+            for member_id in request.member_ids or (request.id,)
+        }
+        doubtful = {one.session_id: one for one in placements if one.session_id in lesser}
+        doubtful |= {one.session_id: one for one in more}
+        if doubtful and grace_of is not None and (futile := self._futile(doubtful, now, grace_of())):
+            placements, more = self._put_off(placements, futile), self._put_off(more, futile)
+        for placement in (*placements, *more):
+            self.elastic.waiting.pop(placement.session_id, None)
             if placement.session_id in self.waiting:  # not so members of a cluster but the main one
                 request = self.waiting.pop(placement.session_id).request
                 self._remove_from_indexes(request)
                 self._touched.add((request.owner_id, request.project_id))
             self._running[placement.session_id] = self._placed(placement)
             self.unconfirmed.add(placement.session_id)
-        return claimed + placements
+        return claimed + placements + more
 
-    def _futile(self, placements: Sequence[Placement], now: datetime, grace: timedelta) -> set[str]:
+    def _futile(self, placed: Mapping[str, Placement], now: datetime, grace: timedelta) -> set[str]:
         """Return those placed who would at once be warned, as others that wait fit once they and some more end."""
-        young = [self._placed(placement)._replace(is_preemptible=True) for placement in placements]
+        young = [self._placed(placement)._replace(is_preemptible=True) for placement in placed.values()]
+        elastic = Candidates((*self.claims.elastic.sessions(), *(one for one in young if one.is_elastic)))
         candidates = Candidates((*self.claims.candidates.sessions(), *young))
         found: set[str] = set()
-        for group_id in {self.incremental.cluster.group_of[placement.host_id] for placement in placements}:
+        for group_id in {self.incremental.cluster.group_of[placement.host_id] for placement in placed.values()}:
             group = self.incremental.cluster.groups[group_id]
             for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
                 is_known = self.waiting[request.id].status.reason in WAITS_FOR_CAPACITY
                 if not is_known or self._needs_preemption(request, now + grace + STOP_DURATION):
-                    decision = find_preemption(group, request, candidates, now)
+                    decision = self._preemptions.find(group, request, (elastic, candidates), now)
                     found.update(() if decision is None else decision.victim_ids)
-        return found.intersection(placement.session_id for placement in placements)
+        return found & placed.keys()
+
+    def elastic_over_limits(self) -> list[str]:
+        """Return the ids of elastic members that end, as limits would allow a session that waits without them."""
+        return self.elastic.over_limits(self.incremental.cluster.limits, self._by_holders, self.waiting)
 
     def _put_off(self, placements: Sequence[Placement], session_ids: Collection[str]) -> list[Placement]:
-        """Return the placements without those of some sessions, which wait on."""
+        """Return the placements without those of some sessions, which wait on; clusters are there as a whole."""
         undone = [placement for placement in placements if placement.session_id in session_ids]
         self.incremental.update([self._placed(placement) for placement in undone], ())
         for placement in undone:
-            self.incremental.add(self.waiting[placement.session_id].request)
+            if placement.session_id in self.waiting:  # not so members of a cluster but the main one
+                self.incremental.add(self.waiting[placement.session_id].request)
         return [placement for placement in placements if placement.session_id not in session_ids]
 
     def _placed(self, placement: Placement) -> RunningSession:
@@ -188,7 +209,7 @@ class SchedulerState:
         for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
             if request.class_key in hopeless or not self._needs_preemption(request, starts_at):
                 continue
-            found = find_preemption(group, request, candidates, now)
+            found = self._preemptions.find(group, request, (self.claims.elastic, candidates), now)
             if found is not None:
                 return found
             hopeless.add(request.class_key)
@@ -229,12 +250,15 @@ class SchedulerState:
         placements: list[Placement] = []
         claims, cluster = self.claims.in_order(), self.incremental.cluster
         for position, (session_id, claim) in enumerate(claims, 1):
-            request, hold = self.waiting[session_id].request, self._running[session_id]
-            later = [self._running[other_id] for other_id, _ in claims[position:]]
-            is_possible, is_lost = cluster.could_hold(hold, request.shape), is_over_limit(cluster, hold)
-            if is_possible and not is_lost and cluster.covers(hold, later):
+            request, holds = self.waiting[session_id].request, self._holds(session_id, claim)
+            later = [hold for other in claims[position:] for hold in self._holds(*other)]
+            is_possible = all(
+                cluster.could_hold(placed, request.shape, with_main=not at) for at, placed in enumerate(claim.placed)
+            )
+            is_lost = is_over_limit(cluster, holds[0]) or claim.members != request.members
+            if is_possible and not is_lost and all(cluster.covers(hold, later) for hold in holds):
                 self._drop_hold(session_id)
-                placed = cluster.start_at(request, Placement(session_id, claim.host_id, claim.shares), now)
+                placed = cluster.start_at(request, claim.placed, now)
                 self._note_placed(request, placed)
                 placements += placed
             elif not is_lost and (placed := self._place_elsewhere(request, claim, now)):
@@ -272,12 +296,16 @@ class SchedulerState:
     def _take_hold(self, request: SessionRequest, claim: StoredClaim) -> None:
         """Have a waiting session hold in advance what it claims."""
         self.claims.add(request.id, claim)
-        self._replace_running((), (hold_of(request, claim, self.incremental.rules_of(claim.group_id)),))
+        self._replace_running((), holds_of(request, claim, self.incremental.rules_of(claim.group_id)))
 
     def _drop_hold(self, session_id: str) -> None:
         """Drop the claim of a waiting session, and what it holds in advance."""
-        self.claims.remove(session_id)
-        self._replace_running((self._running[session_id],), ())
+        holds = self._holds(session_id, self.claims.remove(session_id))
+        self._replace_running(holds, ())
+
+    def _holds(self, session_id: str, claim: StoredClaim) -> list[RunningSession]:
+        """Return what a waiting session holds in advance."""
+        return [self._running[hold_id] for hold_id in hold_ids(session_id, claim)]
 
     def _blocked_status(self, session_id: str, now: datetime) -> WaitStatus | None:
         """Return the wait status of a session that is not in the queue; None once it belongs there."""
@@ -365,6 +393,7 @@ class SchedulerState:
             del self._running[running.session_id]
         self._running.update((running.session_id, running) for running in here)
         self.claims.note(gone, here)
+        self.elastic.note(gone, here)
         self._touched.update((running.owner_id, running.project_id) for running in (*gone, *here))
         self.incremental.update(gone, here)
 
@@ -392,7 +421,7 @@ class SchedulerState:
         self._text_inputs = {key: explainer.capacity_inputs(*key) for key in keys}
         changed = {key for key in keys if key not in was or self._text_inputs[key] != was[key]}
         for group_shape, names in self._by_group_shape.items():
-            is_new = (group_shape[0], group_shape[1].traits) in changed
+            is_new = group_shape[1].members > 1 or (group_shape[0], group_shape[1].traits) in changed
             text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
             if text != self._texts.get(group_shape):
                 self._texts[group_shape] = text

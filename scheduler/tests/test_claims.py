@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request
 from scheduler.core.types import HostView, Rules, RunningSession, SessionRequest, Snapshot, latest_end
-from scheduler.snapshot.claims import hold_of, start_of, warned
+from scheduler.snapshot.claims import holds_of, start_of, warned
 from scheduler.snapshot.host_traits import OfferedTraits
 from scheduler.snapshot.queue import FullState, WaitingSession
 from scheduler.state.scheduler_state import SchedulerState
@@ -19,7 +19,7 @@ from sessions.requeueing.preemption import StoredClaim
 
 MINUTE = timedelta(minutes=1)
 RULES = Rules(overhead=6 * MINUTE)
-CLAIM = StoredClaim(group_id=1, host_id=1, shares=((100, 1000),), at=NOW + 2 * MINUTE)
+CLAIM = StoredClaim(group_id=1, placed=((1, 1, ((100, 1000),)),), at=NOW + 2 * MINUTE)
 VICTIM = warned(
     RunningSession("victim", 2, 1, 1, 1, ((100, 1000),), NOW - 60 * MINUTE, is_preemptible=True), "claimant", CLAIM.at
 )
@@ -34,7 +34,7 @@ def state_of(
     claim: StoredClaim = CLAIM,
 ) -> SchedulerState:
     """Return a state of empty hosts on which these sessions run, one has a claim and the others wait."""
-    everything = [*running, hold_of(claimant, claim, RULES)]
+    everything = [*running, *holds_of(claimant, claim, RULES)]
     held = {gpu: sum(dict(one.shares).get(gpu, 0) for one in everything) for host in hosts for gpu in range(999)}
     views = tuple(
         replace(
@@ -81,7 +81,11 @@ def test_a_start_that_rests_on_a_claim_meets_its_estimate() -> None:
     ("host", "claimant", "claim"),
     [
         (make_host(1, [1000]), CLAIMANT._replace(traits=("storage:1",)), CLAIM),
-        (make_host(1, [1000], divides=False), CLAIMANT._replace(fgpu_milli=500), replace(CLAIM, shares=((100, 500),))),
+        (
+            make_host(1, [1000], divides=False),
+            CLAIMANT._replace(fgpu_milli=500),
+            replace(CLAIM, placed=((1, 1, ((100, 500),)),)),
+        ),
         (make_host(1, [1000], cpu=2), CLAIMANT._replace(cpu=3), CLAIM),
         (make_host(1, []), CLAIMANT, CLAIM),
     ],

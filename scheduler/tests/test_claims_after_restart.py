@@ -8,15 +8,25 @@ is reserved for the head; sessions that are due join after the claims.
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from random import Random
+from typing import get_args
 
 import pytest
 
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.tests.timelines import MIX
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request
-from scheduler.core.types import PlacementPolicyName, QueueOrder, Rules, RunningSession, Snapshot, latest_end
-from scheduler.snapshot.claims import claim_from, hold_of, warned
+from scheduler.core.types import (
+    ClusterMode,
+    PlacementPolicyName,
+    QueueOrder,
+    Rules,
+    RunningSession,
+    Snapshot,
+    latest_end,
+)
+from scheduler.snapshot.claims import claim_from, holds_of, warned
 from scheduler.snapshot.host_traits import OfferedTraits
 from scheduler.snapshot.queue import FullState, StateChanges, WaitingSession
 from scheduler.state.scheduler_state import SchedulerState
@@ -45,11 +55,12 @@ class Platform:
     claims: dict[str, StoredClaim] = field(default_factory=dict)
     preemptible: dict[str, RunningSession] = field(default_factory=dict)  # as they were before a warning
     names: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)  # clusters
 
     def afresh(self) -> SchedulerState:
         """Return the state of a scheduler that has just begun."""
-        holds = [hold_of(self.waiting[name].request, claim, self.rules) for name, claim in self.claims.items()]
-        running = [*self.running.values(), *holds]
+        holds = [holds_of(self.waiting[name].request, claim, self.rules) for name, claim in self.claims.items()]
+        running = [*self.running.values(), *chain.from_iterable(holds)]
         held = Counter[int]()
         for one in running:
             held.update(dict(one.shares))
@@ -100,6 +111,9 @@ class Platform:
             is_over = one.ends_at is not None and one.ends_at <= self.now
             if is_over or self.random.random() < (0.3 if one.preempted_for else 0.05):
                 del self.running[name]
+                self.ended.add(one.cluster_id)
+        for name in [name for name, one in self.running.items() if one.cluster_id and one.cluster_id in self.ended]:
+            del self.running[name]
         for name in sorted(self.waiting):
             if self.random.random() < 0.02:
                 del self.waiting[name]
@@ -115,9 +129,19 @@ class Platform:
             is_preemptible=self.random.random() < 0.5,
             priority=self.random.choice((0, 0, 0, 1)),
         )
+        if self.random.random() < 0.3:
+            members, each = self.random.randint(2, 4), self.random.choice((0, 250, 500, 1000, 1000, 2000))
+            request = request._replace(
+                cpu=members * self.random.randint(1, 4),
+                memory_bytes=members,
+                fgpu_milli=members * each,
+                members=members,
+                mode=self.random.choice(get_args(ClusterMode)),
+                member_ids=(name, *(f"{name}.{rank}" for rank in range(1, members))),
+            )
         not_before = self.now + 3 * MINUTE if self.random.random() < 0.1 else None
         self.waiting[name] = WaitingSession(request, not_before, True, None, False, None, WaitStatus(name, "", ""))
-        self.names.add(name)
+        self.names |= {name, *request.member_ids}
 
     def write(self, state: SchedulerState) -> Decision:
         """Make a pass, write what it decides, and return that."""
@@ -130,14 +154,25 @@ class Platform:
             state.accept(preemption, claim_from(preemption, 1, self.now, GRACE))
         statuses = state.update_wait_statuses(self.now, state.incremental.starts(self.now, LOOK_AHEAD))
         for placement in placements:
-            request = self.waiting.pop(placement.session_id).request
+            request = next(
+                one.request
+                for one in self.waiting.values()
+                if placement.session_id in (one.request.member_ids or (one.request.id,))
+            )
             self.claims.pop(request.id, None)
             one = RunningSession(
-                *(request.id, request.owner_id, placement.host_id, request.cpu, request.memory_bytes),
-                *(placement.shares, self.now, latest_end(request, self.now, self.rules)),
+                *(placement.session_id, request.owner_id, placement.host_id, request.cpu // request.members),
+                *(request.memory_bytes // request.members, placement.shares, self.now),
+                latest_end(request, self.now, self.rules),
                 is_preemptible=request.is_preemptible,
+                cluster_id=request.id if request.members > 1 else "",
             )
-            self.running[request.id] = one
+            self.running[placement.session_id] = one
+        for placement in placements:
+            self.waiting.pop(placement.session_id, None)
+        for whole in {one.cluster_id for one in self.running.values()} - {""}:
+            here = [one for one in self.running.values() if one.cluster_id == whole]
+            assert len({one.preempted_for for one in here}) == 1, "never half of a cluster"
         for name in lapsed:
             del self.claims[name]
         for name in spared:

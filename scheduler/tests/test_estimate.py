@@ -121,6 +121,15 @@ def test_several_sessions_are_estimated_by_the_last(host: Host, body: dict[str, 
     assert "all now with 0.66 fGPU each" in three
 
 
+@pytest.mark.parametrize("mode", [{}, {"mode": "spread"}])
+def test_a_cluster_is_estimated_as_one_request(host: Host, body: dict[str, Any], mode: dict[str, Any]) -> None:
+    make_host(group=host.group, gpus=1)
+    run_session(host=host, fgpu=1500, time_limit=2 * HOUR)
+    answer = client_of(make_user()).post(URL, body | {"cluster": {"size": 2, **mode}}).json()
+    assert answer["starts"] not in ("now", None)
+    assert len(answer["sessions"]) == 1
+
+
 def test_start_times_and_dependencies_are_respected(host: Host, body: dict[str, Any]) -> None:
     user = make_user()
     later = timezone.now().astimezone(UTC).replace(microsecond=0) + 300 * HOUR

@@ -1,5 +1,6 @@
 """Preemptible sessions end for others that wait: as few as possible, after a warning, and never for nothing."""
 
+import json
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,11 +13,23 @@ from hostworker.containers import runner
 from hostworker.runtime.memory.runtime import MemoryRuntime
 from resources.models import Host, ResourceGroup
 from scheduler.cycle import passes
+from scheduler.state import preemption_search
 from scheduler.state.scheduler_state import SchedulerState
+from sessions.clusters import settling
 from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Status
-from sessions.models import Session
-from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session
+from sessions.models import Cluster, Session
+from sessions.requeueing.preemption import StoredClaim
+from tests.factories import (
+    make_cluster,
+    make_group,
+    make_host,
+    make_policy,
+    make_session,
+    make_user,
+    run_cluster,
+    run_session,
+)
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -90,6 +103,102 @@ def test_it_ends_after_the_warning_and_the_other_starts(host: Host) -> None:
     assert Session.objects.get(pk=waiting.pk).claim is None
     passes.run_pass()
     assert warned(one) == [False]
+
+
+def cluster_of(*hosts: Host, hours: float = 1, **overrides: Any) -> list[Session]:
+    """Return the members of a preemptible cluster with a GPU each that has run for so long."""
+    members = run_cluster(len(hosts), hosts=hosts, fgpu=1000, is_preemptible=True, **overrides)
+    begun = timezone.now() - hours * HOUR
+    Session.objects.filter(cluster=members[0].pk).update(started_at=begun)
+    Cluster.objects.update(started_at=begun)
+    return members
+
+
+def test_a_cluster_costs_all_its_members_and_ends_whole() -> None:
+    host = make_host(group=make_group(fgpu_per_gpu=1), gpus=2, cpu=64)
+    other = make_host(group=host.group, gpus=1, cpu=64)
+    members, old = cluster_of(host, other), victim(host, hours=99)
+    first, second = waits(host), waits(host)
+    for _ in range(2):  # the second waits until it is told why
+        passes.run_pass()
+    assert warned(old, *members) == [True, True, True]
+    assert {Session.objects.get(pk=each.pk).preempted_for for each in members} == {second.pk}
+    assert Session.objects.get(pk=old.pk).preempted_for == first.pk
+
+
+@pytest.mark.parametrize("batch", [{"kind": Kind.BATCH.value, "command": "train"}, {}])
+def test_a_preempted_cluster_returns_whole_if_it_is_batch(host: Host, batch: dict[str, Any]) -> None:
+    grace(host.group, NO_GRACE)
+    members, waiting = cluster_of(host, host, **batch), waits(host)
+    for _ in range(2):
+        passes.run_pass()
+    assert [status(each) for each in members] == [Status.TERMINATING] * 2
+    for each in members:
+        stop(each)
+    settling.settle_all()
+    assert [status(each) for each in members] == [Status.PENDING if batch else Status.TERMINATED] * 2
+    for _ in range(2):
+        settling.settle_all()
+        passes.run_pass()
+    assert status(waiting) == Status.SCHEDULED
+    assert [status(each) for each in members] == [Status.PENDING if batch else Status.TERMINATED] * 2
+
+
+def waiting_cluster(*hosts: Host, size: int = 2, **overrides: Any) -> list[Session]:
+    return make_cluster(size, resource_group=hosts[0].group, fgpu=1000, **overrides)
+
+
+def test_sessions_on_several_hosts_end_for_a_cluster() -> None:
+    group = make_group(fgpu_per_gpu=1, preemption_grace=NO_GRACE)
+    hosts = [make_host(group=group, gpus=1) for _ in range(3)]
+    running = [victim(host, hours=hours) for host, hours in zip(hosts, (9, 1, 2), strict=True)]
+    members = waiting_cluster(*hosts)
+    passes.run_pass()
+    assert warned(*running) == [False, True, True]
+    head = Session.objects.get(pk=members[0].pk)
+    assert head.claim is not None
+    assert (head.reason, len(head.claim["placed"])) == (Reason.PREEMPTION, 2)
+    passes.caches.clear()
+    passes.run_pass()
+    stop(running[1])
+    single = waits(hosts[0])
+    passes.run_pass()
+    assert [status(each) for each in (single, *members)] == [Status.PENDING] * 3, "all members or none"
+    stop(running[2])
+    passes.run_pass()
+    assert [status(each) for each in members] == [Status.SCHEDULED] * 2
+    assert {Session.objects.get(pk=each.pk).host_id for each in members} == {hosts[1].pk, hosts[2].pk}
+    assert Session.objects.get(pk=members[0].pk).claim is None
+
+
+def test_nobody_ends_for_half_a_cluster() -> None:
+    host = make_host(group=make_group(fgpu_per_gpu=1), gpus=1)
+    other = make_host(group=host.group, gpus=1)
+    running, _ = victim(host), run_session(host=other, fgpu=1000)
+    waiting_cluster(host)
+    for _ in range(2):
+        passes.run_pass()
+    assert warned(running) == [False]
+
+
+def test_a_claim_of_the_version_before_is_read(host: Host) -> None:
+    gpus = [gpu.pk for gpu in host.gpus.order_by("index")]
+    old = {"group_id": 1, "host_id": host.pk, "shares": [[gpu, 1000] for gpu in gpus], "at": timezone.now().isoformat()}
+    claim = StoredClaim.from_json(old, 2)
+    assert claim.placed == ((2, host.pk, tuple((gpu, 1000) for gpu in gpus)),)
+    stored = json.loads(json.dumps(claim.as_json()))
+    assert stored.items() >= old.items()
+    assert StoredClaim.from_json(stored, 1) == claim
+
+
+def test_a_preemptible_cluster_fills_no_gap_in_vain(host: Host) -> None:
+    running, large = victim(host), waits(host, 2000)
+    members = make_cluster(2, resource_group=host.group, fgpu=0, cpu=30, is_preemptible=True)
+    Session.objects.filter(pk=large.pk).update(cpu=62)
+    for _ in range(2):
+        passes.run_pass()
+        assert [status(each) for each in members] == [Status.PENDING] * 2
+        assert warned(running) == [True]
 
 
 def test_one_large_session_ends_rather_than_two_small_ones() -> None:
@@ -233,3 +342,23 @@ def test_a_preemptible_session_fills_a_gap_that_helps_nobody(host: Host) -> None
     small = waits(host, is_preemptible=True)
     passes.run_pass()
     assert status(small) == Status.SCHEDULED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_clusters_over_hosts_are_searched_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemption_search, "SEARCH_SECONDS", 1e-9)  # one in each pass
+    group = make_group(fgpu_per_gpu=1)
+    hosts = [make_host(group=group, gpus=1, cpu=64) for _ in range(4)]
+    old = [victim(host) for host in hosts[:2]]
+    for host in hosts[2:]:
+        run_session(host=host, fgpu=1000)
+    in_vain = [waiting_cluster(*hosts, size=size)[0] for size in (4, 3)]
+    helped, *_ = waiting_cluster(*hosts, size=2)
+    found = []
+    for _ in range(6):
+        passes.run_pass()
+        found.append(warned(*old))
+    assert found[:2] == [[False, False]] * 2
+    assert found[-1] == [True, True]
+    assert {Session.objects.get(pk=each.pk).preempted_for for each in old} == {helped.pk}
+    assert {Session.objects.get(pk=each.pk).claim for each in in_vain} == {None}

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from scheduler.core.tests.worlds import NOW, make_host
-from scheduler.core.types import RunningSession, SessionRequest, Snapshot
-from scheduler.snapshot.claims import claim_from
+from scheduler.core.types import Rules, RunningSession, SessionRequest, Snapshot
+from scheduler.snapshot.claims import claim_from, holds_of
 from scheduler.snapshot.host_traits import OfferedTraits
 from scheduler.snapshot.queue import FullState, StateChanges, WaitingSession
 from scheduler.state.scheduler_state import SchedulerState
@@ -41,7 +41,12 @@ class Replay:
     def state(self) -> SchedulerState:
         """Return the state of a scheduler that has just begun."""
         held: Counter[int] = Counter()
-        holds = [hold for name, hold in self._holds().items() if name in self.waiting]
+        holds = [
+            hold
+            for name, claim in self.claims.items()
+            if name in self.waiting
+            for hold in holds_of(self.waiting[name].request, claim, Rules())
+        ]
         everything = [*self.running.values(), *holds]
         for one in everything:
             held.update(dict(one.shares))
@@ -66,15 +71,6 @@ class Replay:
                 snapshot=snapshot, waiting=tuple(self.waiting.values()), offered=NO_TRAITS, claims=self.claims, since=""
             )
         )
-
-    def _holds(self) -> dict[str, RunningSession]:
-        return {
-            name: RunningSession(
-                name, 1, claim.host_id, one.request.cpu, one.request.memory_bytes, claim.shares, claim.at
-            )
-            for name, claim in self.claims.items()
-            if (one := self.waiting.get(name))
-        }
 
     def submit(self, name: str) -> None:
         is_preemptible = self.random.random() < 0.6

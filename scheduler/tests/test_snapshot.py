@@ -40,8 +40,8 @@ def test_a_snapshot_takes_fifteen_queries(count: int, django_assert_num_queries:
 
 def test_free_is_what_the_leases_leave() -> None:
     group = make_group(fgpu_per_gpu=2)
-    host = make_host(group=group, gpus=2, cpu=10, memory=10 * GIB)
-    idle = make_host(group=group, cpu=4, memory=4 * GIB)
+    host = make_host(group=group, gpus=2, cpu=10, memory=10 * GIB, cluster_address="")
+    idle = make_host(group=group, cpu=4, memory=4 * GIB, cluster_address="")
     first, second = host.gpus.order_by("index")
     run_session(host=host, cpu=2, memory=3 * GIB, fgpu=2500)
     run_session(host=host, cpu=1, memory=GIB, fgpu=250)

@@ -2,11 +2,13 @@
 
 Seen to fail under these faults, planted in the product: a start time, or a GPU that goes, is not
 noted; texts that another scheduler has written are not noted; notes are read from the youngest transaction on instead
-of the oldest that is open; unconfirmed decisions are not read again; texts that this process has written are read.
+of the oldest that is open; unconfirmed decisions are not read again; texts that this process has written are read;
+a session that another process starts between the queries of a read is taken to wait, too.
 """
 
 import gc
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from random import Random
@@ -21,8 +23,10 @@ from folders.models import HostRoot
 from resources.amounts.units import GIB
 from resources.gpus.tiers import Tier
 from resources.models import Gpu, Host, HostImage, ResourceGroup
+from scheduler.core.types import RunningSession
 from scheduler.cycle import passes
 from scheduler.snapshot import queue as snapshot
+from scheduler.snapshot.cluster import running_sessions
 from scheduler.state import cache as state_cache
 from scheduler.state.cache import GroupCaches, StateCache
 from scheduler.state.scheduler_state import SchedulerState
@@ -227,6 +231,28 @@ def test_two_schedulers_write_what_a_full_reload_would(seed: int) -> None:
                 for status in state.update_wait_statuses(timezone.now(), None)
                 if status.detail != written(waiting[status.session_id], group_id)
             ] == []
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_start_during_a_read_is_no_second_one(is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = make_host(gpus=1)
+    cache = StateCache()
+    if is_known:
+        cache.put_back(cache.take(timezone.now()))
+    session = make_session(
+        resource_group=host.group, owner=make_user(policy=make_policy(max_lifetime=MINUTE)), fgpu=500
+    )
+
+    def started_before(ids: Collection[str] | None) -> list[RunningSession]:
+        monkeypatch.undo()
+        passes.run_pass()
+        return running_sessions(ids)
+
+    monkeypatch.setattr(snapshot, "running_sessions", started_before)
+    state = cache.take(timezone.now())
+    assert state.serve(timezone.now()) == []
+    assert session.pk not in state.waiting
+    assert [one.session_id for one in state.incremental.cluster.running_sessions()] == [session.pk]
 
 
 def test_a_late_commit_is_not_missed() -> None:

@@ -1,15 +1,15 @@
 """Search of a resource group for the host that takes a request, by the group's placement policy. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice, takewhile
 from typing import Final
 
 from scheduler.core.capacity.host_capacity import HostCapacity, Rank
-from scheduler.core.capacity.member_search import MemberSearch
+from scheduler.core.capacity.member_search import MemberSearch, Room
 from scheduler.core.capacity.placement_policy import PlacementPolicy, split_of
-from scheduler.core.types import HostIds, Shape, Shares
+from scheduler.core.types import HostIds, MemberAmounts, Shape, Shares
 
 MAX_COMPARED: Final = 64  # hosts, so that a tie-break takes microseconds
 _NO_SHAPE: Final = Shape(0, 0, 0)  # for policies that ignore the shape
@@ -34,7 +34,8 @@ class GroupCapacity:
         self.order: list[Rank] = []  # initial ranks, ascending, under policies that ignore the shape
         self.first_unchanged = 0  # position in `order` before which all hosts have changed
         self._searches: dict[tuple[Shape, HostIds], _HostSearch] = {}
-        self._member_searches: dict[tuple[Shape, bool], tuple[MemberSearch, int]] = {}  # and the last change counted
+        # And the last change that each has counted.
+        self._member_searches: dict[tuple[Shape, bool, HostIds, MemberAmounts | None], tuple[MemberSearch, int]] = {}
         for host in hosts:
             host.version = 0
             host.changed_in = None
@@ -56,17 +57,47 @@ class GroupCapacity:
 
         The members of lower rank go to the first hosts.
         """
-        key = shape.of_members(1), shape.shares_gpus
+        chosen = self.member_search(shape).choose(shape.members, shape.mode, avoided_host_ids)
+        return [
+            (self.hosts[index], shape.of_members(count, with_main=not place))
+            for place, (count, index) in enumerate(chosen)
+        ]
+
+    def room_for(self, shape: Shape, reserved: Iterable[HostCapacity]) -> Room:
+        """Return for how many members of a cluster there is room now, on these hosts too, which are reserved."""
+        return self.member_search(shape).room(reserved)
+
+    def has_room(self, shape: Shape, reserved: Iterable[HostCapacity]) -> bool:
+        """Return whether all members of a cluster have room now, on these hosts too, which are reserved."""
+        if not shape.spans_hosts:
+            return any(host.fits(shape) for host in self.hosts)
+        search = self.member_search(shape).copy()
+        for host in reserved:
+            shown = host.copy()
+            shown.is_reserved = False
+            search.update(shown)
+        return bool(search.choose(shape.members, shape.mode))
+
+    def member_search(self, shape: Shape) -> MemberSearch:
+        """Return the search for members of this shape, brought up to date."""
+        key = shape.of_members(1), shape.shares_gpus, shape.pins, shape.main
         search, seen = self._member_searches.get(key, (None, 0))
         if search is None:
-            search = MemberSearch(shape, self.hosts)
+            search = MemberSearch(shape, self._hosts_with(shape.least[2]))
         elif seen != self.change_count:
             for hosts in self.changed:
                 for host in takewhile(lambda host: host.version > seen, reversed(hosts.values())):
                     search.update(host)
         self._member_searches[key] = search, self.change_count
-        chosen = search.choose(shape.members, shape.mode, avoided_host_ids)
-        return [(self.hosts[index], shape.of_members(count)) for count, index in chosen]
+        return search
+
+    def _hosts_with(self, fgpu_milli: int) -> Iterable[HostCapacity]:
+        """Return the hosts with so much free, and perhaps others: few where most are full."""
+        if not self.policy.begins_with_free:
+            return self.hosts
+        ranked = (self.hosts[rank[-2]] for rank in self.order[bisect_left(self.order, (fgpu_milli,)) :])
+        changed = (hosts.values() for hosts in self.changed[_size_class(fgpu_milli) :])
+        return chain((host for host in ranked if not host.version), *changed)
 
     def equal_of(
         self, host: HostCapacity, shape: Shape, preferred: Collection[int], avoided_host_ids: HostIds = ()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.core.capacity.gpu_closeness import GpuCloseness, closeness_of
-from scheduler.core.types import GPU_MODEL_TRAIT, Closeness, GpuView, Shape, Shares
+from scheduler.core.types import GPU_MODEL_TRAIT, Closeness, GpuView, Shape, Shares, Topology
 
 MAX_MEMBERS: Final = 1 << 20  # of a cluster: beyond any
 Rank = tuple[int, ...]  # of a host under a placement policy: the lowest is preferred; ends with index and version
@@ -39,6 +39,7 @@ class HostCapacity:
         "memory_bytes",
         "rank",
         "sorted_free",
+        "topology",
         "total_free",
         "traits",
         "version",
@@ -55,6 +56,7 @@ class HostCapacity:
         divides: bool = True,
         traits: frozenset[str] = frozenset(),
         closeness: Closeness = (),
+        topology: Topology = (),
     ) -> None:
         """Take the free amounts of the host and its devices; `index` is its position among the hosts of its group."""
         self.host_id = host_id
@@ -69,6 +71,7 @@ class HostCapacity:
         self.device_free = [max(0, gpu.free_milli) for gpu in gpus]
         self.device_owed = [max(0, -gpu.free_milli) for gpu in gpus]
         self.closeness = closeness_of(closeness)
+        self.topology = topology
         self.is_reserved = False  # hidden from the search of its group
         self.version = 0  # number of the latest change in its group that touched this host
         self.changed_in: dict[int, HostCapacity] | None = None  # bucket of changed hosts that holds it, by index
@@ -94,7 +97,7 @@ class HostCapacity:
             and not shape.fgpu_milli % self.granularity_milli
             and (
                 shape.members == 1
-                or self._members_on_gpus(shape.member_milli, shares_gpus=shape.shares_gpus) >= shape.members
+                or self._members_on_gpus(shape.member_milli, shares_gpus=shape.shares_gpus) >= shape.gpu_members
             )
             and (not shape.traits or self.traits.issuperset(shape.traits))
         )
@@ -105,6 +108,16 @@ class HostCapacity:
             return 0
         by_amounts = min(self.cpu // max(1, one.cpu), self.memory_bytes // max(1, one.memory_bytes))
         return min(by_amounts, self._members_on_gpus(one.fgpu_milli, shares_gpus=shares_gpus))
+
+    def members_beside(self, main: Shape, one: Shape, *, shares_gpus: bool) -> int:
+        """Return how many members that need `one` each the host can take beside the first; -1 where not the first."""
+        if not self.fits(main):
+            return -1
+        by_cpu, by_memory = (self.cpu - main.cpu) // max(1, one.cpu), self.memory_bytes - main.memory_bytes
+        on_gpus = self._members_on_gpus(one.fgpu_milli, shares_gpus=shares_gpus)
+        if main.fgpu_milli and one.fgpu_milli:  # as much
+            on_gpus -= 1
+        return max(0, min(by_cpu, by_memory // max(1, one.memory_bytes), on_gpus))
 
     def _members_on_gpus(self, each: int, *, shares_gpus: bool) -> int:
         """Return for how many members the free GPUs are enough; MAX_MEMBERS without GPU."""
@@ -167,7 +180,7 @@ class HostCapacity:
 
         Parts are taken of the devices with the least free, or with the most.
         """
-        each, left = shape.member_milli, shape.members
+        each, left = shape.member_milli, shape.gpu_members
         if not each or not each % self.gpu_capacity:
             return self.split(shape.fgpu_milli, ())
         split: dict[int, int] = {}
@@ -244,7 +257,7 @@ class HostCapacity:
         copy: HostCapacity = object.__new__(HostCapacity)  # written out for speed: a forecast copies all hosts
         copy.host_id, copy.index = self.host_id, self.index
         copy.gpu_capacity, copy.granularity_milli = self.gpu_capacity, self.granularity_milli
-        copy.gpu_ids, copy.gpu_model = self.gpu_ids, self.gpu_model
+        copy.gpu_ids, copy.gpu_model, copy.topology = self.gpu_ids, self.gpu_model, self.topology
         copy.cpu, copy.memory_bytes, copy.traits = self.cpu, self.memory_bytes, self.traits
         copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free

@@ -3,7 +3,7 @@
 A pass changes it once; forecast and simulation go on with it through time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy as shallow_copy
 from datetime import datetime
 from itertools import chain
@@ -17,6 +17,7 @@ from scheduler.core.types import (
     Association,
     DecayedUsage,
     HostView,
+    Placed,
     Placement,
     RunningSession,
     SessionRequest,
@@ -112,10 +113,10 @@ class ClusterState:
                 self._shares[request.group_id].add(session)
         return placements
 
-    def start_at(self, request: SessionRequest, placement: Placement, now: datetime) -> tuple[Placement, ...]:
-        """Start a request on a host, with shares, that are known to be free; return its members' placements."""
-        group = self.groups[self.group_of[placement.host_id]]
-        placements = member_placements(request, [(request.members, placement.host_id, placement.shares)])
+    def start_at(self, request: SessionRequest, placed: Sequence[Placed], now: datetime) -> tuple[Placement, ...]:
+        """Start a request on hosts, with shares, that are known to be free; return its members' placements."""
+        group = self.groups[self.group_of[placed[0][1]]]
+        placements = member_placements(request, placed)
         for each in placements:
             self.add_running(_started(request, each, group, now))
         return placements
@@ -131,15 +132,21 @@ class ClusterState:
                 host.give_back(other.shape, other.shares)
         return host.covers(session.shares)
 
-    def could_hold(self, session: RunningSession, shape: Shape) -> bool:
-        """Return whether the host of a session could take `shape` if it were empty, and has the session's devices."""
-        group_id = self.group_of.get(session.host_id)
+    def could_hold(self, placed: Placed, shape: Shape, *, with_main: bool = False) -> bool:
+        """Return whether the host could take so many members of `shape` if it were empty, and has these devices.
+
+        `with_main` says that the first of all is among them.
+        """
+        members, host_id, shares = placed
+        group_id = self.group_of.get(host_id)
         if group_id is None:
             return False
         group = self.groups[group_id]
-        host = group.host_capacities[session.host_id]
-        are_present = {gpu_id for gpu_id, _ in session.shares}.issubset(host.gpu_ids)
-        return are_present and could_hold(host, group.host_views[host.index], shape)
+        host = group.host_capacities[host_id]
+        are_present = {gpu_id for gpu_id, _ in shares}.issubset(host.gpu_ids)
+        return are_present and could_hold(
+            host, group.host_views[host.index], shape.of_members(members, with_main=with_main)
+        )
 
     def clear_reservations(self) -> None:
         """Drop all reservations, as at the start of a pass."""
@@ -184,17 +191,19 @@ class ClusterState:
 
 def _started(request: SessionRequest, placement: Placement, group: GroupState, now: datetime) -> RunningSession:
     """Return the session that a request, or a member of it, has become by its placement."""
-    members = request.members
+    cpu, memory_bytes, _ = request.amounts_of(placement.session_id)
     return RunningSession(
         placement.session_id,
         request.owner_id,
         placement.host_id,
-        request.cpu if members == 1 else request.cpu // members,
-        request.memory_bytes if members == 1 else request.memory_bytes // members,
+        cpu,
+        memory_bytes,
         placement.shares,
         now,
         group.latest_end(request, now),
         request.project_id,
         request.charge_percent,
         core_milli=request.core_milli,
+        cluster_id=request.id if request.members > 1 else "",
+        is_elastic=request.beside is not None,
     )

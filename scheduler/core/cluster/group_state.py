@@ -64,6 +64,7 @@ class GroupState:
                 divides=view.divides,
                 traits=view.traits,
                 closeness=view.closeness,
+                topology=view.topology,
             )
             for index, view in enumerate(self.host_views)
         ]
@@ -119,7 +120,7 @@ class GroupState:
         if found:
             taken = [(part.members, host.host_id, self.capacity.take(host, part)) for host, part in found]
             return member_placements(request, taken)
-        return self._backfill(request, shape, now) if shape.mode == "any" else ()
+        return self._backfill(request, shape, now) if shape.mode == "any" and not shape.pins else ()
 
     def _backfill(self, request: SessionRequest, shape: Shape, now: datetime) -> tuple[Placement, ...]:
         if self.reservation is None:

@@ -5,157 +5,25 @@ sessions in its way have ended, so that nobody else is placed on what becomes fr
 request fits exactly once its victims have ended.
 """
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate, chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.capacity.placement_policy import split_of
+from scheduler.core.cluster.candidates import MAX_VICTIMS, Bound, Candidates
 from scheduler.core.cluster.group_state import GroupState
-from scheduler.core.types import EPOCH, RunningSession, SessionRequest, Shape, Shares
-from scheduler.core.victims import fewest_victims, without
-
-MICROSECOND: Final = timedelta(microseconds=1)
-MAX_FOUND: Final = 100_000  # victims, by host and shape, that are remembered
+from scheduler.core.cluster.member_preemption import find_for_members
+from scheduler.core.types import Placed, RunningSession, SessionRequest
+from scheduler.core.victims import without
 
 
 class Preemption(NamedTuple):
-    """Decision that sessions on a host end for a request, which then gets these shares there."""
+    """Decision that sessions end for a request, which then is placed so."""
 
     session_id: str
-    host_id: int
-    shares: Shares
+    placed: tuple[Placed, ...]
     victim_ids: tuple[str, ...]
-
-
-class Bound(NamedTuple):
-    """What it costs at least to end sessions on a host for a request: the least is the best."""
-
-    is_needed: bool  # False: perhaps it starts without
-    is_avoided: bool
-    sessions: int
-    lost: timedelta  # sum of the times for which they have run
-
-
-class _Sums(NamedTuple):
-    """What the sessions on a host give: by n, the most that n give together, and how young the n youngest are."""
-
-    cpu: Sequence[int]
-    fgpu_milli: Sequence[int]
-    begun: Sequence[int]  # microseconds since EPOCH
-    ending_cpu: int
-    ending_milli: int
-
-
-class _Found(NamedTuple):
-    """The fewest victims on a host for a shape, while the host and its sessions are in a state."""
-
-    state: tuple[object, ...]
-    at_most: int  # looked for
-    victims: Sequence[RunningSession] | None  # none are needed: empty; it takes more than `at_most`: None
-
-
-class Candidates:
-    """Sessions of a cluster that may end for others, and those that will, by host id.
-
-    What was found for a shape on a host is known until the host or these sessions change.
-    """
-
-    def __init__(self, running: Iterable[RunningSession]) -> None:
-        """Take the running sessions of which these are."""
-        self.may_end: dict[int, list[RunningSession]] = {}  # the youngest first
-        self.ending: dict[int, list[RunningSession]] = {}
-        self._changes: Counter[int] = Counter()  # by host id
-        self._sums: dict[int, _Sums] = {}  # by host id
-        self._found: dict[tuple[int, Shape], _Found] = {}
-        for session in running:
-            if session.is_preemptible:
-                self.may_end.setdefault(session.host_id, []).append(session)
-            elif session.preempted_for:
-                self.ending.setdefault(session.host_id, []).append(session)
-        for sessions in self.may_end.values():
-            sessions.sort(key=_youth, reverse=True)
-
-    def add(self, session: RunningSession) -> None:
-        """Add a running session if it may end for others, or will."""
-        if session.is_preemptible:
-            sessions = self.may_end.setdefault(session.host_id, [])
-            sessions.append(session)
-            sessions.sort(key=_youth, reverse=True)
-        elif session.preempted_for:
-            self.ending.setdefault(session.host_id, []).append(session)
-        self._note_change(session.host_id)
-
-    def remove(self, session: RunningSession) -> None:
-        """Remove a session that has ended or changed."""
-        for sessions in (self.may_end, self.ending):
-            if session.host_id in sessions:
-                left = [one for one in sessions[session.host_id] if one.session_id != session.session_id]
-                sessions[session.host_id] = left
-                if not left:
-                    del sessions[session.host_id]
-        self._note_change(session.host_id)
-
-    def sessions(self) -> Iterator[RunningSession]:
-        """Yield all of them."""
-        for sessions in chain(self.may_end.values(), self.ending.values()):
-            yield from sessions
-
-    def has_any(self, host: HostCapacity) -> bool:
-        """Return whether any of them is on a host."""
-        return host.host_id in self.may_end or host.host_id in self.ending
-
-    def bound(self, host: HostCapacity, request: SessionRequest, now: datetime) -> Bound:
-        """Return a bound of what it costs to make room for a request on a host, found without a search."""
-        sums = self._sums.get(host.host_id) or self._sum(host.host_id)
-        cpu = request.shape.cpu - host.cpu - sums.ending_cpu
-        fgpu_milli = request.fgpu_milli - host.total_free - sums.ending_milli
-        count = max(bisect_left(sums.cpu, cpu), bisect_left(sums.fgpu_milli, fgpu_milli))
-        youngest = min(count, len(sums.begun) - 1)
-        lost = youngest * (now - EPOCH) - timedelta(microseconds=sums.begun[youngest])
-        return Bound(count > 0, host.host_id in request.avoided_host_ids, count, lost)
-
-    def settled(self, host: HostCapacity) -> HostCapacity:
-        """Return a host as it is once the sessions that end for others have ended."""
-        return without(host, self.ending.get(host.host_id, ()))
-
-    def victims_on(self, host: HostCapacity, shape: Shape, at_most: int) -> Sequence[RunningSession] | None:
-        """Return the fewest sessions that have to end on a host for a shape; None if these are more than `at_most`."""
-        state = (self._changes[host.host_id], host.cpu, host.memory_bytes, host.device_free[:], host.device_owed[:])
-        found = self._found.get((host.host_id, shape))
-        if found is None or found.state != state or (found.victims is None and found.at_most < at_most):
-            later = self.settled(host)
-            sessions = self.may_end.get(host.host_id, ())
-            victims = () if later.fits(shape) else fewest_victims(later, sessions, shape, at_most)
-            if len(self._found) >= MAX_FOUND:
-                self._found.clear()
-            found = self._found[host.host_id, shape] = _Found(state, at_most, victims)
-        return found.victims if found.victims is None or len(found.victims) <= at_most else None
-
-    def _sum(self, host_id: int) -> _Sums:
-        """Return what the sessions on a host give."""
-        shapes = [one.shape for one in self.may_end.get(host_id, ())]
-        ending = [one.shape for one in self.ending.get(host_id, ())]
-        begun = [(one.started_at - EPOCH) // MICROSECOND for one in self.may_end.get(host_id, ())]
-        found = self._sums[host_id] = _Sums(
-            [0, *accumulate(sorted((shape.cpu for shape in shapes), reverse=True))],
-            [0, *accumulate(sorted((shape.fgpu_milli for shape in shapes), reverse=True))],
-            [0, *accumulate(begun)],
-            sum(shape.cpu for shape in ending),
-            sum(shape.fgpu_milli for shape in ending),
-        )
-        return found
-
-    def _note_change(self, host_id: int) -> None:
-        self._changes[host_id] += 1
-        self._sums.pop(host_id, None)
-
-
-def _youth(session: RunningSession) -> tuple[datetime, str]:
-    return session.started_at, session.session_id
 
 
 def find_preemption(
@@ -164,24 +32,20 @@ def find_preemption(
     """Return the preemption by which `request` starts soonest; None if no host has enough to end, or one needs none.
 
     It takes the host where the fewest end, then where the least work is lost; one that failed the request before only
-    if there is no other. The host that is reserved for the head is left to the head. Nobody ends for a cluster that may
-    span hosts.
+    if there is no other. The hosts that are reserved for the head are left to the head.
     """
-    if request.shape.spans_hosts:
-        return None
     is_head = group.head is not None and group.head.id == request.id
-    hosts = sorted(
-        (candidates.bound(host, request, now), host.index, host)
-        for host in group.capacity.hosts
-        if candidates.has_any(host) and (is_head or not host.is_reserved)
-    )
+    able = [host for host in group.capacity.hosts if candidates.has_any(host) and (is_head or not host.is_reserved)]
+    if request.shape.spans_hosts:
+        found = find_for_members(group, request, candidates, able, now)
+        return found and Preemption(request.id, found[0], tuple(victim.session_id for victim in found[1]))
+    hosts = sorted((candidates.bound(host, request, now), host.index, host) for host in able)
     best: tuple[tuple[Bound, int], Sequence[RunningSession]] | None = None
     for bound, index, host in hosts:
         if best is not None and (bound, index) >= best[0]:
             break
-        at_most = len(candidates.may_end.get(host.host_id, ()))
-        if best is not None and best[0][0].is_avoided == bound.is_avoided:
-            at_most = best[0][0].sessions
+        is_compared = best is not None and best[0][0].is_avoided == bound.is_avoided
+        at_most = best[0][0].sessions if best is not None and is_compared else MAX_VICTIMS
         victims = candidates.victims_on(host, request.shape, at_most)
         if victims is not None and not victims:
             return None  # it starts once those have ended
@@ -200,4 +64,4 @@ def _preemption(
     shape, later = request.shape, without(host, victims)
     split = split_of(group.capacity.policy, later, shape)
     victim_ids = tuple(victim.session_id for victim in victims)
-    return Preemption(request.id, later.host_id, later.take(shape, split), victim_ids)
+    return Preemption(request.id, ((request.members, later.host_id, later.take(shape, split)),), victim_ids)

@@ -139,11 +139,11 @@ def reserve(
         if chosen:
             parts = [
                 HostReservation(
-                    shape=shape if search is None else shape.of_members(count),
+                    shape=shape if search is None else shape.of_members(count, with_main=not place),
                     host=group.hosts[index],
                     shadow=shadows.get(index) or group.hosts[index].copy(),
                 )
-                for count, index in chosen
+                for place, (count, index) in enumerate(chosen)
             ]
             return Reservation(at=at, parts=parts), walked
     return None, walked
@@ -164,6 +164,7 @@ def reserve_whole_hosts(
     host id, hold does not count. A head that spans hosts gets as many of them, in this order, as it needs.
     """
     shape, one = head.shape, head.shape.of_members(1) if head.shape.spans_hosts else head.shape
+    kinds = {one, shape.of_members(1, with_main=True)} if shape.spans_hosts and shape.main else {one}
     last_starts = dict.fromkeys((view.id for _, view in among), EPOCH)
     for session in running:
         last = last_starts.get(session.host_id)
@@ -172,7 +173,7 @@ def reserve_whole_hosts(
     able = sorted(
         ((max(since, last_starts[view.id]), *_missing(host, one), host.index), host, view)
         for host, view in among
-        if could_hold(host, view, one, overdue.get(view.id, ()))
+        if any(could_hold(host, view, kind, overdue.get(view.id, ())) for kind in kinds)
     )
     if not shape.spans_hosts:
         chosen = [host for _, host, _ in able[:1]]
@@ -187,15 +188,30 @@ def _enough(shape: Shape, able: Iterable[tuple[HostCapacity, HostCapacity]]) -> 
 
     Each comes with its capacity by then.
     """
+    if shape.main:
+        return _enough_with_main(shape, able)
     found: dict[str, list[HostCapacity]] = {}
     members: Counter[str] = Counter()
     for host, empty in able:
+        count = empty.member_count(shape.of_members(1), shares_gpus=shape.shares_gpus)
+        if not (count := min(count, shape.most_on(host.host_id))):
+            continue
         model = host.gpu_model if shape.fgpu_milli else ""
         found.setdefault(model, []).append(host)
-        count = empty.member_count(shape.of_members(1), shares_gpus=shape.shares_gpus)
-        members[model] += 1 if shape.mode == "spread" else count
+        members[model] += count
         if members[model] >= shape.members:
             return found[model]
+    return []
+
+
+def _enough_with_main(shape: Shape, able: Iterable[tuple[HostCapacity, HostCapacity]]) -> list[HostCapacity]:
+    """As `_enough`, for a first member with amounts of its own; without those of the hosts that are not needed."""
+    search, hosts = MemberSearch(shape), dict[int, HostCapacity]()
+    for host, empty in able:
+        hosts[host.index] = host
+        search.update(empty)
+        if chosen := search.choose(shape.members, shape.mode):
+            return [hosts[index] for _, index in chosen]
     return []
 
 

@@ -22,7 +22,15 @@ import sessions.lifecycle  # noqa: F401
 from scheduler.core.tests.faults import FAULTS, Fault
 
 CORE: Final = Path(__file__).parent.parent
-TESTS: Final = ("small_rules", "oracle", "victims")  # without those that draw their worlds by chance
+TESTS: Final = (
+    "small_rules",
+    "cluster_words",
+    "topology",
+    "oracle",
+    "victims",
+    "member_preemption",
+    "elastic",
+)  # without those that draw their worlds by chance
 SECONDS: Final = 300  # a faulty loop without an end is caught then
 OPTIONS: Final = ("-x", "-q", "--noconftest", "-c", os.devnull, "--rootdir", "/", "-p", "no:cacheprovider")
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Final
 
 from accounts.limits import Amounts, PolicyLimits
@@ -63,12 +63,15 @@ class Group:
         """Start a request if that delays the first in line by nothing; return a session for each member."""
         spans = request.shape.spans_hosts
         found = self._on_several(request) if spans else self._on_free_host(request)
-        if not found and not (spans and request.mode == "spread"):
+        if not found and not (spans and (request.mode == "spread" or request.pins)):
             found = self._on_reserved_host(request, now)
         sessions: list[RunningSession] = []
         for host, count, split in found:
             shares = tuple((gpu.id, split[place]) for place, gpu in enumerate(host.view.gpus) if place in split)
-            names = (request.member_ids or (request.id,))[len(sessions) :][:count]
+            names: Sequence[str] = (request.member_ids or (request.id,))[len(sessions) :][:count]
+            if request.pins:
+                pinned = zip(request.member_ids, request.pins, strict=True)
+                names = [name for name, pin in pinned if pin == host.view.id]
             sessions += started(request, names, host.view.id, shares, now, self.end_of(request, now))
         for session in sessions:
             self.host(session.host_id).add(session, -1)
@@ -79,7 +82,8 @@ class Group:
         free = [host for host in self.hosts if not self._is_reserved(host)]
         good = [host for host in free if host.view.id not in request.avoided_host_ids]
         chosen = member_hosts(request.shape, good) or member_hosts(request.shape, free)
-        return [(host, count, self.policy.split(host, request.shape.of_members(count))) for host, count in chosen]
+        parts = [request.shape.of_members(count, with_main=not at) for at, (_, count) in enumerate(chosen)]
+        return [(host, count, self.policy.split(host, part)) for (host, count), part in zip(chosen, parts, strict=True)]
 
     def end_of(self, request: SessionRequest, now: datetime) -> datetime | None:
         return None if request.duration is None else now + request.duration + self.rules.overhead
@@ -101,7 +105,7 @@ class Group:
         """Return which of the hosts with the same amounts has the closest devices, then the image."""
         having = self.images.get(request.image_id, frozenset())
         equal = [other for other in good if _amounts(other) == _amounts(host)]
-        has_parts = request.members > 1 and request.fgpu_milli // request.members < host.capacity
+        has_parts = request.members > 1 and request.shape.member_milli < host.capacity
         if not host.is_wired or has_parts or request.fgpu_milli < 2 * host.capacity:
             if host.view.id in having:
                 return host
@@ -118,7 +122,7 @@ class Group:
         reserved, end = self.reserved, self.end_of(request, now)
         if reserved is None or reserved.at is None:
             return []
-        shape = request.shape.of_members(request.members)
+        shape = request.shape.of_members(request.members, with_main=True)
         for part in reserved.parts:
             if not part.host.fits(shape) or part.then is None:
                 continue
@@ -152,7 +156,10 @@ class Group:
                 fitting = [host for host in later.values() if host.fits(shape)]
                 chosen = [(min(fitting, key=lambda host: host.name), shape.members)] if fitting else []
             if chosen:
-                parts = [Part(self.host(it.view.id), shape.of_members(count), it) for it, count in chosen]
+                parts = [
+                    Part(self.host(it.view.id), shape.of_members(count, with_main=not at), it)
+                    for at, (it, count) in enumerate(chosen)
+                ]
                 self.reserved = Reserved(moment, parts)
                 return
         self._reserve_whole(request, now)
@@ -181,7 +188,14 @@ class Group:
     def _reserve_whole(self, request: SessionRequest, now: datetime) -> None:
         since = request.queued_at + self.rules.reservation_delay
         one = request.shape.of_members(1) if request.shape.spans_hosts else request.shape
-        able = [host for host in self.hosts if since <= now and self._emptied(host, now).fits(one)]
+        kinds = [one]
+        if request.main and request.shape.spans_hosts:
+            kinds.append(request.shape.of_members(1, with_main=True))
+        able = [
+            host for host in self.hosts if since <= now and any(self._emptied(host, now).fits(kind) for kind in kinds)
+        ]
+        if request.pins:
+            able = [host for host in able if host.view.id in request.pins]
 
         def rank(host: Host) -> tuple[object, ...]:
             starts = [it.started_at for it in self.running.values() if it.host_id == host.view.id]
@@ -194,7 +208,14 @@ class Group:
 
         able.sort(key=rank)
         chosen = able[:1]
-        if request.shape.spans_hosts:
+        if request.shape.spans_hosts and request.main:
+            chosen = []
+            for count in range(1, len(able) + 1):
+                some = [host for host in self.hosts if any(host is each for each in able[:count])]
+                if taken := fewest_with_main(request.shape, [self._emptied(host, now) for host in some]):
+                    chosen = [self.host(host.view.id) for host, _ in taken]
+                    break
+        elif request.shape.spans_hosts:
             wholes: list[list[Host]] = []
             for count in range(1, len(able) + 1):  # the first of the order that are enough, of one GPU model
                 models = {model_of(host) if one.fgpu_milli else "" for host in able[:count]}
@@ -216,12 +237,47 @@ def model_of(host: Host) -> str:
 def member_hosts(shape: Shape, hosts: Sequence[Host]) -> list[tuple[Host, int]]:
     """Return the hosts that take the members of a cluster, each with how many; [] if not all find room.
 
-    On as few as possible: first those that take most, at last the one that takes just enough.
+    On as few as possible; of all sets of so few, on those with the longest path in common, with least room there.
     """
+    if shape.main:
+        return hosts_with_main(shape, hosts)
+    best = _fewest_hosts(shape, hosts)
+    counts = {host.view.id: _member_count(host, shape) for host in hosts}
+    sets = [
+        each
+        for each in combinations([host for host in hosts if counts[host.view.id]], len(best))
+        if (shape.mode == "spread" or sum(counts[host.view.id] for host in each) >= shape.members)
+        and (not shape.fgpu_milli or len({model_of(host) for host in each}) == 1)
+    ]
+    paths = [[host.view.topology for host in each] for each in sets]
+    length = max(
+        (n for n in range(4) for each in paths if len({it[:n] for it in each}) == 1 and min(map(len, each)) >= n),
+        default=0,
+    )
+    if len(best) < 2 or not length:
+        return best
+    found = []
+    for path in sorted({host.view.topology[:length] for host in hosts if len(host.view.topology) >= length}):
+        below = [host for host in hosts if host.view.topology[:length] == path]
+        for model in sorted({model_of(host) if shape.fgpu_milli else "" for host in below}):
+            able = [host for host in below if not shape.fgpu_milli or model_of(host) == model]
+            chosen = _fewest_hosts(shape, able)
+            if len(chosen) == len(best):
+                found.append((sum(counts[host.view.id] for host in able), path, model, chosen))
+    return min(found, key=lambda it: it[:3])[-1]
+
+
+def _member_count(host: Host, shape: Shape) -> int:
+    most = shape.pins.count(host.view.id) if shape.pins else 39
+    return max(count for count in range(most + 1) if not count or host.fits(shape.of_members(count)))
+
+
+def _fewest_hosts(shape: Shape, hosts: Sequence[Host]) -> list[tuple[Host, int]]:
+    """Return as few of the hosts as do: first those that take most, at last the one that takes just enough."""
     found: list[list[tuple[Host, int]]] = []
     for model in sorted({model_of(host) if shape.fgpu_milli else "" for host in hosts}):
         counts = [
-            (max(count for count in range(40) if not count or host.fits(shape.of_members(count))), place)
+            (_member_count(host, shape), place)
             for place, host in enumerate(hosts)
             if not shape.fgpu_milli or model_of(host) == model
         ]
@@ -245,6 +301,53 @@ def member_hosts(shape: Shape, hosts: Sequence[Host]) -> list[tuple[Host, int]]:
     return min(found, key=len, default=[])
 
 
+def hosts_with_main(shape: Shape, hosts: Sequence[Host]) -> list[tuple[Host, int]]:
+    """As `member_hosts`, where the first member has amounts of its own: it goes to the first of the hosts."""
+    best = fewest_with_main(shape, hosts)
+    has_gpus = shape.of_members(1).fgpu_milli > 0
+    for length in (3, 2, 1) if len(best) > 1 else ():
+        found = []
+        for path in sorted({host.view.topology[:length] for host in hosts if len(host.view.topology) >= length}):
+            below = [host for host in hosts if host.view.topology[:length] == path]
+            for model in sorted({model_of(host) if has_gpus else "" for host in below}):
+                chosen = fewest_with_main(shape, below, model)
+                if len(chosen) == len(best):
+                    of_model = [host for host in below if not has_gpus or model_of(host) == model]
+                    found.append((sum(_member_count(host, shape) for host in of_model), path, model, chosen))
+        if found:
+            return min(found, key=lambda it: it[:3])[-1]
+    return best
+
+
+def fewest_with_main(shape: Shape, hosts: Sequence[Host], only: str | None = None) -> list[tuple[Host, int]]:
+    """Return as few of the hosts as do, the others on those of one GPU model, or of the one given.
+
+    Each host is tried for the first member: among those with which the fewest are enough, the one that takes the
+    fewest others beside it, then without it, then the first.
+    """
+    assert shape.main
+    one, others = shape.of_members(1), shape.members - 1
+    found: list[tuple[object, list[tuple[Host, int]]]] = []
+    for place, host in enumerate(hosts):
+        if not host.fits(shape.of_members(1, with_main=True)):
+            continue
+        if shape.pins and shape.pins[0] != host.view.id:
+            continue
+        most = shape.pins.count(host.view.id) if shape.pins else 40
+        beside = max(count for count in range(most) if host.fits(shape.of_members(1 + count, with_main=True)))
+        alone, its_model = _member_count(host, shape), model_of(host) if one.fgpu_milli else ""
+        for model in sorted({model_of(each) if one.fgpu_milli else "" for each in hosts}) if only is None else [only]:
+            if shape.main[2] and its_model != model:
+                continue
+            rest = [it for it in hosts if it is not host and (not one.fgpu_milli or model_of(it) == model)]
+            here = 0 if shape.mode == "spread" or its_model != model else min(beside, others)
+            left = shape.of_members(others - here)._replace(mode=shape.mode, pins=shape.pins)
+            more = _fewest_hosts(left, rest) if others > here else []
+            if more or here == others:
+                found.append(((1 + len(more), model, beside, alone, its_model, place), [(host, 1 + here), *more]))
+    return min(found, key=lambda each: each[0], default=(None, []))[1]  # type: ignore[arg-type, return-value]
+
+
 def _amounts(host: Host) -> tuple[object, ...]:
     """Return all by which other sessions could tell hosts apart."""
     free = sorted(max(0, amount) for amount in host.free)
@@ -260,18 +363,22 @@ def started(
     end: datetime | None,
 ) -> list[RunningSession]:
     """Return the running sessions of members that start now on a host, each with its part of the shares."""
-    count = request.members
     units = [gpu_id for gpu_id, milli in shares for _ in range(milli // 50)]  # all amounts are multiples of 50
-    each = request.fgpu_milli // count // 50
+    amounts = [request.amounts_of(name) for name in names]
+    ends = list(accumulate(milli // 50 for *_, milli in amounts))
     return [
         RunningSession(
             session_id=name,
             owner_id=request.owner_id,
             host_id=host_id,
-            cpu=request.cpu // count,
-            memory_bytes=request.memory_bytes // count,
-            shares=tuple(sorted((gpu_id, 50 * n) for gpu_id, n in Counter(units[each * at : each * at + each]).items()))
-            if count > 1
+            cpu=amounts[at][0],
+            memory_bytes=amounts[at][1],
+            shares=tuple(
+                sorted(
+                    (gpu_id, 50 * n) for gpu_id, n in Counter(units[ends[at] - amounts[at][2] // 50 : ends[at]]).items()
+                )
+            )
+            if request.members > 1
             else shares,
             started_at=now,
             ends_at=end,

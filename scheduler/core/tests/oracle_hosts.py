@@ -73,7 +73,7 @@ class Host:
     def _has_gpus(self, shape: Shape) -> bool:
         if shape.members == 1:
             return next(self.ways(shape.fgpu_milli), None) is not None
-        each = shape.fgpu_milli // shape.members
+        each = shape.member_milli
         if each >= self.capacity:
             return not each % (self.capacity or each + 1) and len(self.empty()) * self.capacity >= shape.fgpu_milli
         return self.view.divides and cluster_split(self, shape, range(len(self.free))) is not None
@@ -121,8 +121,8 @@ def split_with(host: Host, shape: Shape, part_device: int | None) -> Split:
 
 def cluster_split(host: Host, shape: Shape, places: Sequence[int]) -> Split | None:
     """Return the split of the members' parts of devices, member by member over the places; None if one finds none."""
-    each, split = shape.fgpu_milli // shape.members, dict[int, int]()
-    for _ in range(shape.members):
+    each, split = shape.member_milli, dict[int, int]()
+    for _ in range(shape.gpu_members):
         for place in places:
             taken = split.get(place, 0)
             if host.free[place] - taken >= each and (shape.shares_gpus or not taken):
@@ -164,7 +164,7 @@ class Policy:
 
     def split(self, host: Host, shape: Shape) -> Split:
         """Return the split of a shape that fits."""
-        each = shape.fgpu_milli // shape.members
+        each = shape.member_milli
         if shape.members == 1 or not each or each >= host.capacity:
             return split_with(host, shape, next(iter(self.devices(host, shape)), None))
         sign = -1 if self.name == PlacementPolicyName.SPREAD else 1

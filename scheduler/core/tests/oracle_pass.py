@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from math import exp, fsum, log
 
 from accounts.limits import Amounts
-from scheduler.core.tests.oracle import Group, entries, groups_of, is_within
+from scheduler.core.tests.oracle import Group, entries, groups_of, is_within, member_hosts
 from scheduler.core.types import (
     LimitHolder,
     QueueOrder,
@@ -89,7 +89,10 @@ class Pass:
             return limit
         if group is None:
             return Reason.NO_HOST
-        if group.reserved is not None and any(part.host.fits(request.shape) for part in group.reserved.parts):
+        shape, parts = request.shape, group.reserved.parts if group.reserved is not None else ()
+        if parts and (
+            member_hosts(shape, group.hosts) if shape.spans_hosts else any(p.host.fits(shape) for p in parts)
+        ):
             return Reason.RESERVED
         missing = [
             trait for trait in request.traits if not any(trait in host.view.traits for host in group.hosts)

@@ -121,6 +121,11 @@ class World:
         if random.random() < self.clusters:
             each = Shape(random.randint(1, 3), random.randint(1, 2), random.choice((0, 250, 250, 500, 750, 1000, 2000)))
             request = cluster_of(random, request, random.randint(2, 4), each)
+            if random.random() < 0.3:
+                request = with_main(random, request, each)
+            if random.random() < 0.2:
+                mine = [host.id for host in self.hosts if host.group_id == request.group_id] or [1]
+                request = request._replace(mode="any", pins=tuple(random.choices(mine, k=request.members)))
         core_milli = {group: self.rules[group].core_milli if group in self.rules else 1 for group in groups}
         request = request._replace(core_milli=core_milli[request.group_id])
         if random.random() < 0.2:
@@ -142,6 +147,8 @@ class World:
             alternatives=(),
             members=1,
             member_ids=(),
+            pins=(),
+            main=None,
         )
         self.waiting[request.id] = request
 
@@ -153,7 +160,9 @@ class World:
         hosts = sum(host.group_id == request.group_id for host in self.hosts)
         members = random.randint(2, max(2, hosts if mode == "spread" else 3 * hosts))
         each = each._replace(fgpu_milli=random.choice((0, 500, 1000)))
-        request = cluster_of(random, request, members, each)._replace(mode=mode, shares_gpus=False)
+        request = cluster_of(random, request, members, each)._replace(mode=mode, shares_gpus=False, pins=(), main=None)
+        if random.random() < 0.3:
+            request = with_main(random, request, each)
         request = request._replace(traits=(), priority=2, queued_at=self.now - 10 * HOUR, alternatives=())
         self.waiting[request.id] = request
 
@@ -210,6 +219,15 @@ def cluster_of(random: Random, request: SessionRequest, members: int, each: Shap
     )
 
 
+def with_main(random: Random, request: SessionRequest, each: Shape) -> SessionRequest:
+    """Return the request with a first member of its own amounts: of GPUs as much as each, or one side has none."""
+    others = request.members - 1
+    milli = random.choice((0, each.fgpu_milli)) if each.fgpu_milli else random.choice((0, 250, 1000, 2000))
+    main = random.randint(1, 6), random.randint(1, 4), milli
+    amounts = [own + others * it for own, it in zip(main, each[:3], strict=True)]
+    return request._replace(cpu=amounts[0], memory_bytes=amounts[1], fgpu_milli=amounts[2], main=main)
+
+
 def random_host(random: Random, host_id: int, group_id: int, devices: int) -> HostView:
     """Return a host; names are equal now and then, so that ids decide."""
     gpus = tuple(GpuView(100 * host_id + place, 1000, 1000) for place in range(devices))
@@ -226,6 +244,7 @@ def random_host(random: Random, host_id: int, group_id: int, devices: int) -> Ho
         divides=random.random() < 0.85,
         traits=frozenset(trait for trait in TRAITS if random.random() < 0.7),
         closeness=random_closeness(random, devices),
+        topology=random.choice(((), ("row1",), ("row1", "rack1"), ("row1", "rack2"), ("row2", "rack1"))),
     )
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.amounts.units import GIB
+from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.cluster.preemption import Candidates, find_preemption
+from scheduler.core.cluster.preemption import find_preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import plan
 from scheduler.core.tests.worlds import NOW, explanations, make_host, make_request, make_snapshot, placed

@@ -8,8 +8,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.cluster.preemption import Candidates, find_preemption
+from scheduler.core.cluster.preemption import find_preemption
 from scheduler.core.tests.timelines import many
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import RunningSession, Shape, Snapshot
@@ -89,14 +90,15 @@ def test_decision_covers_the_request_without_its_victims(random: Random) -> None
     found = find_preemption(group, request, Candidates(sessions), NOW)
     if found is None:
         return
-    hold = RunningSession("new", 9, 1, request.cpu, request.memory_bytes, found.shares)
+    ((_, _, shares),) = found.placed
+    hold = RunningSession("new", 9, 1, request.cpu, request.memory_bytes, shares)
     was_fitting = group.capacity.find(request.shape) is not None
     cluster.add_running(hold)
     assert cluster.covers(hold) == was_fitting
     for name in found.victim_ids:
         cluster.end(1, name)
     assert cluster.covers(hold)
-    assert sum(milli for _, milli in found.shares) == request.fgpu_milli
+    assert sum(milli for _, milli in shares) == request.fgpu_milli
 
 
 def find(hosts: Sequence[int], sessions: Sequence[RunningSession], fgpu: int) -> tuple[str, ...]:

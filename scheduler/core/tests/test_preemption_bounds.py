@@ -19,13 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.capacity.host_capacity import HostCapacity
-from scheduler.core.cluster import preemption
+from scheduler.core.cluster import candidates as found_candidates
+from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.cluster.preemption import Candidates, find_preemption
+from scheduler.core.cluster.preemption import find_preemption
 from scheduler.core.tests.timelines import many
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import RunningSession, SessionRequest, Shape, Snapshot
-from scheduler.core.victims import fewest_victims
+from scheduler.core.victims import Clusters, fewest_victims
 
 MINUTE = timedelta(minutes=1)
 GPUS = 4
@@ -47,6 +48,7 @@ def crowded(random: Random, hosts: int) -> ClusterState:
                 NOW - random.randint(1, 500) * MINUTE,
                 is_preemptible=not is_ending,
                 preempted_for="other" if is_ending else "",
+                cluster_id="" if is_ending else random.choice(("", "", "", "c1", "c2", "c3")),
             )
             if cluster.groups[1].host_capacities[view.id].cpu >= session.cpu:
                 cluster.add_running(session)
@@ -56,12 +58,16 @@ def crowded(random: Random, hosts: int) -> ClusterState:
 def by_all_hosts(cluster: ClusterState, request: SessionRequest, candidates: Candidates) -> Sequence[str] | None:
     """Return the victims by looking at each host, None where none are needed or none suffice."""
     found = []
+    clusters: dict[str, dict[str, RunningSession]] = {}
+    for session in cluster.running_sessions():
+        if session.is_preemptible and session.cluster_id:
+            clusters.setdefault(session.cluster_id, {})[session.session_id] = session
     for host in cluster.groups[1].capacity.hosts:
         sessions = candidates.may_end.get(host.host_id, ())
         later = candidates.settled(host)
         if (sessions or host.host_id in candidates.ending) and later.fits(request.shape):
             return None
-        victims = fewest_victims(later, sessions, request.shape, len(sessions))
+        victims = fewest_victims(later, sessions, request.shape, 999, clusters)
         if victims is not None:
             lost = sum((NOW - victim.started_at for victim in victims), timedelta())
             is_avoided = host.host_id in request.avoided_host_ids
@@ -99,12 +105,12 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     hosts: list[int] = []
 
     def count(
-        host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape, at_most: int
+        host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape, at_most: int, clusters: Clusters
     ) -> Sequence[RunningSession] | None:
         hosts.append(host.host_id)
-        return fewest_victims(host, sessions, shape, at_most)
+        return fewest_victims(host, sessions, shape, at_most, clusters)
 
-    monkeypatch.setattr(preemption, "fewest_victims", count)
+    monkeypatch.setattr(found_candidates, "fewest_victims", count)
     return hosts
 
 
@@ -120,7 +126,7 @@ def test_repeated_searches_look_at_changed_hosts_only(searched: list[int]) -> No
     cluster.remove_running(victim)
     candidates.remove(victim)
     find_preemption(cluster.groups[1], request, candidates, NOW)
-    assert set(searched[looked_at:]) == {first.host_id}
+    assert set(searched[looked_at:]) == {first.placed[0][1]}
 
 
 def test_more_hosts_take_no_more_than_their_part(searched: list[int]) -> None:

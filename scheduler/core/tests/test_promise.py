@@ -4,7 +4,7 @@ Replays of random sessions on the incremental state, as a platform goes through 
 may take longer than the allowance, stopped at the limit or before, and now and then by far too late, as with a process
 that cannot be killed. Some that wait start in another group. A promise is withdrawn where a session that it relies on
 overstays its latest end, where fair share lets another go first, and where one ahead that no host could hold, as a
-session on each had overstayed, becomes the head again. Nothing else may break it.
+session on each had overstayed, starts or becomes the head again. Nothing else may break it.
 
 Each test was seen to fail under these faults, planted in the product:
 
@@ -169,7 +169,8 @@ class Replay:
         first = group.head.id if group.head else None
         head = first if told else None
         for name, promise in list(self.promises.items()):
-            overtaken = self.order == QueueOrder.FAIR and ahead[name].intersection(placed)
+            before = ahead[name] if self.order == QueueOrder.FAIR else promise.ahead
+            overtaken = before.intersection(placed)
             if overtaken or any(one in self.overstayed for one in promise.relies_on):
                 self.withdrawn += 1
             elif name in placed or (name == head and told is not None):

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from accounts.limits import Amounts, PolicyLimits
 from resources.amounts.units import GIB
 from scheduler.core.capacity.fragmentation import usual_shapes
 from scheduler.core.capacity.gpu_closeness import GpuCloseness
+from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.cluster.preemption import Candidates, find_preemption
+from scheduler.core.cluster.preemption import find_preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan, serve
 from scheduler.core.queue.fair_share import STARVING, FairShares
@@ -18,9 +17,7 @@ from scheduler.core.tests.worlds import make_host, make_request, make_snapshot
 from scheduler.core.types import (
     EPOCH,
     Association,
-    ClusterMode,
     LimitHolder,
-    Placement,
     QueueOrder,
     Rules,
     RunningSession,
@@ -207,7 +204,7 @@ def test_what_others_claim_on_another_host_covers_nothing() -> None:
 
 def test_a_claim_that_starts_has_its_charge() -> None:
     cluster = ClusterState(make_snapshot([make_host(1, [1000])], []))
-    cluster.start_at(make_request("a")._replace(charge_percent=50), Placement("a", 1), NOW)
+    cluster.start_at(make_request("a")._replace(charge_percent=50), [(1, 1, ())], NOW)
     assert cluster.groups[1].running["a"].charge_percent == 50
 
 
@@ -334,18 +331,3 @@ def test_a_limit_that_the_pass_has_reached_is_the_reason() -> None:
 def test_one_refused_for_its_traits_refuses_nobody_else() -> None:
     queue = [make_request("a", 1000, roots=(7,)), make_request("b", 1000)]
     assert placed(make_snapshot([make_host(1, [1000])], queue)) == {"b": 1}
-
-
-@pytest.mark.parametrize(
-    ("mode", "text"),
-    [
-        ("single-host", "3 members with {} each on one host: no host has that free."),
-        ("any", "3 members with {} each: the hosts together have less free."),
-        ("spread", "3 hosts with {} each: fewer have that free."),
-    ],
-)
-def test_a_cluster_waits_for_its_members_in_words(mode: ClusterMode, text: str) -> None:
-    request = make_request("c", 1500, cpu=6, memory=3 * GIB)
-    request = request._replace(members=3, mode=mode, member_ids=("c", "c.1", "c.2"))
-    (waiting,) = plan(make_snapshot([make_host(1, [500, 500])], [request]), NOW).waiting
-    assert waiting.detail == "Waiting for " + text.format("2 CPU cores, 1 GiB of memory and 0.5 fGPU")

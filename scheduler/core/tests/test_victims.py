@@ -107,6 +107,58 @@ def test_victims_are_the_best_of_all_sets(seed: int) -> None:
             assert fewest_victims(host, leaving, shape, len(found) - 1) is None
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_clusters_end_whole_and_cost_all_members(seed: int) -> None:
+    random = Random(seed)
+    compared = 0
+    while compared < 40:
+        sessions = [
+            one._replace(cluster_id=random.choice(("", "", "c1", "c2")))
+            for one in random_sessions(random, random.randint(1, 4), random.randint(2, 8))
+        ]
+        elsewhere = [
+            session(f"e{number}", age=random.randint(0, 9))._replace(host_id=2, cluster_id=random.choice(("c1", "c2")))
+            for number in range(random.randint(0, 3))
+        ]
+        sums = [sum(getattr(one, name) for one in sessions) for name in ("cpu", "memory_bytes")]
+        host = host_of(4, sessions, cpu=sums[0] + random.randint(0, 4), memory=sums[1] + random.randint(0, 4))
+        shape = Shape(random.randint(0, 9), random.randint(0, 9), random.choice((0, 300, 1000, 2000, 3000)))
+        if host.fits(shape):
+            continue
+        compared += 1
+        clusters = {
+            name: {one.session_id: one for one in (*sessions, *elsewhere) if one.cluster_id == name}
+            for name in {one.cluster_id for one in sessions} - {""}
+        }
+        wholes = [[*members.values()] for members in clusters.values()]
+        wholes += [[one] for one in sessions if not one.cluster_id]
+        sets = [
+            [one for whole in some for one in whole] for n in range(len(wholes) + 1) for some in combinations(wholes, n)
+        ]
+        able = [
+            (len(some), age_of(some))
+            for some in sets
+            if without(host, [it for it in some if it.host_id == 1]).fits(shape)
+        ]
+        found = fewest_victims(host, youngest_first(sessions), shape, 99, clusters)
+        assert (None if found is None else (len(found), age_of(found))) == min(able, default=None)
+        ended = {one.session_id for one in found or ()}
+        assert all(ended.isdisjoint(whole) or ended.issuperset(whole) for whole in clusters.values())
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nobody_ends_in_vain_for_members_with_parts(seed: int) -> None:
+    random = Random(seed)
+    sessions = youngest_first(random_sessions(random, 4, random.randint(4, 12)))
+    host = host_of(4, sessions)
+    shape = Shape(3, 3, 3 * random.choice((300, 500, 700)), members=3)
+    found = fewest_victims(host, sessions, shape, 99)
+    assert (found is None) == (not without(host, sessions).fits(shape))
+    if found is not None and not host.fits(shape):
+        assert without(host, found).fits(shape)
+        assert not any(without(host, [one for one in found if one is not each]).fits(shape) for each in found)
+
+
 @pytest.mark.parametrize("share", [125, 60, 30])
 def test_two_old_sessions_end_rather_than_many_young_ones(share: int) -> None:
     """They were 8, 16 and 32, with the youngest taken first where there were too many sets to try."""

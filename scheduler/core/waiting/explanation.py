@@ -6,21 +6,27 @@ never a position in the queue or another user's sessions.
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from accounts.limits import FIELDS, PolicyLimits
 from resources.amounts.units import amount_text, fgpu_text, listing, size_text
 from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.member_search import Room
 from scheduler.core.cluster.cluster_state import ClusterState
+from scheduler.core.cluster.group_state import GroupState
+from scheduler.core.cluster.reservation import Reservation
 from scheduler.core.queue.remaining_limits import RemainingLimits
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
+    CLUSTER_TRAIT,
     CORES_TRAIT,
     FILES_TRAIT,
     GPU_MEMORY_TRAIT,
     GPU_MODEL_TRAIT,
     IMAGE_TRAIT,
     STORAGE_TRAIT,
+    HostIds,
     SessionRequest,
     Shape,
     Traits,
@@ -48,6 +54,7 @@ class Explainer:
         self._cluster = cluster
         self._shortages: dict[tuple[int, bool, Traits], Shortage] = {}  # by group, whether a GPU is divided, and traits
         self._known: dict[tuple[int, Shape], ReasonText] = {}
+        self._rooms: dict[tuple[int, Shape, bool, HostIds], Room] = {}  # by group, member, GPU sharing and pins
         self._over_limit: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], ReasonText] = {}
 
     def explain(self, request: SessionRequest) -> WaitExplanation:
@@ -67,17 +74,24 @@ class Explainer:
         group = self._cluster.groups.get(group_id)
         if group is None:
             return Reason.NO_HOST, CLOSED_TEXT if group_id in self._cluster.closed_groups else NO_HOST_TEXT
-        reservation = group.reservation
-        if reservation is not None and reservation.fits(shape):
+        reservation, room = group.reservation, Room()
+        if shape.members > 1 and shape.main is None:
+            one = group_id, shape.of_members(1), shape.shares_gpus, shape.pins
+            room = self._rooms.get(one) or group.capacity.room_for(shape, group.reserved_hosts)
+            self._rooms[one] = room
+        if reservation is not None and _fits_now(shape, group, reservation, room):
             return Reason.RESERVED, WHOLE_HOST_TEXT if reservation.at is None else RESERVED_TEXT
         if not self._hosts_with(group_id, shape.traits):
             return self._missing_traits_text(group_id, shape.traits)
         divided = bool(group.gpu_capacity and shape.fgpu_milli % group.gpu_capacity)
-        text = self._shortage(group_id, shape.traits, divided=divided).text(shape)
+        if shape.members > 1:
+            text = cluster_text(shape, room, group.rules.core_milli)
+        else:
+            text = self._shortage(group_id, shape.traits, divided=divided).text(shape)
         return Reason.NO_CAPACITY, with_traits_text(text, self._phrases(shape.traits))
 
     def capacity_inputs(self, group_id: int, traits: Traits = ()) -> object:
-        """Return all that `explain_capacity` reads of a group, for shapes with these traits.
+        """Return all that `explain_capacity` reads of a group, for shapes with these traits but those of clusters.
 
         While this is equal, so are its texts.
         """
@@ -118,11 +132,13 @@ class Explainer:
 
     def _phrases(self, traits: Sequence[str]) -> list[str]:
         """Return what a host with these traits has, in words."""
+        if not traits:
+            return []
         names = {
             kind: [self._name(trait) for trait in traits if kind_of(trait) == kind]
             for kind in (
                 *(ARCHITECTURE_TRAIT, CORES_TRAIT, STORAGE_TRAIT),
-                *(GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, IMAGE_TRAIT, FILES_TRAIT),
+                *(GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, IMAGE_TRAIT, CLUSTER_TRAIT, FILES_TRAIT),
             )
         }
         found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
@@ -133,6 +149,7 @@ class Explainer:
         found += [f"GPUs of the model {name}" for name in names[GPU_MODEL_TRAIT]]
         found += [f"GPUs of {size_text(int(size))} or more" for size in names[GPU_MEMORY_TRAIT]]
         found += [f"the image {name}" for name in names[IMAGE_TRAIT]]
+        found += ["networks for clusters" for _ in names[CLUSTER_TRAIT]]
         return found + [f"the files of this parked session, which are on host {name}" for name in names[FILES_TRAIT]]
 
     def _shortage(self, group_id: int, traits: Traits, *, divided: bool) -> "Shortage":
@@ -153,7 +170,8 @@ class Explainer:
         text = self._over_limit.get(key)
         if text is None:
             reason = Reason.USER_LIMIT if exceeded is user else Reason.PROJECT_LIMIT
-            text = self._over_limit[key] = reason, limit_text(exceeded.limits, names, asked_by(request), whose)
+            asked = asked_by(request) | {"sessions": request.members}
+            text = self._over_limit[key] = reason, limit_text(exceeded.limits, names, asked, whose)
         return text
 
 
@@ -201,17 +219,22 @@ def amounts_of(shape: Shape, core_milli: int) -> dict[str, int]:
 
 def limit_text(limits: PolicyLimits, over: Sequence[str], asked: Mapping[str, int], whose: str = "Your policy") -> str:
     """Return the sentence for a request that would exceed `limits` in those of its amounts that are named in `over`."""
+    who = "you would" if whose == "Your policy" else "its members would"
     if "sessions" in over:
-        return _sessions_text(limits.sessions or 0, whose)
+        return _sessions_text(limits.sessions or 0, asked["sessions"], whose, who)
     allowed = listing([amount_text(field, getattr(limits, field)) for field in over])
     amounts = listing([amount_text(field, asked[field]) for field in over])
-    who = "you would" if whose == "Your policy" else "its members would"
     return f"{whose} allows {allowed} at once; with the {amounts} of this session {who} hold more."
 
 
-def _sessions_text(limit: int, whose: str) -> str:
+def _sessions_text(limit: int, members: int, whose: str, who: str) -> str:
     if limit == 0:
         return f"{whose} allows no running sessions."
+    if members > 1:
+        return (
+            f"{whose} allows {limit} running sessions at once; with the {members} members of this cluster {who} hold "
+            "more."
+        )
     if limit == 1:
         return f"{whose} allows 1 running session at once, and it is in use."
     return f"{whose} allows {limit} running sessions at once, and all are in use."
@@ -220,13 +243,16 @@ def _sessions_text(limit: int, whose: str) -> str:
 def eta_reason_text(request: SessionRequest, free: Shape, ended: int, was_over_limit: bool, core_milli: int = 1) -> str:
     """Return a clause that says why a session starts at its estimate.
 
-    `ended` sessions on its host reach their time limit by then, and `free` was free there before: what was short is
-    named, else the main resource. `was_over_limit`: until then a limit forbids it. `core_milli` is that of its group.
+    `ended` sessions on its host, or hosts, reach their time limit by then, and `free` was free there before: what was
+    short is named, else the main resource. `was_over_limit`: until then a limit forbids it. `core_milli` is that of its
+    group.
     """
     if was_over_limit:
         return "by then enough of the sessions that count against the same limit reach their time limit"
     if not ended:
         return "the sessions in front of it start by then"
+    if request.members > 1:
+        return f"its {request.members} members have room when {_limits_reached(ended)}"
     asked, had = asked_by(request), amounts_of(free, core_milli)
     short = [name for name in asked if asked[name] > had[name]] or ["fgpu" if request.fgpu_milli else "cpu"]
     falls = "falls" if len(short) == 1 and (short[0] != "cpu" or request.cpu == 1) else "fall"
@@ -237,15 +263,57 @@ def _limits_reached(count: int) -> str:
     return "1 session reaches its time limit" if count == 1 else f"{count} sessions reach their time limit"
 
 
-def _cluster_text(shape: Shape, core_milli: int) -> str:
-    """Return the sentence for a cluster for which there is no room."""
-    amounts = amounts_of(shape.of_members(1), core_milli)
-    each = listing([amount_text(name, amount) for name, amount in amounts.items() if amount])
-    if shape.mode == "spread":
-        return f"Waiting for {shape.members} hosts with {each} each: fewer have that free."
+def _fits_now(shape: Shape, group: GroupState, reservation: Reservation, room: Room) -> bool:
+    """Return whether hosts have what a shape needs, reserved ones too."""
+    if shape.main:
+        return group.capacity.has_room(shape, group.reserved_hosts)
+    return fits_members(shape, room) if shape.members > 1 else reservation.fits(shape)
+
+
+def fits_members(shape: Shape, room: Room) -> bool:
+    """Return whether there is room for all members of a cluster, which are of equal size."""
     if shape.mode == "any":
-        return f"Waiting for {shape.members} members with {each} each: the hosts together have less free."
-    return f"Waiting for {shape.members} members with {each} each on one host: no host has that free."
+        return shape.members <= room.together
+    return shape.members <= (room.hosts if shape.mode == "spread" else room.on_one_host)
+
+
+def cluster_text(shape: Shape, room: Room, core_milli: int) -> str:
+    """Return the sentence for a cluster: what it needs, and how much of that is there."""
+    each = _each_text(shape.of_members(1), core_milli)
+    if shape.main:
+        return _main_text(shape, each, core_milli)
+    members, hosts, found, most = shape.members, room.hosts, room.together, room.on_one_host
+    if shape.pins:
+        return f"Needs {members} members with {each} each on the hosts with their files: there is room for {found} now."
+    if not found:
+        return f"Needs {members} members with {each} each: no host has room for one now."
+    if shape.mode == "single-host":
+        return f"Needs {members} members with {each} each on one host: a host has room for {most} at most now."
+    if shape.mode == "spread":
+        if room.are_models_apart:
+            return f"Needs {members} hosts with {each} each, of one GPU model: there is room on {hosts} of them now."
+        return f"Needs {members} hosts with {each} each: there is room on {hosts} of them now."
+    if room.are_models_apart:
+        return f"Needs {members} members with {each} each, on GPUs of one model: there is room for {found} now."
+    return f"Needs {members} members with {each} each: there is room for {found} now."
+
+
+def _main_text(shape: Shape, each: str, core_milli: int) -> str:
+    """Return the sentence for a cluster whose first member has amounts of its own."""
+    first, more = _each_text(shape.of_members(1, with_main=True), core_milli), shape.members - 1
+    if shape.mode == "single-host":
+        return f"Needs main1 with {first} and {more} more with {each} each on one host: no host has room for all now."
+    if shape.mode == "spread":
+        return f"Needs main1 with {first} and {more} more with {each} each, on a host each: not all have room now."
+    if shape.pins:
+        return f"Needs main1 with {first} and {more} more with {each} each, where their files are: not all have room."
+    return f"Needs main1 with {first} and {more} more with {each} each: not all have room now."
+
+
+@lru_cache(maxsize=1024)
+def _each_text(one: Shape, core_milli: int) -> str:
+    """Return what a member needs: equal for clusters of many sizes."""
+    return listing([amount_text(name, amount) for name, amount in amounts_of(one, core_milli).items() if amount])
 
 
 class Shortage:
@@ -287,8 +355,6 @@ class Shortage:
 
     def _compose(self, shape: Shape) -> str:
         """Return one to three sentences, within the 300 characters of a session's detail."""
-        if shape.members > 1:
-            return _cluster_text(shape, self._core_milli)
         alone = self._missing_cpu_and_memory(shape, len(self._negated_fgpus), "")
         if shape.fgpu_milli > self._most_fgpu_milli:
             alone.insert(0, self._gpu_text(shape.fgpu_milli))

@@ -102,9 +102,9 @@ class _Future:
                     self._ended[session.host_id] = self._ended.get(session.host_id, 0) + 1
                 self._queue.note_growth(group_id, host)
         self._queue.readmit(freed)
-        for request, (placement, *_) in self._queue.serve(at):
-            ended = self._ended.get(placement.host_id, 0)
-            free = self._free.get(placement.host_id, request.shape)
+        for request, placements in self._queue.serve(at):
+            ended = sum(self._ended.get(host_id, 0) for host_id in {each.host_id for each in placements})
+            free = self._free.get(placements[0].host_id, request.shape)
             core_milli = self._cluster.groups[request.group_id].rules.core_milli
             reason = eta_reason_text(request, free, ended, request.id in self._queue.over_limit_ids, core_milli)
             self.starts[request.id] = StartEstimate(at, reason)

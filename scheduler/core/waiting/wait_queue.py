@@ -351,6 +351,8 @@ class GrownHosts:
         """Return whether one of the hosts can take `shape`, or a member of a cluster that may span hosts."""
         if shape.members > 1:
             one = shape.of_members(1)
+            if shape.spans_hosts and shape.main and self.fits(shape.of_members(1, with_main=True)):
+                return True
             return self.fits(one) and (shape.spans_hosts or any(host.fits(shape) for host in self._hosts))
         cpu, memory_bytes, fgpu_milli = self._maximum
         if shape.cpu > cpu or shape.memory_bytes > memory_bytes or shape.fgpu_milli > fgpu_milli:
