@@ -20,6 +20,7 @@ class PolicyBounds:
     """Bounds of one session or launch; `None` is unlimited. Amounts held together are limited apart, by each policy."""
 
     max_per_launch: int | None
+    max_cluster_size: int
     max_priority: int
     max_lifetime: timedelta | None
     max_extension: timedelta
@@ -40,6 +41,7 @@ def bounds_of(owner: User, project: Project | None) -> PolicyBounds:
     policies = policies_of(owner, project)
     return PolicyBounds(
         max_per_launch=least(policies, lambda policy: policy.max_per_launch),
+        max_cluster_size=min(policy.max_cluster_size for policy in policies),
         max_priority=max_priority(owner, project),
         max_lifetime=least(policies, lambda policy: policy.max_lifetime),
         max_extension=min(policy.max_extension for policy in policies),

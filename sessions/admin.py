@@ -22,7 +22,7 @@ from sessions.errors import RejectedError
 from sessions.extensions import services as extensions
 from sessions.idle.admin import IdleRuleAdmin
 from sessions.launching import services
-from sessions.lifecycle import Status
+from sessions.lifecycle import LIVE, Status
 from sessions.limits.policy_admin import PolicyWithUseAdmin
 from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
 from sessions.requeueing import requests as requeue
@@ -67,6 +67,12 @@ def _live_sessions(users: Sequence[User]) -> list[str]:
     live = Session.objects.live().filter(owner__in=users).order_by().values_list("owner").annotate(Count("pk"))
     counts = [dict(live).get(user.pk, 0) for user in users]
     return [ngettext("%(count)d live session", "%(count)d live sessions", count) % {"count": count} for count in counts]
+
+
+def _wholes(sessions: QuerySet[Session]) -> list[Session]:
+    """Return of these sessions one of each cluster: what is done with it is done with all of its members."""
+    found = sessions.select_related("owner", "host")
+    return list({session.cluster_id or session.pk: session for session in found}.values())
 
 
 class ReadOnlyAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
@@ -167,15 +173,18 @@ class SessionAdmin(ReadOnlyAdmin):
     """All sessions, with actions that end them. Variables are shown by name: their values may be secrets."""
 
     list_display = (
-        *("name", "id", "owner", "status", WHY, "resource_group", "host", "cpu", MEMORY),
+        *("shown_name", "id", "owner", "status", WHY, "resource_group", "host", "cpu", MEMORY),
         *(FGPU, "created_at", "ended_at"),
     )
-    list_filter = ("status", "kind", "result", ("reason", ReasonFilter), "resource_group", "host", "image")
+    list_filter = (
+        *("status", "kind", "result", ("cluster", admin.EmptyFieldListFilter), ("reason", ReasonFilter)),
+        *("resource_group", "host", "image"),
+    )
     list_select_related = ("owner", "resource_group", "host")
-    search_fields = ("id", "name", "owner__email", "detail")
+    search_fields = ("id", "cluster__id", "name", "owner__email", "detail")
     date_hierarchy = "created_at"
     fieldsets = (
-        (None, {"fields": ("name", "id", "owner", "kind", "status", "result", WHY, "status_at")}),
+        (None, {"fields": ("shown_name", "id", "cluster", "owner", "kind", "status", "result", WHY, "status_at")}),
         ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
         ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU)}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
@@ -185,6 +194,11 @@ class SessionAdmin(ReadOnlyAdmin):
     )
     inlines = (MountInline, EventInline)
     actions = ("convert", "extend", "requeue", "end", "force_end")
+
+    @admin.display(description="name", ordering="name")
+    def shown_name(self, session: Session) -> str:
+        """Return its name, with which member of its cluster it is."""
+        return session.full_name
 
     @admin.display(description="environment variables")
     def variables(self, session: Session) -> str:
@@ -217,13 +231,22 @@ class SessionAdmin(ReadOnlyAdmin):
         return render(request, "admin/compute/session/extend.html", context)
 
     @admin.action(description="Requeue: run selected batch sessions and unstarted ones elsewhere", permissions=["end"])
-    @confirmed(_("What runs in them is stopped, and begins anew once they start again."), _owners)
+    @confirmed(
+        _("What runs in them, or in any member of their clusters, is stopped, and begins anew once they start again."),
+        _owners,
+    )
     def requeue(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """Return these sessions to the queue; batch sessions that run are stopped first."""
         self._try(request, sessions, lambda session: requeue.requeue(session, actor=_actor(request)))
 
     @admin.action(description="End selected sessions", permissions=["end"])
-    @confirmed(_("What runs in them is stopped, and files outside of data folders are lost."), _owners)
+    @confirmed(
+        _(
+            "What runs in them is stopped, and files outside of data folders are lost. With one member of a cluster "
+            "all its others end."
+        ),
+        _owners,
+    )
     def end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """End these sessions as their owners would."""
         self._end(request, sessions, services.terminate)
@@ -232,7 +255,8 @@ class SessionAdmin(ReadOnlyAdmin):
     @confirmed(
         _(
             "They are ended at once, and others get their resources, even where a host does not respond. What runs in "
-            "them there goes on until it does; files outside of data folders are lost."
+            "them there goes on until it does; files outside of data folders are lost. With one member of a cluster "
+            "all its others end."
         ),
         _owners,
     )
@@ -243,12 +267,12 @@ class SessionAdmin(ReadOnlyAdmin):
     def _try(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[[Session], object]) -> None:
         """Apply the verb to each session, and say for how many that was possible, and why not for the others."""
         refused = []
-        chosen = list(sessions.select_related("owner", "host"))
+        chosen = _wholes(sessions)
         for session in chosen:
             try:
                 verb(session)
             except RejectedError as error:
-                refused.append(f"“{session.name}”: {' '.join(error.errors.values())}")
+                refused.append(f"“{session.full_name}”: {' '.join(error.errors.values())}")
         if done := len(chosen) - len(refused):
             text = ngettext("Done for %(count)d session.", "Done for %(count)d sessions.", done)
             self.message_user(request, text % {"count": done}, messages.SUCCESS)
@@ -259,7 +283,7 @@ class SessionAdmin(ReadOnlyAdmin):
             self.message_user(request, text % {"count": more}, messages.ERROR)
 
     def _end(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[..., None]) -> None:
-        live = [session for session in sessions.select_related("owner", "host") if not session.is_final]
+        live = _wholes(sessions.filter(status__in=LIVE))
         for session in live:
             verb(session, actor=request.user)
         text = gettext("Of the selected sessions, %(count)s of %(all)s were live and are ended.")

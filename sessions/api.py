@@ -37,7 +37,7 @@ from sessions.launching.serializers import AMOUNTS, LaunchRequestSerializer, gro
 from sessions.lifecycle import TABS, Tab
 from sessions.limits import held as usage
 from sessions.limits.serializers import LimitsQuery, LimitsSerializer
-from sessions.models import SESSION_ID, Endpoint, Session
+from sessions.models import SESSION_ID, Endpoint, Session, SessionQuerySet
 from sessions.parking.api import ParkingActions
 from sessions.resizing.api import ResizingActions
 from sessions.serializers import (
@@ -55,7 +55,7 @@ from sessions.serializers import (
 from sessions.usage.stats import StatsWindow, stats_of
 
 OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
-DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
+DEPENDENCIES = Prefetch("depends_on", Session.objects.mains().only("pk").order_by("pk"))
 
 
 # What managers may do with the sessions of their project's members; for the rest a session must be operable.
@@ -103,13 +103,14 @@ class SessionViewSet(
         """Return the sessions visible to the caller with related rows: a constant number of queries for any number."""
         user, everything = user_of(self.request), Session.objects.all()
         is_seen = self.action in FOR_MANAGERS
-        sessions: QuerySet[Session] = everything.visible_to(user) if is_seen else everything.operable_by(user)
+        sessions = everything.visible_to(user) if is_seen else everything.operable_by(user)
         order = search.DEFAULT_SORT
         if self.action == "list":
             sessions, order = _filtered(sessions, self.query, user), self.query["order"]
         related = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice")
         return (
-            sessions.select_related(*related)
+            sessions.with_members()
+            .select_related(*related)
             .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
             .order_by(*search.order_of(order))
         )
@@ -203,17 +204,16 @@ class SessionViewSet(
     @extend_schema(responses={(200, "text/plain"): OpenApiTypes.STR})
     @action(detail=True, renderer_classes=[JSONRenderer, PlainTextRenderer], pagination_class=None)
     def logs(self, request: Request, pk: str) -> HttpResponse:
-        """Return the last lines of the session's output as plain text."""
+        """Return the last lines of the session's output as plain text; of a cluster, each with its member."""
         session = self.get_object()
         try:
-            text = logs.read(session, self.query["tail"])
+            text = logs.read(session, self.query["tail"], self.query["member"])
         except logs.LogsUnavailableError as error:
             raise UnavailableError(str(error)) from error
         return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
 FILTERS: Final = {  # parameters of the list, and the lookups by which they filter
-    "status": "status",
     "name": "name__icontains",
     "owner": "owner__email__iexact",
     "project": "project__name",
@@ -222,10 +222,13 @@ FILTERS: Final = {  # parameters of the list, and the lookups by which they filt
 }
 
 
-def _filtered(sessions: QuerySet[Session], asked: Mapping[str, Any], user: User) -> QuerySet[Session]:
-    """Return the sessions that match the query string."""
+def _filtered(sessions: SessionQuerySet, asked: Mapping[str, Any], user: User) -> SessionQuerySet:
+    """Return the sessions that match the query string; clusters by their first members."""
+    sessions = sessions.mains()
     if "tab" in asked:
-        sessions = sessions.filter(status__in=TABS[Tab(asked["tab"])])
+        sessions = sessions.mains_in(TABS[Tab(asked["tab"])])
+    if "status" in asked:
+        sessions = sessions.mains_in([asked["status"]])
     if "search" in asked:
         sessions = sessions.filter(search.match(asked["search"], user))
     return sessions.filter(**{lookup: asked[name] for name, lookup in FILTERS.items() if name in asked})
@@ -242,7 +245,9 @@ def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict
     for name, message in errors.items():
         if name == "shared_memory" and "memory" in errors and not {name, "preset"} & body.keys():
             continue  # not requested: the default exceeds a memory that is itself too small
-        by_field.setdefault(names.get(name, name), []).append(message)
+        shown = names.get(name, name).replace("cluster_main_", "cluster.main.", 1)  # as fields inside of others
+        shown = shown.replace("cluster_", "cluster.", 1)
+        by_field.setdefault(shown, []).append(message)
     return by_field
 
 
@@ -263,6 +268,7 @@ class LimitsView(ApiView):
             **_limit_use(own),
             "remaining": asdict(limits.least(own.left, of_project.left) if of_project else own.left),
             "max_per_launch": bounds.max_per_launch,
+            "max_cluster_size": bounds.max_cluster_size,
             "max_priority": bounds.max_priority,
             "project": of_project and _limit_use(of_project),
             "resource_group": group and group.name,

@@ -1,5 +1,6 @@
 """The lifecycle of a session: states, reasons and legal transitions. Pure; docs/lifecycle.md has the diagram."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -79,6 +80,8 @@ class Reason(StrEnum):
     PREEMPTED = "PREEMPTED"  # ended for another session, as it is preemptible; as an event, the status stays
     REQUEUED = "REQUEUED"  # a superadmin returned it to the queue, where it is, or will be once it has stopped
     HOST_DRAINED = "HOST_DRAINED"  # its host is being taken out of service; as an event, the status stays
+    CLUSTER_ENDED = "CLUSTER_ENDED"  # another member of its cluster has ended
+    CLUSTER_RETURNED = "CLUSTER_RETURNED"  # another member of its cluster did not start or failed; back in the queue
     HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace period
 
 
@@ -112,7 +115,12 @@ FINAL: Final = frozenset(status for status, following in NEXT.items() if not fol
 LIVE: Final = frozenset(NEXT) - FINAL
 UNPLACED: Final = frozenset({Status.PENDING, Status.PARKED})
 HOSTED: Final = LIVE - UNPLACED  # these, and only these, hold a lease
+STARTING: Final = frozenset({Status.SCHEDULED, Status.PREPARING})
+AT_WORK: Final = HOSTED - {Status.TERMINATING}
 IN_CONTAINER: Final = frozenset({Status.PREPARING, Status.RUNNING, Status.TERMINATING})  # the host has begun
+
+# How far the members of a cluster have come: as a whole it is where the last of them is, and ended when all have.
+PROGRESS: Final = tuple(status for status in Status if status in LIVE)
 
 
 class Tab(StrEnum):
@@ -133,6 +141,11 @@ TABS: Final[dict[Tab, frozenset[Status]]] = {
 def sources(target: Status) -> frozenset[Status]:
     """Return the states with a transition to `target`."""
     return frozenset(status for status, following in NEXT.items() if target in following)
+
+
+def whole_of(statuses: Iterable[str]) -> str:
+    """Return the status of a cluster by those of its members; where all have ended, that of the first."""
+    return min(statuses, key=lambda status: PROGRESS.index(Status(status)) if status in PROGRESS else len(PROGRESS))
 
 
 def result_of(kind: str, target: Status, reason: Reason) -> str:

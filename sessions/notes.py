@@ -1,13 +1,13 @@
-"""Events on a session's timeline that change no status."""
+"""What sessions are noted and told while they go on: events on their timelines, and messages in their terminals."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import transaction
 
 from accounts.models import User
 from resources import clock
 from sessions import notify
-from sessions.lifecycle import Reason
+from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 
 
@@ -36,7 +36,7 @@ def note(
             detail=detail,
             actor=actor,
         )
-        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
+        notify.sessions_changed((pk, session.owner_id, session.project_id) for pk in session.shown_by)
     return True
 
 
@@ -45,3 +45,10 @@ def note_once(session: Session, reason: Reason, detail: str, *, within: timedelt
     if session.events.filter(reason=reason.value, at__gt=clock.now() - within).exists():
         return False
     return note(session, reason, detail)
+
+
+def show_in_terminals(session: Session, text: str, until: datetime) -> None:
+    """Show the text until then in the terminals of a session that runs, and of the other members of its cluster."""
+    running = session.members.filter(status=Status.RUNNING).values_list("pk", "attempt", "host__name")
+    for pk, attempt, host in running:
+        notify.send_to_host(host, "show_message", pk, attempt, text, until.timestamp())

@@ -4,6 +4,7 @@ Tasks are named as text, so that this module does not import them. A message tha
 the database is the source of truth, and periodic tasks repeat what was lost.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,6 @@ from functools import lru_cache, partial
 from typing import Final
 
 import redis
-from asgiref.sync import async_to_sync
 from celery import current_app
 from channels.layers import get_channel_layer
 from django.conf import settings
@@ -148,16 +148,22 @@ def _send_task(name: str, args: tuple[object, ...], queue: str) -> None:
         logger.warning("could not send %s%r: %s; a periodic task repeats it", name, args, error)
 
 
+@lru_cache
+def _loop() -> asyncio.Runner:
+    """Return the event loop of the browsers' thread; with one for each message each would connect to Redis."""
+    return asyncio.Runner()
+
+
 def _broadcast(changed: tuple[SessionChange, ...]) -> None:
     try:
-        async_to_sync(_send_to_groups)(changed)
+        _loop().run(_send_to_groups(changed))
     except (RedisError, OSError) as error:
         logger.warning("could not send changes of %d sessions to browsers: %s", len(changed), error)
 
 
 def _send_to_group(group: str, message_type: str) -> None:
     try:
-        async_to_sync(get_channel_layer().group_send)(group, {"type": message_type})
+        _loop().run(get_channel_layer().group_send(group, {"type": message_type}))
     except (RedisError, OSError) as error:
         logger.warning("could not send %s to the websockets of %s: %s", message_type, group, error)
 

@@ -5,6 +5,7 @@ from typing import Final
 from django.db.models import Q
 
 from accounts.models import User
+from sessions.models import Session
 
 SORTS: Final = {
     "created": ("created_at", "id"),
@@ -28,8 +29,9 @@ def order_of(sort: str) -> tuple[str, ...]:
 
 
 def match(text: str, user: User) -> Q:
-    """Return the condition that name, id or image have the text; for superadmins, owner and host too."""
+    """Return the condition that name, id, that of a member, or image have the text; for superadmins, owner and host."""
     found = Q(name__icontains=text) | Q(pk__startswith=text.lower())
+    found |= Q(cluster__in=Session.objects.filter(pk__startswith=text.lower(), rank__gt=0).values("cluster"))
     found |= Q(image__reference__icontains=text) | Q(image__environment__icontains=text)
     found |= Q(image__version__icontains=text)
     if user.is_superuser:

@@ -16,7 +16,15 @@ from restapi.fields import ShownSerializer
 from sessions.access.app_serializers import EndpointSerializer
 from sessions.access.ssh_command import ssh_command
 from sessions.lifecycle import Kind, Reason, Status, Tab
-from sessions.models import SESSION_ID, Mount, Session, SessionEvent, group_waits
+from sessions.models import (
+    SESSION_ID,
+    Cluster,
+    ClusterMode,
+    Mount,
+    Session,
+    SessionEvent,
+    group_waits,
+)
 from sessions.search import DEFAULT_SORT, SORTS
 from sessions.usage.stats import StatsWindow
 
@@ -66,14 +74,43 @@ class GroupWaitSerializer(serializers.Serializer[Any]):
     eta_reason = serializers.CharField(help_text="Why not before")
 
 
+class ClusterMemberSerializer(serializers.Serializer[Session]):
+    """A member of a cluster, which is a session with an id of its own."""
+
+    id = serializers.CharField()
+    name = serializers.CharField(source="member_name", help_text="Its host name in the cluster: main1, sub1, sub2, ...")
+    status = serializers.ChoiceField(choices=[status.value for status in Status])
+    reason = serializers.ChoiceField(choices=[reason.value for reason in Reason], help_text="Of its status")
+    cpu = serializers.IntegerField()
+    memory = serializers.IntegerField()
+    fgpu = FgpuTextField()
+    host = serializers.CharField(source="host.name", default=None, allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+
+
+class ClusterSerializer(serializers.Serializer[Cluster]):
+    """The cluster of a session: its shape, and its members, the first of which has the session's own id."""
+
+    size = serializers.IntegerField(help_text="Members with which it starts, the first one included")
+    max_size = serializers.IntegerField(allow_null=True, help_text="To which it grows while there is room; null: size")
+    mode = serializers.ChoiceField(choices=[mode.value for mode in ClusterMode])
+    shares_gpus = serializers.BooleanField(help_text="Members may have parts of the same GPU")
+    runs_on_all = serializers.BooleanField(help_text="Every member runs the command, not the first alone")
+    main_differs = serializers.BooleanField(help_text="The first member has a size of its own, and is resized alone")
+    max_restarts = serializers.IntegerField(help_text="How often it starts again as a whole after a member failed")
+    restarts = serializers.IntegerField(help_text="How often it has")
+    members = ClusterMemberSerializer(many=True, source="members.all")
+
+
 class SessionSerializer(ShownSerializer[Session]):
     """A session as its owner, managers of its project and superadmins see it.
 
-    Memory in bytes; `gpus` is empty while it holds none.
+    Memory in bytes; `gpus` is empty while it holds none. The first member of a cluster stands for the whole: its
+    `status` is that of the member that is least far.
     """
 
     owner = serializers.EmailField(source="owner.email", read_only=True)
-    status = serializers.ChoiceField(choices=[status.value for status in Status], read_only=True)
+    status = serializers.ChoiceField(source="whole_status", choices=[status.value for status in Status], read_only=True)
     reason = serializers.ChoiceField(choices=[reason.value for reason in Reason], read_only=True)
     detail = serializers.CharField(read_only=True, help_text="The reason in words")
     project = serializers.CharField(
@@ -91,11 +128,11 @@ class SessionSerializer(ShownSerializer[Session]):
     host = serializers.CharField(source="host.name", default=None, read_only=True, allow_null=True)
     gpus = serializers.SerializerMethodField()
     resizing = SessionSizeSerializer(
-        source="resize.to",
+        source="whole_resize.to",
         default=None,
         read_only=True,
         allow_null=True,
-        help_text="What its host is changing it to; until then it holds the greater of each; else null",
+        help_text="What its host is changing it to, or that of a member; until then it holds the greater of each",
     )
     cpu_guaranteed_milli = serializers.IntegerField(
         read_only=True,
@@ -134,6 +171,7 @@ class SessionSerializer(ShownSerializer[Session]):
     )
     eta_reason = serializers.CharField(read_only=True, help_text="Why not before")
     mounts = MountSerializer(many=True, read_only=True, help_text="Folders that it mounts")
+    cluster = ClusterSerializer(read_only=True, allow_null=True, help_text="Of which it is a member")
     result = serializers.CharField(read_only=True, help_text="SUCCESS or FAILURE of a batch session that has ended")
 
     class Meta:
@@ -153,7 +191,7 @@ class SessionSerializer(ShownSerializer[Session]):
                 "env",
                 "priority",
             ),
-            *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
+            *("cluster", "kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),
             "idle_ends_at",
@@ -301,7 +339,17 @@ class TerminatedSerializer(StrictSerializer):
     )
 
 
+class MemberField(serializers.CharField):
+    """The name of a member of a cluster whose output is asked for, or `all`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        by_default = "by default all by the id of the session, and itself by that of a member"
+        kwargs |= {"default": "", "max_length": 8, "help_text": f"Of a cluster: main1, sub1, ... or all; {by_default}"}
+        super().__init__(**kwargs)
+
+
 class LogsQuery(serializers.Serializer[Any]):
     """Query parameters of the log."""
 
     tail = serializers.IntegerField(default=1000, min_value=1, max_value=999_999, help_text="Lines from the end")
+    member = MemberField()

@@ -13,6 +13,7 @@ from resources import clock
 from resources.hosts import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus, ResourceGroup
+from sessions.clusters import settling
 from sessions.conversion import services as conversions
 from sessions.launching import services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
@@ -27,7 +28,7 @@ from sessions.models import (
 )
 from sessions.parking import services as parking
 from sessions.projects import services as projects
-from sessions.requeueing import host_faults, preemption
+from sessions.requeueing import cluster_restarts, host_faults, preemption
 from sessions.resizing import services as resizing
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 CLAIM_DEADLINE: Final = timedelta(seconds=30)
 CONVERSION_DEADLINE: Final = timedelta(minutes=30)  # until its host begins, after those that were asked for before
 PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the start
+DRAINED: Final = "Its host was taken out of service."
 WAITED_IN_ONE: Final = "It waited for longer than its resource group allows."
 WAITED_IN_SEVERAL: Final = "It waited for longer than its resource groups allow."
 
@@ -43,6 +45,7 @@ def enforce_deadlines() -> None:
     """Declare silent hosts lost, and end or requeue sessions that exceeded the deadline of their state. Idempotent."""
     if hosts.declare_lost():
         kick_scheduler()
+    settling.settle_all()
     requeue_unclaimed()
     end_unprepared()
     end_on_lost_hosts()
@@ -89,7 +92,7 @@ def end_on_lost_hosts() -> None:
     )
     for host_id in set(overdue.filter(status=Status.PREPARING).values_list("host", flat=True)):
         host_faults.requeue_prepared(Host.objects.get(pk=host_id), "It did not come back.")
-    for session in overdue.select_related("host"):
+    for session in overdue.select_related("host", "cluster"):
         if session.status == Status.TERMINATING and session.is_parking:  # it saves the container when it is back
             _move(session, Status.PARKED, Reason.PARKED, f"Parked, but host {session.host} is unreachable.")
             continue
@@ -97,6 +100,8 @@ def end_on_lost_hosts() -> None:
         target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
         if returns:
             _conclude(session)
+        elif session.status == Status.RUNNING:
+            _fail(session, f"Host {session.host} did not come back.")
         else:
             _move(session, target, Reason.HOST_LOST, f"Host {session.host} did not come back.")
 
@@ -128,20 +133,21 @@ def _past(limit: F) -> SessionQuerySet:
 
 
 def end_on_drained_hosts() -> None:
-    """End sessions on hosts that are to be free of them by now."""
-    late = Session.objects.filter(status__in=HOSTED, host__drain_by__lte=Now())
-    for session in late.exclude(status=Status.TERMINATING).select_related("host"):
-        services.end(session, Reason.HOST_DRAINED, "Its host was taken out of service.")
+    """End sessions on hosts that are to be free of them by now; elastic members of clusters wait for another."""
+    late = Session.objects.filter(status__in=HOSTED, host__drain_by__lte=Now()).exclude(status=Status.TERMINATING)
+    preemption.return_elastic(late.filter(is_elastic=True).select_related("host"), DRAINED)
+    for session in late.filter(is_elastic=False).select_related("host"):
+        services.end(session, Reason.HOST_DRAINED, DRAINED)
 
 
 def cancel_timed_out() -> None:
-    """Cancel sessions that have waited for resources for longer than their group allows.
+    """Cancel sessions that have waited for resources for longer than their group allows; the first of a cluster's.
 
     What returned to the queue counts from then: it did not wait while a host had it.
     """
     limits = {group.pk: group.pending_timeout for group in ResourceGroup.objects.all() if group.pending_timeout}
     in_several = Q(group_choices__contained_by=list(limits)) & ~Q(group_choices=[])
-    waiting = Session.objects.filter(Q(group_choices=[], resource_group__in=limits) | in_several)
+    waiting = Session.objects.mains().filter(Q(group_choices=[], resource_group__in=limits) | in_several)
     waiting = waiting.filter(status=Status.PENDING).exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
     begun = Greatest("status_at", "not_before", Max("depends_on__ended_at"))
     span = ExpressionWrapper(Now() - begun, output_field=DurationField())
@@ -198,6 +204,16 @@ def _move(
     try:
         with transaction.atomic():
             session.move_to(target, reason, detail, fields=fields)
+            kick_scheduler()
+    except StaleSessionError:
+        logger.info("session %s: moved on before its deadline was enforced", session.pk)
+
+
+def _fail(session: Session, detail: str) -> None:
+    """End a session whose host is lost, or return it to the queue with its cluster."""
+    try:
+        with transaction.atomic():
+            cluster_restarts.fail(session, Reason.HOST_LOST, detail)
             kick_scheduler()
     except StaleSessionError:
         logger.info("session %s: moved on before its deadline was enforced", session.pk)

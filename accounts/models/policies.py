@@ -10,6 +10,7 @@ from accounts.limits import PolicyLimits
 
 DEFAULT_POLICY = "default"
 DEFAULT_WEIGHT: Final = 100
+MAX_CLUSTER_SIZE: Final = 64
 DEFAULT_PARKED_TIME: Final = timedelta(days=14)
 WEIGHT_VALIDATORS: Final = [MinValueValidator(1), MaxValueValidator(10_000)]
 DEFAULT_LIMITS: Final = {
@@ -41,6 +42,13 @@ class ResourcePolicy(models.Model):
     max_pending = models.PositiveIntegerField("pending sessions", null=True, blank=True)
     max_per_launch = models.PositiveIntegerField(
         "sessions per launch", null=True, blank=True, help_text="Started by one click or request"
+    )
+    max_cluster_size = models.PositiveSmallIntegerField(
+        "members of a cluster",
+        default=MAX_CLUSTER_SIZE,
+        db_default=MAX_CLUSTER_SIZE,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_CLUSTER_SIZE)],
+        help_text="Of one session, each with its own amounts; 1: no clusters",
     )
     max_priority = models.SmallIntegerField(
         "highest priority",

@@ -21,7 +21,7 @@ def ssh_config(session: Session) -> str:
     if not (place := _place(session)):
         return ""
     host, port = place
-    return f"Host {session.name}\n    HostName {host}\n    Port {port}\n    User {session.pk}\n"
+    return f"Host {session.full_name}\n    HostName {host}\n    Port {port}\n    User {session.pk}\n"
 
 
 def _place(session: Session) -> tuple[str, str] | None:

@@ -28,14 +28,16 @@ def sessions_on(host: Host) -> "list[Session]":
 def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> list[Session]:
     """Place no more sessions on the host, and end those that are left at `end_at`, or let them finish if it is None.
 
-    Return the sessions on it; the timeline of each tells its owner. A second drain replaces the first.
+    Return the sessions on it; the timeline of each tells its owner, of a cluster that of its first member. A second
+    drain replaces the first.
     """
     with audit.act(actor, "drain", host):
         hosts.set_drain(host, end_at=end_at, reason=reason)
         sessions = sessions_on(host)
+        heads = Session.objects.filter(pk__in=[session.cluster_id or session.pk for session in sessions])
         if end_at is not None:
-            SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in sessions)
-        notify.sessions_changed([(session.pk, session.owner_id, session.project_id) for session in sessions])
+            SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in heads)
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id) for session in heads])
     logger.info("host %s: drained by %s, %d sessions left, end at %s", host, actor, len(sessions), end_at)
     return sessions
 
@@ -48,12 +50,18 @@ def undrain(host: Host, *, actor: User) -> None:
 
 def _event(session: Session, host: Host, end_at: datetime, actor: User) -> SessionEvent:
     why = f" ({host.cordon_reason})" if host.cordon_reason else ""
+    text = f"Its host is taken out of service{why}: it ends at {end_at:%Y-%m-%d %H:%M} UTC at the latest."
+    if session.cluster_id is not None:
+        text = (
+            f"The host {host} of its cluster is taken out of service{why}: "
+            f"it ends at {end_at:%Y-%m-%d %H:%M} UTC at the latest."
+        )
     return SessionEvent(
         session=session,
         at=clock.now(),
         old_status=session.status,
         new_status=session.status,
         reason=Reason.HOST_DRAINED.value,
-        detail=f"Its host is taken out of service{why}: it ends at {end_at:%Y-%m-%d %H:%M} UTC at the latest."[:300],
+        detail=text[:300],
         actor=actor,
     )

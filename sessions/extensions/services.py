@@ -15,7 +15,7 @@ from resources.kick import kick_scheduler
 from sessions import notes
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import MIN_EXTENSION, STOP_DURATION, Session
+from sessions.models import MIN_EXTENSION, STOP_DURATION, Session, locked_members
 
 MAX_BY_SUPERADMIN: Final = timedelta(days=30)
 STEPS: Final = tuple(timedelta(minutes=minutes) for minutes in (30, 60, 120, 240, 480, 1440))  # offered by the pages
@@ -23,12 +23,12 @@ WAITS_FOR_ROOM: Final = (Reason.NO_CAPACITY.value, Reason.RESERVED.value)
 
 
 def allowed(session: Session, actor: User) -> timedelta:
-    """Return how much longer `actor` may let the session run; zero where not at all. One query beside `owner__policy`.
+    """Return how much longer `actor` may let the session run; zero where not at all. Two queries at most.
 
     A session that waits was told when it starts: the end of another on which this may rest is not put off beyond that,
     except by a superadmin, whom no policy bounds either.
     """
-    is_fixed = session.drained_at is not None or session.preempt_by is not None
+    is_fixed = _is_drained(session) or session.preempt_by is not None
     if session.status != Status.RUNNING or session.ends_at is None or is_fixed:
         return timedelta(0)
     if actor.is_superuser:
@@ -53,7 +53,7 @@ def refusal(session: Session, actor: User) -> str:
         return _("Only a running session can be extended.")
     if session.ends_at is None:
         return _("Nothing limits how long this session runs.")
-    if session.drained_at is not None:
+    if _is_drained(session):
         return _("Its host is being taken out of service.")
     if session.preempt_by is not None:
         return _("It ends for another session, as it is preemptible.")
@@ -63,10 +63,13 @@ def refusal(session: Session, actor: User) -> str:
 
 
 def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
-    """Let the session run longer by `by`, and return it. Raises RejectedError with a message for `by`, or GENERAL."""
+    """Let the session, or the cluster of which it is a member, run longer by `by`, and return it.
+
+    Raises RejectedError with a message for `by`, or GENERAL.
+    """
     with transaction.atomic():
-        rows = Session.objects.select_for_update(of=("self",), no_key=True)
-        session = rows.select_related("owner__policy", "project__policy", "resource_group", "host").get(pk=session_id)
+        members = locked_members(session_id, "owner__policy", "project__policy", "resource_group", "host")
+        session = next((member for member in members if member.status == Status.RUNNING), members[0])
         most = allowed(session, actor)
         if most < MIN_EXTENSION:
             raise RejectedError({GENERAL: refusal(session, actor)})
@@ -75,10 +78,17 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
             raise RejectedError({"by": _("It can run longer by %(least)s to %(most)s.") % bounds})
         session.extension += by
         with audit.act_for_other(session.owner_id, actor, "extend", session):
-            Session.objects.filter(pk=session.pk).update(extension=session.extension)
-        notes.note(session, Reason.EXTENDED, f"Runs {span_text(by)} longer.", actor=actor)
+            session.members.update(extension=session.extension)
+        notes.note(session.main, Reason.EXTENDED, f"Runs {span_text(by)} longer.", actor=actor)
         kick_scheduler()
     return session
+
+
+def _is_drained(session: Session) -> bool:
+    """Return whether its host, or that of another member of its cluster, is to be free of sessions at some time."""
+    if session.drained_at is not None or session.cluster_id is None:
+        return session.drained_at is not None
+    return session.members.live().filter(host__drain_by__isnull=False, is_elastic=False).exists()
 
 
 def _next_promised_start(session: Session) -> timedelta | None:

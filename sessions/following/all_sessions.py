@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from channels.db import database_sync_to_async
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from accounts.models import User
 from restapi.streams import ServerSentEvent
@@ -65,7 +65,7 @@ class FeedPosition:
 class _Found:
     """What has changed since a position."""
 
-    events: list[tuple[int, str, Any]]  # (id, session id, event as the API shows it)
+    events: list[tuple[int, str, Any]]  # (id, id of the session or cluster, event as the API shows it)
     waits: Waits
     sessions: Mapping[str, Any]
     low: int  # up to which all events have appeared
@@ -112,7 +112,7 @@ def _settled_id() -> int:
 
 
 def _waits(owner_id: int) -> Waits:
-    waiting = Session.objects.filter(owner=owner_id, status=Status.PENDING)
+    waiting = Session.objects.mains().filter(owner=owner_id, status=Status.PENDING)
     rows = waiting.values_list("id", "reason", "detail", "eta", "eta_reason")
     return {pk: tuple(words) for pk, *words in rows}
 
@@ -122,9 +122,8 @@ def _read(
 ) -> _Found:
     low = _settled_id()  # before the events are read, so that none up to it is missed
     rows = SessionEvent.objects.filter(session__owner=owner_id, id__gt=position.low).exclude(id__in=position.sent)
-    events = [
-        (row.pk, row.session_id, show_event(row)) for row in rows.select_related("actor").order_by("id")[:MAX_EVENTS]
-    ]
+    rows = rows.annotate(head=Coalesce("session__cluster", "session")).select_related("actor").order_by("id")
+    events = [(row.pk, row.head, show_event(row)) for row in rows[:MAX_EVENTS]]
     waits = _waits(owner_id)
     changed = {pk for pk, words in waits.items() if sent.get(pk) != words} | {pk for _, pk, _ in events}
     sessions = show(changed) if changed else {}

@@ -17,10 +17,12 @@ from accounts.api import user_of
 from accounts.credentials import validity as credentials
 from restapi.streams import LAST_EVENT_ID, MEDIA_TYPE, EventStreamRenderer, stream_response
 from restapi.views import ApiViewSet
+from sessions.following import logs
 from sessions.following.all_sessions import FeedPosition, events_of_all
+from sessions.following.cluster_logs import ClusterLogFollower, places_of
 from sessions.following.stream import MAX_TAIL, LogFollower, ResumedPosition, status_events
 from sessions.models import Session, SessionEvent
-from sessions.serializers import SessionEventSerializer
+from sessions.serializers import MemberField, SessionEventSerializer
 
 MAX_EVENT_ID: Final = 2**63 - 1
 RESUME: Final = OpenApiParameter(
@@ -35,6 +37,7 @@ class LogFollowQuery(serializers.Serializer[Any]):
     tail = serializers.IntegerField(
         default=MAX_TAIL, min_value=1, max_value=MAX_TAIL, help_text="Lines of what there is already, from its end"
     )
+    member = MemberField()
 
 
 class FollowActions(ApiViewSet[Session]):
@@ -46,7 +49,7 @@ class FollowActions(ApiViewSet[Session]):
         """Send the session's changes of status, those of before first, until it has ended.
 
         Events: `status` `{event, session}`, `wait` `{event: null, session}` where its reason or estimate has changed,
-        and `end` with the session.
+        or the status of its cluster as a whole, and `end` with the session.
         """
         session = self.get_object()
         last = request.headers.get(LAST_EVENT_ID, "0")
@@ -61,7 +64,8 @@ class FollowActions(ApiViewSet[Session]):
         """Send the changes of status of all of the caller's own sessions, new ones included, from now on.
 
         Events: `ready` with the time from which on nothing is missed, `status` `{event, session}`, and `wait`
-        `{event: null, session}` where reason or estimate of a waiting session have changed. It has no end.
+        `{event: null, session}` where reason or estimate of a waiting session have changed. It has no end. The session
+        in the event of a cluster's member is the cluster's first.
         """
         user, position = user_of(request), None
         if LAST_EVENT_ID in request.headers:
@@ -77,15 +81,20 @@ class FollowActions(ApiViewSet[Session]):
     def follow_logs(self, request: Request, pk: str) -> StreamingHttpResponse:
         """Send the session's output, from its beginning or its last lines, until it has ended.
 
-        Events: `output` with a text, and `end` with `{status, result, exit_code}`.
+        Events: `output` with a text, and `end` with `{status, result, exit_code}`. That of all members of a cluster
+        comes in whole lines, each with its member, and `end` has `members` with the same of each by its name.
         """
-        session, resumed = self.get_object(), None
-        if LAST_EVENT_ID in request.headers:
-            try:
-                resumed = ResumedPosition.parsed(request.headers[LAST_EVENT_ID])
-            except ValueError as error:
-                raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]}) from error
-        events = LogFollower(session, resumed, self.query["tail"]).events()
+        session, last = self.get_object(), request.headers.get(LAST_EVENT_ID)
+        members, tail = logs.chosen(session, self.query["member"]), self.query["tail"]
+        try:
+            if len(members) > 1:
+                places = {} if last is None else places_of(last)
+                events = ClusterLogFollower(members, places, tail).events()
+            else:
+                place = None if last is None else ResumedPosition.parsed(last)
+                events = LogFollower(members[0], place, tail).events()
+        except ValueError as error:
+            raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]}) from error
         return stream_response(user_of(request).pk, events, partial(self._may_follow, request, session.pk))
 
     async def _may_follow(self, request: Request, session_id: str) -> bool:

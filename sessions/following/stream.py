@@ -89,11 +89,12 @@ async def status_events(
                 yield ServerSentEvent(name="status", id=str(last_id), data={"event": event, "session": shown})
             if found is None:
                 return
-            waits = (found.reason, found.detail, found.eta, found.eta_reason, found.status)
-            if not events and waits != sent and found.status not in FINAL:
+            status = found.whole_status
+            waits = (found.reason, found.detail, found.eta, found.eta_reason, status)
+            if not events and waits != sent and status not in FINAL:
                 yield ServerSentEvent(name="wait", data={"event": None, "session": shown})
             sent = waits
-            if found.status in FINAL:
+            if status in FINAL:
                 yield ServerSentEvent(name="end", data=shown)
                 return
             await changes.wait(POLL_SECONDS)
@@ -102,11 +103,10 @@ async def status_events(
 def _read_events(
     session_id: str, last_id: int, show: Show, show_event: Callable[[SessionEvent], Any]
 ) -> tuple[Session | None, Any, list[tuple[int, Any]]]:
-    found = Session.objects.filter(pk=session_id).first()
-    if found is None:
-        return None, None, []
     rows = SessionEvent.objects.filter(session=session_id, id__gt=last_id).select_related("actor").order_by("id")
-    return found, show(found), [(row.pk, show_event(row)) for row in rows]
+    events = [(row.pk, show_event(row)) for row in rows]
+    found = Session.objects.with_members().filter(pk=session_id).first()  # after them: it has what they tell of
+    return (found, show(found), events) if found else (None, None, [])
 
 
 @dataclass(slots=True)

@@ -1,11 +1,12 @@
 """Warns the owners of idle sessions, and ends what stays idle: run every half minute by the scheduler.
 
 A rule is judged on whole periods of five minutes. Before anything ends, the records after the last of them are looked
-at too, and the session's last use under its row's lock.
+at too, and the session's last use under its row's lock. A cluster is idle once all of its members are; the first that
+is left stands for all.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -44,6 +45,7 @@ from sessions.models import (
     Session,
     SessionQuerySet,
     UsagePeriod,
+    locked_members,
 )
 from sessions.parking import services as parking
 from translation.english import from_english
@@ -91,11 +93,36 @@ def sessions_under(rule: IdleRule) -> SessionQuerySet:
 
 
 def idle_sessions(rule: IdleRule, now: datetime) -> dict[str, Idleness]:
-    """Return the running sessions that are idle by the rule, by id; six queries for any number of them."""
+    """Return the running sessions that are idle by the rule, by id; seven queries for any number of them.
+
+    Of a cluster all of whose members are, the first.
+    """
     converting = Conversion.objects.filter(session=OuterRef("pk"), state__in=ACTIVE_CONVERSIONS)
     running = sessions_under(rule).filter(~Exists(converting), status=Status.RUNNING)
     end = start_of_period(now - usage_periods.SETTLE)
-    return _low_use(rule, running, end) | _unused(rule, running, end, now)
+    found = _low_use(rule, running, end) | _unused(rule, running, end, now)
+    members = _live_members(found)
+    return {pk: idleness for pk, idleness in found.items() if members[pk][0] == pk and found.keys() >= set(members[pk])}
+
+
+def _live_members(session_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return for each of these sessions the live members of its cluster, by rank; it alone without one.
+
+    One query, where there are any sessions.
+    """
+    wholes = {pk: [pk] for pk in session_ids}
+    clusters: dict[str, list[str]] = {}
+    if wholes:
+        of_these = Session.objects.filter(pk__in=wholes, cluster__isnull=False).values("cluster")
+        for cluster_id, pk in (
+            Session.objects.live()
+            .exclude(is_elastic=True, host=None)
+            .filter(cluster__in=of_these)
+            .order_by("rank")
+            .values_list("cluster", "pk")
+        ):
+            clusters.setdefault(cluster_id, []).append(pk)
+    return wholes | {pk: members for members in clusters.values() for pk in members if pk in wholes}
 
 
 def _unused(rule: IdleRule, running: SessionQuerySet, end: datetime, now: datetime) -> dict[str, Idleness]:
@@ -159,40 +186,42 @@ def _is_due(notice: IdleNotice, rule: IdleRule, now: datetime) -> bool:
 def _at_work(rule: IdleRule, found: Mapping[str, Idleness], now: datetime) -> set[str]:
     """Return those of the sessions of which the records since the last whole period speak against it, or are missing.
 
-    Three queries, where there are any sessions.
+    Four queries, where there are any sessions.
     """
     if not found:
         return set()
-    since = start_of_period(now - usage_periods.SETTLE)
-    latest = usage_periods.latest_uses(found, since, now)
+    since, members = start_of_period(now - usage_periods.SETTLE), _live_members(found)
+    latest = usage_periods.latest_uses({each for whole in members.values() for each in whole}, since, now)
     limits = rule.limits()
-    return {pk for pk, idleness in found.items() if pk not in latest or contradicts(limits, idleness.cause, latest[pk])}
+
+    def works(pk: str, idleness: Idleness) -> bool:
+        return pk not in latest or contradicts(limits, idleness.cause, latest[pk])
+
+    return {pk for pk, idleness in found.items() if any(works(member, idleness) for member in members[pk])}
 
 
 def _warn(session_id: str, rule: IdleRule, idleness: Idleness, now: datetime) -> None:
     """Store that the session is idle, and tell its owner: on the timeline, by notification and in its terminals."""
     ends_at, cause = now + rule.warning, cause_text(idleness)
     with transaction.atomic():
-        session = _locked(session_id)
-        if session is None:
+        members = _locked(session_id)
+        if not members:
             return
+        session = members[0]
         IdleNotice.objects.create(session=session, rule=rule, cause=cause, warned_at=now, ends_at=ends_at)
         at = f"{ends_at:%Y-%m-%d %H:%M}"
         is_parked = will_be_parked(session, rule)
         end = f"It is parked at {at} UTC unless it is used." if is_parked else f"It ends at {at} UTC unless it is used."
-        notes.note(session, Reason.IDLE_WARNED, f"{cause} {end}")
-        if session.host:
-            with language_of(session.owner):
-                parked = _("%(name)s is idle and is parked in %(span)s. %(cause)s")
-                ended = _("%(name)s is idle and ends in %(span)s. %(cause)s")
-                text = (parked if is_parked else ended) % {
-                    "name": session.name,
-                    "span": span_text(rule.warning),
-                    "cause": from_english(cause),
-                }
-            notify.send_to_host(
-                session.host.name, "show_message", session.pk, session.attempt, text, ends_at.timestamp()
-            )
+        notes.note(session.main, Reason.IDLE_WARNED, f"{cause} {end}")
+        with language_of(session.owner):
+            parked = _("%(name)s is idle and is parked in %(span)s. %(cause)s")
+            ended = _("%(name)s is idle and ends in %(span)s. %(cause)s")
+            text = (parked if is_parked else ended) % {
+                "name": session.name,
+                "span": span_text(rule.warning),
+                "cause": from_english(cause),
+            }
+        notes.show_in_terminals(session, text, ends_at)
     logger.info("session %s: idle by rule %s, ends at %s", session_id, rule, ends_at)
 
 
@@ -209,31 +238,31 @@ def _end(notice: IdleNotice, idleness: Idleness, now: datetime) -> None:
     with transaction.atomic():
         if notice.rule.action == IdleAction.PARK:  # parking locks the owner before the session
             User.objects.select_for_update(no_key=True).get(pk=notice.session.owner_id)
-        session = _locked(notice.session_id)
+        members = _locked(notice.session_id)
         current = IdleNotice.objects.select_for_update().filter(pk=notice.pk, ends_at__lte=now).first()
-        if session is None or current is None or _was_just_used(session, idleness, now):
+        if not members or current is None or any(_was_just_used(member, idleness, now) for member in members):
             return
-        _act(session, notice.rule, cause_text(idleness))
+        _act(members, notice.rule, cause_text(idleness))
         current.delete()
     logger.info("session %s: ended by idle rule %s", notice.session_id, notice.rule)
 
 
-def _act(session: Session, rule: IdleRule, cause: str) -> None:
-    """Do with the idle session what the rule says; what cannot be parked ends."""
+def _act(members: Sequence[Session], rule: IdleRule, cause: str) -> None:
+    """Do with the idle session, or all members of its cluster, what the rule says; what cannot be parked ends."""
     if rule.action == IdleAction.PARK:
         try:
-            return parking.park(session, Reason.IDLE, cause)
+            return parking.park(members[0], Reason.IDLE, cause)
         except RejectedError as error:
-            logger.info("session %s: idle, but not parked: %s", session.pk, error.errors)
-    services.end(session, Reason.IDLE, cause)
+            logger.info("session %s: idle, but not parked: %s", members[0].pk, error.errors)
+    for member in members:
+        services.end(member, Reason.IDLE, cause)
 
 
-def _locked(session_id: str) -> Session | None:
-    """Return the session under its row's lock while it runs."""
-    rows = Session.objects.select_for_update(of=("self",), no_key=True).select_related(
-        "owner__policy", "project__policy", "host"
-    )
-    return rows.filter(pk=session_id, status=Status.RUNNING).first()
+def _locked(session_id: str) -> list[Session]:
+    """Return the session, or the live members of its cluster, under the locks of their rows; none unless all run."""
+    members = locked_members(session_id, "owner__policy", "project__policy", "host")
+    live = [member for member in members if not member.is_final and not member.is_absent]
+    return live if all(member.status == Status.RUNNING for member in live) else []
 
 
 def _was_just_used(session: Session, idleness: Idleness, now: datetime) -> bool:
@@ -274,7 +303,8 @@ def snooze(session_id: str, by: timedelta, *, actor: User) -> datetime:
     """
     with transaction.atomic():
         rows = IdleNotice.objects.select_for_update(of=("self",)).select_related("rule", "session")
-        notice = rows.filter(session=session_id, session__status=Status.RUNNING).first()
+        whole = Q(session=session_id) | Q(session__cluster__members=session_id)
+        notice = rows.filter(whole, session__status=Status.RUNNING).first()
         if notice is None:
             raise RejectedError({GENERAL: _("This session is not about to end as idle.")})
         most = snooze_allowed(notice, actor)

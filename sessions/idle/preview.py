@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
 
@@ -20,7 +20,10 @@ _COLUMNS: Final = ("at", "cpu_milli", "cpu_percent", "gpu_percent", "network_byt
 
 @dataclass(frozen=True, slots=True)
 class WouldEnd:
-    """A session that the rule would have ended, and when; what it held from then on in milli-fGPU seconds."""
+    """A session that the rule would have ended, and when; what it held from then on in milli-fGPU seconds.
+
+    A cluster is one session, its first member that was recorded.
+    """
 
     session: Session
     warned_at: datetime
@@ -46,22 +49,28 @@ class Preview:
 def preview(rule: IdleRule, now: datetime) -> Preview:
     """Return what the rule would have ended within LOOKED_BACK, the first of them first; three queries.
 
+    A cluster is as idle as the member that is least so.
+
     Nobody is taken to have answered the warning by using the session, nor to have put its end off.
     """
     since = start_of_period(now - LOOKED_BACK)
     recorded = UsagePeriod.objects.filter(session=OuterRef("pk"), at__gte=since)
     sessions = sessions_under(rule).filter(Exists(recorded))
-    found = {session.pk: session for session in sessions.select_related("owner", "resource_group")}
+    found = {session.pk: session for session in sessions.select_related("owner", "resource_group").order_by("rank")}
+    use_of = dict(_recorded(list(found), since - min(rule.window(), MAX_SPAN)))
+    wholes: dict[str, list[Session]] = {}
+    for session in found.values():
+        wholes.setdefault(session.cluster_id or session.pk, []).append(session)
     ended, unknown = [], 0
-    for pk, periods in _recorded(list(found), since - min(rule.window(), MAX_SPAN)):
-        session, uses = found[pk], [use for _, use in periods]
-        unknown += not any(use and use.is_known for use in uses)
-        if would_end := _replayed(rule, session, periods, since, now):
+    for members in wholes.values():
+        periods = _of_whole([use_of.get(member.pk, []) for member in members])
+        unknown += not any(use and use.is_known for _, use in periods)
+        if would_end := _replayed(rule, members, periods, since, now):
             ended.append(would_end)
     first = UsagePeriod.objects.order_by("at").values_list("at", flat=True).first()
     ended.sort(key=lambda each: each.ended_at)
     return Preview(
-        ended=ended, session_count=len(found), unknown=unknown, recorded_since=max(first, since) if first else None
+        ended=ended, session_count=len(wholes), unknown=unknown, recorded_since=max(first, since) if first else None
     )
 
 
@@ -81,6 +90,27 @@ def _recorded(session_ids: list[str], since: datetime) -> Iterator[tuple[str, _P
         yield session_id, periods
 
 
+def _of_whole(members: list[_Periods]) -> _Periods:
+    """Return the periods of a cluster: of each figure the most that a member has, None where that of one is missing."""
+    if len(members) == 1:
+        return members[0]
+    by_time: dict[datetime, list[PeriodUse | None]] = {}
+    for at, use in chain.from_iterable(members):
+        by_time.setdefault(at, []).append(use)
+    return [(at, _most(uses)) for at, uses in sorted(by_time.items())]
+
+
+def _most(uses: list[PeriodUse | None]) -> PeriodUse | None:
+    known = [use for use in uses if use is not None]
+    if len(known) < len(uses):
+        return None
+    most: dict[str, Any] = {}
+    for name in PeriodUse.__dataclass_fields__:
+        figures = [getattr(use, name) for use in known]
+        most[name] = None if None in figures else max(figures)
+    return PeriodUse(**most)
+
+
 def _use(values: list[Any]) -> PeriodUse:
     cpu_milli, cpu_percent, gpu_percent, network_bytes, fgpu, was_used = values
     return PeriodUse(
@@ -93,10 +123,12 @@ def _use(values: list[Any]) -> PeriodUse:
     )
 
 
-def _replayed(rule: IdleRule, session: Session, periods: _Periods, since: datetime, now: datetime) -> WouldEnd | None:
-    """Return when the rule would have ended the session; None if not, or before `since`."""
+def _replayed(
+    rule: IdleRule, members: list[Session], periods: _Periods, since: datetime, now: datetime
+) -> WouldEnd | None:
+    """Return when the rule would have ended the session, or these members of a cluster; None if not."""
     limits: IdleLimits = rule.limits()
-    if session.kind != Kind.INTERACTIVE:
+    if any(member.kind != Kind.INTERACTIVE for member in members):
         limits = replace(limits, idle_timeout=None)
     numbers = first_idle(limits, [use for _, use in periods], rule.warning)
     if numbers is None:
@@ -104,5 +136,5 @@ def _replayed(rule: IdleRule, session: Session, periods: _Periods, since: dateti
     warned_at, ended_at = (periods[number][0] + PERIOD for number in numbers)
     if ended_at < since:
         ended_at = since
-    saved = ((session.ended_at or now) - ended_at).total_seconds() * session.fgpu
-    return WouldEnd(session, warned_at, ended_at, max(0, round(saved)))
+    saved = sum(max(0.0, ((each.ended_at or now) - ended_at).total_seconds()) * each.fgpu for each in members)
+    return WouldEnd(members[0], warned_at, ended_at, round(saved))

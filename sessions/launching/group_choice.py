@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from resources.amounts.capacity import Capacity, shortfalls
 from resources.amounts.units import fgpu_text, listing, size_text, span_text
 from resources.gpus.shares import device_memory_for, share_bytes
 from resources.models import Gpu, Host, ResourceGroup
-from sessions.launching import mounts
+from sessions.launching import clusters, mounts
 from sessions.launching.mounts import MountPlan
 from sessions.launching.requests import LaunchRequest
 from sessions.lifecycle import Status
@@ -17,6 +19,7 @@ from sessions.limits import policy_checks
 from sessions.models import Session, group_waits
 from sessions.models.group_waits import GroupWait
 
+DEVICES = Count("gpus", filter=Q(gpus__is_present=True))
 MAX_GROUPS = 20  # that a launch names
 
 
@@ -48,7 +51,7 @@ def errors(owner: User, request: LaunchRequest, planned: MountPlan) -> dict[str,
 
 def min_gpu_memory_of(request: LaunchRequest) -> int:
     """Return the least memory, in bytes, that a session must get on one GPU, by its request and its image."""
-    return max(request.min_gpu_memory, request.image.min_gpu_memory) if request.fgpu else 0
+    return max(request.min_gpu_memory, request.image.min_gpu_memory) if request.most_fgpu else 0
 
 
 def waits_on_page(session: Session) -> list[tuple[str, GroupWait]]:
@@ -75,19 +78,37 @@ def _errors_in(owner: User, group: ResourceGroup, request: LaunchRequest, planne
     found |= _gpu_errors(group, request) or _capacity_errors(group, request)
     if planned.required_roots and (missing := mounts.missing_storage_text(group, request.mounts)):
         found["mounts"] = missing
+    elif planned.required_roots and request.cluster and not found:
+        suited = mounts.with_roots(_suited(group, request), planned.required_roots)
+        if texts := list(_cluster_errors(group, request, suited).values()):
+            found["mounts"] = f"Not all hosts have the storage of these folders. {texts[0]}"
     return found
 
 
 def _capacity_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
     """Return {field: message} for amounts that no host of the group has whose GPUs are as asked for."""
-    hosts = _suited(group, request).annotate(devices=Count("gpus", filter=Q(gpus__is_present=True)))
+    hosts = _suited(group, request)
     capacities = [
         Capacity(cpu=cpu, memory=memory, gpu_count=count, gpu_capacity=group.gpu_capacity)
-        for cpu, memory, count in set(hosts.values_list("cpu", "memory", "devices"))
+        for cpu, memory, count in set(hosts.annotate(devices=DEVICES).values_list("cpu", "memory", "devices"))
     ]
     if not capacities:
         return {"resource_group": "No host has joined this resource group yet."}
-    return shortfalls(capacities, cpu=request.cpu, memory=request.memory, fgpu=request.fgpu)
+    short = shortfalls(capacities, cpu=request.cpu, memory=request.memory, fgpu=request.fgpu)
+    return short or _cluster_errors(group, request, hosts)
+
+
+def _cluster_errors(group: ResourceGroup, request: LaunchRequest, hosts: QuerySet[Host]) -> dict[str, str]:
+    """Return {field: message} where these hosts, even when empty, cannot take all members; {} without a cluster."""
+    if request.cluster is None:
+        return {}
+    models = Coalesce(ArrayAgg("gpus__name", filter=Q(gpus__is_present=True), distinct=True), Value([]))
+    hosts = hosts.annotate(devices=DEVICES, models=models)
+    sizes = [
+        clusters.HostSize(cpu, memory, count, names[0] if len(names) == 1 else "")
+        for cpu, memory, count, names in hosts.values_list("cpu", "memory", "devices", "models")
+    ]
+    return clusters.fit_errors(request, sizes, group.gpu_capacity, group.core_milli)
 
 
 def _suited(group: ResourceGroup, request: LaunchRequest) -> QuerySet[Host]:
@@ -97,7 +118,7 @@ def _suited(group: ResourceGroup, request: LaunchRequest) -> QuerySet[Host]:
     if request.gpu_model:
         wrong |= ~Q(name=request.gpu_model)
     if least := min_gpu_memory_of(request):
-        wrong |= Q(memory__lt=device_memory_for(least, request.fgpu, group.gpu_capacity))
+        wrong |= Q(memory__lt=device_memory_for(least, request.most_fgpu, group.gpu_capacity))
     if not wrong:
         return hosts
     present = Gpu.objects.filter(host=OuterRef("pk"), is_present=True)
@@ -120,8 +141,8 @@ def _gpu_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
     if not hosts:
         return {"fgpu": "No host of this group has a GPU."}
     best = max(memory for memory, _ in hosts)
-    most = share_bytes(best, min(request.fgpu, group.gpu_capacity), group.gpu_capacity)
-    gets = f"With {fgpu_text(request.fgpu)} fGPU a session gets at most {size_text(most)} on a GPU of this group"
+    most = share_bytes(best, min(request.most_fgpu, group.gpu_capacity), group.gpu_capacity)
+    gets = f"With {fgpu_text(request.most_fgpu)} fGPU a session gets at most {size_text(most)} on a GPU of this group"
     if request.min_gpu_memory >= least:
         return {"min_gpu_memory": f"{gets}."}
     return {"fgpu": f"{gets}; {request.image} needs {size_text(least)}."}

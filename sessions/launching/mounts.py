@@ -7,14 +7,14 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Count, Q, QuerySet
 
 from accounts.models import User
 from folders.models import Folder, FolderShare, HostRoot
 from folders.mount_paths import absolute_path, overlapping, path_error
 from folders.names import AUTOMOUNT_PREFIX
 from resources.amounts.units import listing
-from resources.models import ResourceGroup
+from resources.models import Host, ResourceGroup
 from sessions.launching.validation import MAX_MOUNTS
 from sessions.models import Mount, Session
 
@@ -230,6 +230,12 @@ def missing_storage_text(group: ResourceGroup, requests: Sequence[MountRequest])
     folders = listing([each.folder.name for each in requests if each.folder.root_id in nowhere])
     roots = listing(sorted(names[root_id] for root_id in nowhere))
     return f"No host of the resource group {group} has the storage {roots} of {folders} now: choose another group."
+
+
+def with_roots(hosts: QuerySet[Host], root_ids: Sequence[int]) -> QuerySet[Host]:
+    """Return those of the hosts that have all of these storage roots."""
+    present = HostRoot.objects.filter(is_present=True, root__in=root_ids).order_by().values("host")
+    return hosts.filter(pk__in=present.annotate(roots=Count("pk")).filter(roots=len(root_ids)).values("host"))
 
 
 def _shares(user_id: int, folders: Collection[Folder]) -> dict[str, bool]:

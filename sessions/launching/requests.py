@@ -3,16 +3,59 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from accounts.models import Project
 from resources.models import Image, ResourceGroup
 from sessions.launching.mounts import MountRequest
-from sessions.models import Session
+from sessions.models import ClusterMode, Session
+
+
+class MemberSize(NamedTuple):
+    """Cores, bytes and milli-fGPU of a container."""
+
+    cpu: int
+    memory: int
+    fgpu: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRequest:
+    """A request for sessions of `size` members each, which are placed, started and ended together.
+
+    They grow to `max_size` while there is room, if that is more.
+    """
+
+    size: int
+    max_size: int | None = None
+    mode: ClusterMode = ClusterMode.ANY
+    shares_gpus: bool = False  # members may have parts of the same GPU
+    runs_on_all: bool = False  # every member runs the command, not the first alone
+    max_restarts: int = 0  # as a whole, after a member failed
+    main_cpu: int | None = None  # of the first member, where it has others than the rest; None: the same
+    main_memory: int | None = None
+    main_fgpu: int | None = None
+
+    def main_of(self, each: MemberSize) -> MemberSize | None:
+        """Return the size of the first member, where that is not the size of `each`."""
+        asked = self.main_cpu, self.main_memory, self.main_fgpu
+        own = MemberSize(*(other if one is None else one for one, other in zip(asked, each, strict=True)))
+        return own if own != each else None
+
+    def together(self, each: MemberSize) -> MemberSize:
+        """Return what all members have, where `each` but the first is of this size."""
+        first = self.main_of(each) or each
+        return MemberSize(*(own + (self.size - 1) * other for own, other in zip(first, each, strict=True)))
+
+    @property
+    def most(self) -> int:
+        """How many members it has at most."""
+        return max(self.size, self.max_size or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """A request for `count` sessions of this shape. Memory in bytes, fGPU in milli-fGPU."""
+    """A request for `count` sessions of this shape, or whose members have it. Memory in bytes, fGPU in milli-fGPU."""
 
     image: Image
     resource_group: ResourceGroup
@@ -35,3 +78,29 @@ class LaunchRequest:
     min_gpu_memory: int = 0  # bytes that each gets on one GPU
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
     project: Project | None = None
+    cluster: ClusterRequest | None = None  # None: each is one container
+
+    @property
+    def members(self) -> int:
+        """Containers of each session."""
+        return self.cluster.size if self.cluster else 1
+
+    @property
+    def main(self) -> MemberSize | None:
+        """The size of the first member of a cluster, where that is not the size of all."""
+        return self.cluster.main_of(self.each) if self.cluster else None
+
+    @property
+    def each(self) -> MemberSize:
+        """The size of each session, or each member but for the first."""
+        return MemberSize(self.cpu, self.memory, self.fgpu)
+
+    @property
+    def most_fgpu(self) -> int:
+        """Milli-fGPU of a session, or of the members that have any."""
+        return max(self.fgpu, self.main.fgpu if self.main else 0)
+
+    @property
+    def together(self) -> MemberSize:
+        """What all members have."""
+        return self.cluster.together(self.each) if self.cluster else self.each

@@ -20,8 +20,9 @@ from sessions.errors import RejectedError
 from sessions.launching import image_choice, validation
 from sessions.launching.group_choice import MAX_GROUPS
 from sessions.launching.mounts import MountRequest, folders_named
+from sessions.launching.requests import ClusterRequest
 from sessions.launching.services import LaunchRequest
-from sessions.models import Session
+from sessions.models import ClusterMode, Session
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before", "gpu_model", "min_gpu_memory")
 ANY_GROUP: Final = "any"
@@ -112,6 +113,53 @@ class MountsField(serializers.Field[list[dict[str, Any]], Any, Any, Any]):
         return [query.validated_data for query in queries]
 
 
+class MainQuery(StrictSerializer):
+    """What the first member of a cluster has of its own; what is left out is as in the others."""
+
+    cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
+    memory = SizeField(required=False)
+    fgpu = FgpuField(required=False, help_text="As each other member has, or 0, or any where the others have none")
+
+
+class ClusterQuery(StrictSerializer):
+    """A cluster of equal members, each with the amounts of the request, but for the first where it has its own."""
+
+    size = serializers.IntegerField(
+        min_value=1, max_value=MAX_INTEGER, help_text="Members with which it starts, the first one included"
+    )
+    max_size = serializers.IntegerField(
+        default=None,
+        allow_null=True,
+        min_value=1,
+        max_value=MAX_INTEGER,
+        help_text="Members to which it grows while there is room that nobody waits for; null: it does not",
+    )
+    mode = serializers.ChoiceField(
+        choices=ClusterMode.values,
+        default=ClusterMode.ANY.value,
+        help_text="any: one host where all fit, else the fewest; single-host: all on one; spread: each on its own",
+    )
+    shares_gpus = serializers.BooleanField(default=False, help_text="Members may have parts of the same GPU")
+    runs_on_all = serializers.BooleanField(
+        default=False, help_text="Every member runs the command with its rank, not the first alone"
+    )
+    max_restarts = serializers.IntegerField(
+        default=0, min_value=0, max_value=MAX_INTEGER, help_text="How often all start again after a member failed"
+    )
+    main = MainQuery(required=False, allow_null=True, help_text="The size of the first member, main1")
+
+    def validate_mode(self, mode: str) -> ClusterMode:
+        """Return the member of the enumeration."""
+        return ClusterMode(mode)
+
+
+def _cluster_of(asked: Mapping[str, Any] | None) -> ClusterRequest | None:
+    if not asked:
+        return None
+    main = {f"main_{name}": amount for name, amount in (asked.get("main") or {}).items()}
+    return ClusterRequest(**{name: value for name, value in asked.items() if name != "main"}, **main)
+
+
 class LaunchRequestSerializer(StrictSerializer):
     """A request for sessions: an image, and a preset or the amounts of resources.
 
@@ -149,6 +197,9 @@ class LaunchRequestSerializer(StrictSerializer):
         required=False, allow_null=True, max_length=64, help_text="One of the caller's, whose limits apply as well"
     )
 
+    cluster = ClusterQuery(
+        required=False, allow_null=True, help_text="Several containers as one session, started and ended together"
+    )
     command = serializers.CharField(
         required=False,
         max_length=validation.MAX_COMMAND_BYTES,
@@ -185,6 +236,7 @@ class LaunchRequestSerializer(StrictSerializer):
             **{name: found[name] for name in ("other_groups", "is_any_group") if name in found},
             "environment": attrs.get("env", {}),
             "is_preemptible": attrs.get("preemptible"),
+            "cluster": _cluster_of(attrs.get("cluster")),
         }
 
     def launch_request(self) -> LaunchRequest:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DataError, IntegrityError, InternalError, connection, transaction
+from django.db.models import Q
 
 from accounts import audit
 from accounts.limits import Amounts
@@ -17,7 +18,7 @@ from resources.amounts.units import amount_text
 from resources.kick import kick_scheduler
 from sessions import notes, notify
 from sessions.errors import RejectedError
-from sessions.launching import group_choice, image_choice, mounts, validation
+from sessions.launching import clusters, group_choice, image_choice, mounts, networks, validation
 from sessions.launching.mounts import MountPlan
 from sessions.launching.names import random_name
 from sessions.launching.requests import LaunchRequest as LaunchRequest
@@ -42,7 +43,7 @@ REFUSALS: Final = (
 
 
 def submit(owner: User, request: LaunchRequest) -> list[Session]:
-    """Queue the sessions of `request` and return them in queue order.
+    """Queue the sessions of `request` and return them in queue order, of each cluster its first member.
 
     Raises RejectedError with a message per field of LaunchRequest (`GENERAL` for none); nothing is written then.
     """
@@ -54,23 +55,26 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
         if request.project is not None:  # the same for the pending limit of the project
             Project.objects.select_for_update(no_key=True, of=("self",)).get(pk=request.project.pk)
         names = _names(owner, request)
-        policy_checks.check_pending(owner, request.project, request.count)
+        policy_checks.check_pending(owner, request.project, request.count * request.members)
         if planned.mounts and not mounts.lock_folders(planned):
             raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
         request = replace(request, image=image_choice.stored(request.image))
         now = clock.now()
-        sessions = Session.objects.bulk_create(_rows(owner, request, names, now, planned))
+        rows = sessions = list(_rows(owner, request, names, now, planned))
+        if request.cluster:
+            rows = clusters.create(request, sessions)
+        Session.objects.bulk_create(rows)
         if planned.mounts:
-            Mount.objects.bulk_create(planned.rows(sessions))
-        links = Session.depends_on.through
+            Mount.objects.bulk_create(planned.rows(rows))
+        links, others = Session.depends_on.through, _with_members(request.depends_on)
         links.objects.bulk_create(
-            links(from_session=session, to_session=other) for session in sessions for other in request.depends_on
+            links(from_session=session, to_session=other) for session in sessions for other in others
         )
         SessionEvent.objects.bulk_create(
             SessionEvent(
                 session=session, at=now, new_status=Status.PENDING.value, reason=Reason.SUBMITTED.value, actor=owner
             )
-            for session in sessions
+            for session in rows
         )
         kick_scheduler()
         notify.sessions_changed((session.pk, owner.pk, session.project_id) for session in sessions)
@@ -82,15 +86,19 @@ def check(owner: User, request: LaunchRequest) -> MountPlan:
     planned = mounts.plan(owner, request.mounts)
     _check_request(owner, request, planned)
     _names(owner, request)
-    policy_checks.check_pending(owner, request.project, request.count)
+    policy_checks.check_pending(owner, request.project, request.count * request.members)
     return planned
 
 
 @audit.recorded_for_others("end")
 def terminate(session: Session, *, actor: User) -> None:
-    """End the session: cancel a waiting one, stop a started one on its host. Does nothing once it has ended."""
+    """End the session: cancel a waiting one, stop a started one on its host. Does nothing once it has ended.
+
+    The other members of a cluster end with it; if it has ended before them, with the first that goes on.
+    """
     reason = Reason.USER_REQUEST if actor == session.owner else Reason.ADMIN_REQUEST
-    end(session, reason, f"Ended by {actor}.", actor=actor)
+    for member in [session] if not session.is_final else session.members.live().select_related("host")[:1]:
+        end(member, reason, f"Ended by {actor}.", actor=actor)
 
 
 def end(session: Session, reason: Reason, detail: str, *, actor: User | None = None) -> None:
@@ -130,7 +138,7 @@ def _end_parking(session: Session, reason: Reason, detail: str, actor: User | No
 
 @audit.recorded_for_others("rename")
 def rename(session: Session, name: str, *, actor: User) -> None:
-    """Give the session another name; what runs in it goes on, under the host name that it has.
+    """Give the session, or all members of its cluster, another name; what runs goes on, under the host name it has.
 
     Raises RejectedError for a name that is not valid, or that another live session of the owner has.
     """
@@ -141,8 +149,8 @@ def rename(session: Session, name: str, *, actor: User) -> None:
     old = session.name
     try:
         with transaction.atomic():
-            Session.objects.filter(pk=session.pk).update(name=name)
-            notes.note(session, Reason.RENAMED, f"Renamed from {old} to {name}.", actor=actor)
+            session.members.update(name=name)
+            notes.note(session.main, Reason.RENAMED, f"Renamed from {old} to {name}.", actor=actor)
     except IntegrityError:
         raise RejectedError({"name": f"There is a session called {name} already; choose another name."}) from None
     session.name = name
@@ -152,17 +160,20 @@ def rename(session: Session, name: str, *, actor: User) -> None:
 def force_end(session: Session, *, actor: User) -> None:
     """End the session at once and free its lease without waiting for its host, which removes the container later.
 
-    For hosts that will not return before their group's grace period ends. Does nothing once the session has ended.
+    For hosts that will not return before their group's grace period ends. Ends all members of a cluster. Does nothing
+    once the session has ended.
     """
-    end(session, Reason.ADMIN_REQUEST, f"Ended by {actor}.", actor=actor)
-    if session.status == Status.TERMINATING:
-        detail = f"Forced by {actor}; its host did not respond."
-        try:
-            with transaction.atomic():
-                session.move_to(Status.TERMINATED, Reason.ADMIN_REQUEST, detail, actor=actor)
-                kick_scheduler()
-        except StaleSessionError:  # its host ended it first
-            session.refresh_from_db()
+    for member in session.members.select_related("host"):
+        end(member, Reason.ADMIN_REQUEST, f"Ended by {actor}.", actor=actor)
+        if member.status == Status.TERMINATING:
+            detail = f"Forced by {actor}; its host did not respond."
+            try:
+                with transaction.atomic():
+                    member.move_to(Status.TERMINATED, Reason.ADMIN_REQUEST, detail, actor=actor)
+                    kick_scheduler()
+            except StaleSessionError:  # its host ended it first
+                logger.info("session %s: ended before that was forced", member.pk)
+    session.refresh_from_db()
 
 
 def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
@@ -174,6 +185,7 @@ def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
     scheduler's lock: capacity is then as planned, and the database refuses anything beyond it.
     """
     scheduled = schedule(placements, at or clock.now())
+    networks.place({row.cluster_id for row in scheduled if row.cluster_id})
     notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
     if any(row.is_in_several for row in scheduled):
         kick_scheduler()
@@ -183,23 +195,34 @@ def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
 def assign_each(placements: Sequence[Placed], at: datetime) -> tuple[int, dict[str, str]]:
     """As `assign`, but leave out what the database refuses; return that as well, {session id: why}.
 
-    Halves of what is refused are tried apart, so that few refusals among many cost few statements.
+    Halves of what is refused are tried apart, so that few refusals among many cost few statements. The members of a
+    cluster stay together: refused is its first.
     """
-    if not placements:
+    ids = [placed.session_id for placed in placements]
+    heads = dict(Session.objects.filter(pk__in=ids, cluster__isnull=False).values_list("pk", "cluster"))
+    wholes: dict[str, list[Placed]] = {}
+    for placed in placements:
+        wholes.setdefault(heads.get(placed.session_id) or placed.session_id, []).append(placed)
+    return _assign_wholes(list(wholes.items()), at)
+
+
+def _assign_wholes(wholes: Sequence[tuple[str, Sequence[Placed]]], at: datetime) -> tuple[int, dict[str, str]]:
+    """As `assign_each`, of placements by the session that they start."""
+    if not wholes:
         return 0, {}
     try:
         with transaction.atomic():
-            count = assign(placements, at)
+            count = assign([placed for _, placements in wholes for placed in placements], at)
             with connection.cursor() as cursor:
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what the commit would check
                 cursor.execute("SET CONSTRAINTS ALL DEFERRED")
             return count, {}
     except REFUSALS as error:
-        if len(placements) == 1:
-            return 0, {placements[0].session_id: str(error).splitlines()[0]}
-    middle = len(placements) // 2
-    first, refused = assign_each(placements[:middle], at)
-    second, more = assign_each(placements[middle:], at)
+        if len(wholes) == 1:
+            return 0, {wholes[0][0]: str(error).splitlines()[0]}
+    middle = len(wholes) // 2
+    first, refused = _assign_wholes(wholes[:middle], at)
+    second, more = _assign_wholes(wholes[middle:], at)
     return first + second, refused | more
 
 
@@ -283,10 +306,10 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
         "command": validation.command_error(request.command),
         "time_limit": validation.time_limit_error(request.time_limit),
         "not_before": validation.start_error(request.not_before, clock.now()),
-        "gpu_model": validation.gpu_model_error(request.gpu_model, request.fgpu),
-        "min_gpu_memory": validation.min_gpu_memory_error(request.min_gpu_memory, request.fgpu),
+        "gpu_model": validation.gpu_model_error(request.gpu_model, request.most_fgpu),
+        "min_gpu_memory": validation.min_gpu_memory_error(request.min_gpu_memory, request.most_fgpu),
     }
-    return errors | {name: error for name, error in found.items() if error}
+    return errors | clusters.request_errors(request) | {name: error for name, error in found.items() if error}
 
 
 def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
@@ -298,20 +321,33 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
     for name, least in (("cpu", image.min_cpu), ("memory", image.min_memory), ("fgpu", image.min_fgpu)):
         if getattr(request, name) < least:
             errors[name] = f"{image} needs at least {amount_text(name, least)}."
-    asked = Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1)
+    count = request.members
+    asked = Amounts(**request.together._asdict(), sessions=count)
     errors |= policy_checks.limit_errors(
         owner,
         request.project,
         asked,
         count=request.count,
+        grows_to=request.cluster.most if request.cluster else 1,
         priority=request.priority,
         time_limit=request.time_limit,
     )
     if error := _dependency_error(owner, request):
         errors["depends_on"] = error
-    if request.is_preemptible is False and bounds_of(owner, request.project).preemptible_only:
+    bounds = bounds_of(owner, request.project)
+    if request.cluster and request.cluster.most > bounds.max_cluster_size:
+        field = "cluster_size" if request.members > bounds.max_cluster_size else "cluster_max_size"
+        errors[field] = f"Your policy allows clusters of at most {bounds.max_cluster_size} members."
+    if request.is_preemptible is False and bounds.preemptible_only:
         errors["is_preemptible"] = "Your policy allows preemptible sessions only."
     return errors
+
+
+def _with_members(depends_on: Sequence[Session]) -> list[Session]:
+    """Return the sessions that must succeed: of a cluster whose members all run its command, each of them."""
+    ids = [session.pk for session in depends_on]
+    found = Session.objects.filter(Q(pk__in=ids) | Q(cluster__in=ids, cluster__runs_on_all=True, is_elastic=False))
+    return list(found) if ids else []
 
 
 def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
@@ -322,7 +358,7 @@ def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
     known = Session.objects.allowed_as_dependencies_of(owner).filter(pk__in=ids)
     if ids and known.count() < len(ids):
         return "You can only depend on sessions of your own."
-    failed = known.failed().first() if ids else None
+    failed = next((session for session in _with_members(request.depends_on) if session.has_failed), None)
     return (
         f"{failed.name} ({failed.pk}) has ended without success, so this session would never start." if failed else None
     )

@@ -8,7 +8,7 @@ from django.db.models import Count, Sum
 from accounts.limits import Amounts, PolicyLimits, least, remaining
 from accounts.models import Project, User
 from resources.models import ResourceGroup
-from sessions.lifecycle import HOSTED, Status
+from sessions.lifecycle import HOSTED
 from sessions.models import Session, SessionQuerySet
 
 Holder = User | Project  # whose sessions are limited together
@@ -49,7 +49,7 @@ def left_for_each(user: User, projects: Sequence[Project]) -> dict[int | None, P
     if not projects:
         return {None: own}
     ids = [project.pk for project in projects]
-    waiting = Session.objects.filter(project__in=ids, status=Status.PENDING).order_by()
+    waiting = Session.objects.waiting().filter(project__in=ids).order_by()
     pending = dict(waiting.values_list("project").annotate(Count("id")))
     held = held_for(ids)
     left = {
@@ -79,7 +79,7 @@ def held_for(project_ids: Iterable[int]) -> dict[int, Amounts]:
 
 def pending_of(holder: Holder) -> int:
     """Return the number of the holder's pending sessions; one query."""
-    return _sessions_of(holder).filter(status=Status.PENDING).count()
+    return _sessions_of(holder).waiting().count()
 
 
 def _sessions_of(holder: Holder) -> SessionQuerySet:

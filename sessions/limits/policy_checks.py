@@ -40,15 +40,19 @@ def limit_errors(
     asked: Amounts,
     *,
     count: int,
+    grows_to: int,
     priority: int | None = None,
     time_limit: timedelta | None = None,
 ) -> dict[str, str]:
-    """Return {field: message} for what a policy never allows, whatever else runs; `asked` is of one session."""
+    """Return {field: message} for what a policy never allows, whatever else runs.
+
+    `asked` is of one session, with all the members with which it starts; it `grows_to` so many.
+    """
     errors: dict[str, str] = {}
     if priority is not None and priority > (most := max_priority(owner, project)):
         errors["priority"] = f"Your policies allow a priority of at most {most}."
     for whose, policy in _policies(owner, project):
-        for name, message in _policy_errors(whose, policy, asked, count, time_limit):
+        for name, message in _policy_errors(whose, policy, asked, count, grows_to, time_limit):
             errors.setdefault(name, message)
     return errors
 
@@ -87,14 +91,23 @@ def _policy_errors(
     policy: ResourcePolicy,
     asked: Amounts,
     count: int,
+    grows_to: int,
     time_limit: timedelta | None,
 ) -> Iterator[tuple[str, str]]:
     most = policy.limits()
+    too_many_members = f"{whose} allows at most {most.sessions} sessions at once; each member is one."
     for name in limits.exceeded(most, asked):
-        if name == "sessions":
+        if name == "sessions" and asked.sessions > 1 and most.sessions:
+            yield "cluster_size", too_many_members
+        elif name == "sessions":
             yield GENERAL, f"{whose} allows no sessions."
+        elif asked.sessions > 1:
+            together = f"all {asked.sessions} members have {amount_text(name, getattr(asked, name))}"
+            yield name, f"{whose} allows at most {amount_text(name, getattr(most, name))}; {together}."
         else:
             yield name, f"{whose} allows at most {amount_text(name, getattr(most, name))}."
+    if most.sessions and asked.sessions <= most.sessions < grows_to:  # a row for each of these would wait for ever
+        yield "cluster_max_size", too_many_members
     if policy.max_per_launch is not None and count > policy.max_per_launch:
         yield "count", f"{whose} allows at most {policy.max_per_launch} sessions per launch."
     if policy.max_lifetime is not None and time_limit is not None and time_limit > policy.max_lifetime:

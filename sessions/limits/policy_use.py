@@ -25,7 +25,7 @@ def use_by(column: Literal["owner", "project"], **condition: object) -> Use:
         "memory": Sum("memory", filter=holds),
         "fgpu": Sum("fgpu", filter=holds),
         "max_sessions": Count("pk", filter=holds),
-        "max_pending": Count("pk", filter=Q(status=Status.PENDING)),
+        "max_pending": Count("pk", filter=Q(status=Status.PENDING, is_elastic=False)),
         "max_parked": Count("pk", filter=COUNTS_AS_PARKED),
     }
     found: dict[str, dict[int, int]] = {name: {} for name in (*sums, "max_folders", "storage_bytes", "storage_files")}

@@ -4,6 +4,7 @@ Used by endpoints, gpuplatform, hostworker, notifications, operations, pages, sc
 """
 
 from sessions.models import group_waits
+from sessions.models.cluster import MAX_MEMBERS, Cluster, ClusterMode, in_whole, member_name, whole_status
 from sessions.models.conversion import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
 from sessions.models.endpoint import (
     TICKET_LIFE,
@@ -24,6 +25,7 @@ from sessions.models.event import SessionEvent
 from sessions.models.fair_use import FairUse
 from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
 from sessions.models.lease import GpuShare, Lease, cpu_held
+from sessions.models.members import alike, first_refusal, locked_members
 from sessions.models.mount import Mount
 from sessions.models.placement import Placed, Scheduled, WaitStatus, lock_pending, schedule, write_wait_statuses
 from sessions.models.session import (

@@ -1,7 +1,8 @@
 """When a running session ends: at the earliest of its time limit and the lifetime limits of its policies and group.
 
 All count from its start, but from its start deadline at the latest: the scheduler has promised others what it holds.
-Extensions are added.
+Members of a cluster start one after the other, and end together: theirs count from the deadline, which becomes the
+start of the last where that is earlier (`sessions.clusters.settling`). Extensions are added.
 
 A host that is drained may end it before that, and so may the session for which it is preempted.
 """
@@ -24,6 +25,7 @@ MIN_EXTENSION: Final = timedelta(minutes=1)  # an end is put off by at least thi
 class TimeBound(Protocol):
     """What of a session bounds its life."""
 
+    cluster_id: str | None
     started_at: datetime | None
     start_by: datetime | None
     time_limit: timedelta | None
@@ -51,14 +53,17 @@ def time_bound() -> Least:
 
 def clock_expression() -> Coalesce:
     """Return the expression for the time from which the limits of a session that has been placed count."""
-    return Coalesce(Least("started_at", "start_by"), "status_at")  # PostgreSQL's LEAST ignores NULL
+    return Coalesce(_limits_from(), "status_at")
 
 
 def limit_expression() -> "ExpressionWrapper[CombinedExpression]":
     """Return the expression for the time at which a started session reaches its limits; NULL without a limit."""
-    return ExpressionWrapper(
-        Least("started_at", "start_by") + time_bound() + F("extension"), output_field=DateTimeField()
-    )
+    return ExpressionWrapper(_limits_from() + time_bound() + F("extension"), output_field=DateTimeField())
+
+
+def _limits_from() -> Least:
+    own_start = Case(When(cluster=None, then=F("started_at")))
+    return Least(own_start, "start_by")  # PostgreSQL's LEAST ignores NULL
 
 
 def end_expression() -> Least:
@@ -73,7 +78,8 @@ def end_of(session: TimeBound) -> datetime | None:
     policies = (policy.max_lifetime for policy in session.policies)
     limits = (session.time_limit, session.resource_group.max_lifetime, *policies)
     bound = min((limit for limit in limits if limit is not None), default=None)
-    clock = min(session.started_at, session.start_by or session.started_at)
+    deadline = session.start_by or session.started_at
+    clock = deadline if session.cluster_id else min(session.started_at, deadline)
     limit_at = None if bound is None else clock + bound + session.extension
     return min((end for end in (limit_at, session.drained_at, session.preempt_by) if end is not None), default=None)
 

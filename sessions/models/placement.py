@@ -29,6 +29,7 @@ class Scheduled(NamedTuple):
     attempt: int
     host_name: str
     is_in_several: bool  # groups, whose passes must know that it waits no longer
+    cluster_id: str | None
 
 
 class WaitStatus(NamedTuple):
@@ -48,9 +49,21 @@ _LOCK: Final = """
     ORDER BY id FOR NO KEY UPDATE
 """
 _SCHEDULE: Final = """
-    WITH locked AS (
-        SELECT id FROM compute_session WHERE id = ANY(%(sessions)s::varchar[]) AND status = 'PENDING'
+    WITH clusters AS (  -- locked before their members, as whoever settles them does
+        SELECT id, size, started_at FROM compute_cluster
+        WHERE id IN (SELECT cluster_id FROM compute_session WHERE id = ANY(%(sessions)s::varchar[]))
         ORDER BY id FOR NO KEY UPDATE
+    ), locked AS (
+        SELECT id, cluster_id, is_elastic FROM compute_session
+        WHERE (SELECT count(*) FROM clusters) >= 0 AND id = ANY(%(sessions)s::varchar[]) AND status = 'PENDING'
+        ORDER BY id FOR NO KEY UPDATE
+    ), whole AS (  -- of a cluster all members with which it starts, or none; elastic ones while those run
+        SELECT locked.id FROM locked LEFT JOIN clusters ON clusters.id = locked.cluster_id
+        WHERE locked.cluster_id IS NULL OR CASE WHEN locked.is_elastic THEN clusters.started_at IS NOT NULL
+            ELSE clusters.size = (
+                SELECT count(*) FROM locked AS members
+                WHERE members.cluster_id = locked.cluster_id AND NOT members.is_elastic
+            ) END
     ), moved AS (
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
@@ -60,14 +73,14 @@ _SCHEDULE: Final = """
             charge_percent = CASE WHEN session.is_preemptible AND session.resource_group_id <> pool.id
                 THEN pool.preemptible_charge_percent ELSE session.charge_percent END
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
-        JOIN locked ON locked.id = placed.session_id
+        JOIN whole ON whole.id = placed.session_id
         JOIN resources_host host ON host.id = placed.host_id
         JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
             AND (session.resource_group_id = pool.id OR pool.id = ANY(session.group_choices))
         RETURNING session.id, session.owner_id, session.project_id, session.attempt, session.cpu, session.core_milli,
                   session.memory, session.detail, host.id AS host_id, host.name AS host_name,
-                  session.group_choices <> '{}' AS is_in_several
+                  session.group_choices <> '{}' AS is_in_several, session.cluster_id
     ), leased AS (
         INSERT INTO compute_lease (session_id, host_id, cpu, core_milli, memory)
         SELECT id, host_id, cpu, core_milli, memory FROM moved
@@ -81,7 +94,7 @@ _SCHEDULE: Final = """
         INSERT INTO compute_sessionevent (session_id, at, old_status, new_status, reason, detail)
         SELECT id, %(now)s, 'PENDING', 'SCHEDULED', 'ASSIGNED', detail FROM moved
     )
-    SELECT id, owner_id, project_id, attempt, host_name, is_in_several FROM moved
+    SELECT id, owner_id, project_id, attempt, host_name, is_in_several, cluster_id FROM moved
 """
 
 _EXPLAIN: Final = """

@@ -3,13 +3,13 @@
 import base64
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
-from django.db.models import Q
+from django.db.models import Prefetch, Q
 from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
@@ -17,9 +17,11 @@ from accounts.policies import PolicyBounds, bounds_of, policies_of
 from resources import clock
 from resources.amounts.units import CORE_MILLI
 from resources.gpus.tiers import Tier, share_tiers
+from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from sessions import lifecycle, notify
-from sessions.lifecycle import FINAL, HOSTED, LIVE, UNPLACED, Kind, Reason, Result, Status
+from sessions.lifecycle import FINAL, HOSTED, LIVE, STARTING, UNPLACED, Kind, Reason, Result, Status, whole_of
+from sessions.models.cluster import OF_WHOLE, Cluster, member_name, whole_status
 from sessions.models.ends import MIN_EXTENSION, end_of, extension_left
 from sessions.models.lease import GpuShare, Lease
 from sessions.models.session_constraints import CONSTRAINTS, INDEXES
@@ -70,7 +72,21 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def allowed_as_dependencies_of(self, owner: User) -> "SessionQuerySet":
         """Return the sessions after which one of `owner` may start: their own, for superadmins too."""
-        return self.filter(owner=owner)
+        return self.mains().filter(owner=owner)
+
+    def mains(self) -> "SessionQuerySet":
+        """Return what lists show: of clusters the first members, which stand for the whole, and any other session."""
+        return self.filter(rank=0)
+
+    def mains_in(self, statuses: Collection[str]) -> "SessionQuerySet":
+        """Return those of them that have one of these statuses, as a whole."""
+        of_cluster = Q(cluster__isnull=False, whole__in=statuses)
+        return self.mains().alias(whole=whole_status()).filter(Q(cluster=None, status__in=statuses) | of_cluster)
+
+    def with_members(self) -> "SessionQuerySet":
+        """Fetch the members of clusters, for `whole_status`; one query, none without clusters."""
+        members = Prefetch("cluster__members", Session.objects.select_related("host").order_by("rank"))
+        return self.select_related("cluster").prefetch_related(members)
 
     def live(self) -> "SessionQuerySet":
         """Return the sessions that have not ended."""
@@ -80,11 +96,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return the sessions that have ended, but not as they should."""
         return self.filter(~has_succeeded(), status__in=FINAL)
 
+    def waiting(self) -> "SessionQuerySet":
+        """Return the sessions that wait to start. Elastic members of clusters do not: they run while there is room."""
+        return self.filter(status=Status.PENDING, is_elastic=False)
+
     def waiting_in(self, group_id: int) -> "SessionQuerySet":
         """Return the sessions that wait to start in a resource group, be it one of several."""
-        return self.filter(
-            Q(resource_group=group_id, group_choices=[]) | Q(group_choices__contains=[group_id]),
-            status=Status.PENDING,
+        return self.waiting().filter(
+            Q(resource_group=group_id, group_choices=[]) | Q(group_choices__contains=[group_id])
         )
 
     def in_queue_order(self) -> "SessionQuerySet":
@@ -174,6 +193,25 @@ class Session(models.Model):
     wanted_roots = ArrayField(
         models.BigIntegerField(), default=list, editable=False, help_text="The same, if any host of its group has them"
     )
+    cluster = models.ForeignKey(
+        Cluster,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="members",
+        db_index=False,
+        help_text="Of which it is a member",
+    )
+    rank = models.PositiveSmallIntegerField(
+        default=0, db_default=0, editable=False, help_text="In its cluster; its first member, and any other session: 0"
+    )
+    is_elastic = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Not one with which its cluster starts: it runs while there is room, and ends before others",
+    )
     depends_on = models.ManyToManyField(
         "self", symmetrical=False, blank=True, related_name="dependents", help_text="Sessions that must succeed first"
     )
@@ -243,6 +281,60 @@ class Session(models.Model):
         return f"{self.name} ({self.id})"
 
     @property
+    def full_name(self) -> str:
+        """Its name and, of a cluster's other members than the first, which one it is: "train.sub1"."""
+        return f"{self.name}.{self.member_name}" if self.rank else self.name
+
+    @property
+    def member_name(self) -> str:
+        """Its host name in its cluster, if it is in one."""
+        return member_name(self.rank)
+
+    @property
+    def has_host_network(self) -> bool:
+        """Whether its container has the network of its host, and so no address of its own."""
+        return self.cluster is not None and self.cluster.first_port is not None
+
+    @property
+    def whole_status(self) -> str:
+        """Its status; of a cluster's first member, that of the whole. `with_members` fetches what it needs."""
+        counted = (each for each in self.stands_for if each == self or not each.is_elastic or each.status in OF_WHOLE)
+        return whole_of(member.status for member in counted)
+
+    @property
+    def stands_for(self) -> "list[Session]":
+        """What it stands for: of a cluster's first member, all by rank; else it alone. Fetched by `with_members`."""
+        if self.rank or self.cluster is None:
+            return [self]
+        return sorted(self.cluster.members.all(), key=lambda each: each.rank)
+
+    @property
+    def shown_by(self) -> set[str]:
+        """The ids of the sessions whose pages show it: its own, and that of the member that stands for its cluster."""
+        return {self.pk, self.cluster_id or self.pk}
+
+    @property
+    def whole_resize(self) -> dict[str, Any] | None:
+        """The resize that its host has still to apply, or that of one of the members for which it stands."""
+        return next((member.resize for member in self.stands_for if member.resize), None)
+
+    @property
+    def main(self) -> "Session":
+        """The session that users know: of a cluster, its first member."""
+        return self if self.rank == 0 else Session.objects.select_related("host").get(pk=self.cluster_id)
+
+    @property
+    def members(self) -> SessionQuerySet:
+        """All members of its cluster by rank; it alone, where it is in none."""
+        one = Q(pk=self.pk) if self.cluster_id is None else Q(cluster=self.cluster_id)
+        return Session.objects.filter(one).order_by("rank")
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is an elastic member that its cluster does without at present."""
+        return self.is_elastic and self.status in UNPLACED | FINAL
+
+    @property
     def is_final(self) -> bool:
         """True once the session has ended."""
         return self.status in FINAL
@@ -300,6 +392,11 @@ class Session(models.Model):
         """True once the session has ended as it should; `has_succeeded()` in queries."""
         return self.status == Status.TERMINATED and self.result != Result.FAILURE
 
+    @property
+    def has_failed(self) -> bool:
+        """True once the session has ended otherwise; `failed()` in queries."""
+        return self.is_final and not self.has_succeeded
+
     def move_to(
         self,
         target: Status,
@@ -334,9 +431,22 @@ class Session(models.Model):
             self.events.create(
                 at=now, old_status=old.value, new_status=target.value, reason=reason.value, detail=detail, actor=actor
             )
-            notify.sessions_changed([(self.pk, self.owner_id, self.project_id)])
-            if old == Status.RUNNING:
-                notify.routes_changed(self.pk)
+            self._tell(old, target)
         for name, value in changes.items():
             setattr(self, name, value)
         logger.info("session %s: %s -> %s (%s) %s", self.pk, old, target, reason, detail)
+
+    def _kick_once_all_run(self) -> None:
+        """Have a cluster settled as its last member runs; on a host that has joined, as its last one there does."""
+        if not Session.objects.filter(cluster=self.cluster_id, status__in=STARTING).exists():
+            kick_scheduler()
+
+    def _tell(self, old: Status, target: Status) -> None:
+        """Tell browsers, app proxies and, of a cluster's member, the scheduler of a move, once it is committed."""
+        notify.sessions_changed((pk, self.owner_id, self.project_id) for pk in self.shown_by)
+        if self.cluster_id and target == Status.RUNNING:
+            transaction.on_commit(self._kick_once_all_run, robust=True)  # settled every few seconds anyway
+        elif self.cluster_id and target not in STARTING:
+            kick_scheduler()
+        if old == Status.RUNNING:
+            notify.routes_changed(self.pk)

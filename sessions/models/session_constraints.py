@@ -27,7 +27,13 @@ INDEXES: Final = (
 )
 
 CONSTRAINTS: Final = (
-    models.UniqueConstraint(fields=("owner", "name"), condition=Q(status__in=_LIVE), name="session_live_name_unique"),
+    models.UniqueConstraint(
+        fields=("owner", "name"), condition=Q(status__in=_LIVE, rank=0), name="session_live_name_unique"
+    ),
+    models.UniqueConstraint(
+        fields=("cluster", "rank"), condition=Q(cluster__isnull=False), name="session_one_per_cluster_and_rank"
+    ),
+    models.CheckConstraint(condition=Q(rank=0) | Q(cluster__isnull=False), name="session_rank_is_of_a_cluster"),
     models.CheckConstraint(condition=Q(shared_memory__lte=F("memory")), name="session_shared_memory_within_memory"),
     models.CheckConstraint(condition=Q(cpu__gte=1), name="session_has_a_core"),
     models.CheckConstraint(condition=Q(kind=Kind.BATCH.value) ^ Q(command=""), name="session_batch_has_a_command"),

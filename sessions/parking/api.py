@@ -18,13 +18,13 @@ class ParkingActions(ApiViewSet[Session]):
     @extend_schema(request=None, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def park(self, request: Request, pk: str) -> Response:
-        """Stop the running session and keep its files; what it holds is free for others. Idempotent."""
+        """Stop the session, or all members of its cluster, and keep the files; what it holds is free. Idempotent."""
         parking.park(self.get_object(), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)
 
     @extend_schema(request=None, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
-        """Let the parked session wait for its host, to go on with its files. Idempotent while it waits."""
+        """Let the parked session or cluster wait for its hosts, to go on with its files. Idempotent while it waits."""
         parking.resume(self.get_object(), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)

@@ -5,8 +5,9 @@ waiting session's claim, and in each of those that end for it, when and for whom
 dies.
 """
 
+import logging
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,13 +19,19 @@ from accounts.policies import PolicyBounds
 from resources.kick import kick_scheduler
 from resources.models import ResourceGroup
 from sessions import notes, notify
-from sessions.lifecycle import HOSTED, Kind, Reason, Status
+from sessions.lifecycle import AT_WORK, HOSTED, Kind, Reason, Status
 from sessions.models import Session, StaleSessionError
 from sessions.requeueing import host_faults
 
+logger = logging.getLogger(__name__)
+
 MAX_PREEMPTIONS: Final = 5  # of a batch session, until it ends for good; as Slurm's MaxBatchRequeue
 WHOLE_CHARGE: Final = 100
-RETURNING: Final = (Reason.PREEMPTED, Reason.REQUEUED)  # why a batch session that is stopped waits again afterwards
+RETURNING: Final = (  # why a session that is stopped waits again; for the first two, if it is batch or elastic
+    Reason.PREEMPTED,
+    Reason.REQUEUED,
+    Reason.CLUSTER_RETURNED,
+)
 RETURNED: Final[dict[str, Any]] = {  # of a session that is back in the queue
     "host_id": None,
     "start_by": None,
@@ -48,21 +55,29 @@ class StoredClaim:
     """What a waiting session will hold once the sessions that are in its way have ended."""
 
     group_id: int
-    host_id: int
-    shares: tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
+    # Members, host id, and their shares: (GPU id, milli-fGPU) in device order.
+    placed: tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...]
     at: datetime  # when these sessions are ended
 
+    @property
+    def members(self) -> int:
+        """How many sessions it is for: above one for a cluster."""
+        return sum(members for members, _, _ in self.placed)
+
     def as_json(self) -> dict[str, Any]:
-        """Return the value of `Session.claim`."""
-        return {**asdict(self), "shares": [list(share) for share in self.shares], "at": self.at.isoformat()}
+        """Return the value of `Session.claim`; the version before reads the first host and its shares."""
+        _, host_id, shares = self.placed[0]
+        first = {"host_id": host_id, "shares": shares}
+        return {**first, "group_id": self.group_id, "placed": self.placed, "at": self.at.isoformat()}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "StoredClaim":
-        """Return the claim that `Session.claim` holds."""
+    def from_json(cls, value: dict[str, Any], members: int) -> "StoredClaim":
+        """Return the claim that `Session.claim` holds, of a session with so many members."""
         at = parse_datetime(value["at"])
         assert at is not None  # written by `as_json`
-        shares = tuple((gpu, milli) for gpu, milli in value["shares"])
-        return cls(group_id=value["group_id"], host_id=value["host_id"], shares=shares, at=at)
+        stored = value.get("placed") or [(members, value["host_id"], value["shares"])]
+        placed = tuple((count, host_id, tuple((gpu, milli) for gpu, milli in held)) for count, host_id, held in stored)
+        return cls(group_id=value["group_id"], placed=placed, at=at)
 
 
 def is_asked(bounds: PolicyBounds, wanted: bool | None) -> bool:
@@ -85,9 +100,7 @@ def warn(session_id: str, claim: StoredClaim, victim_ids: Collection[str]) -> No
         claim=claim.as_json()
     ):
         raise StaleSessionError(f"session {session_id}: does not wait any more")
-    victims = Session.objects.filter(
-        pk__in=victim_ids, is_preemptible=True, preempt_by=None, status__in=HOSTED - {Status.TERMINATING}
-    )
+    victims = Session.objects.filter(pk__in=victim_ids, is_preemptible=True, preempt_by=None, status__in=AT_WORK)
     found = list(victims.select_for_update(of=("self",), no_key=True))
     if len(found) != len(victim_ids):
         raise StaleSessionError(f"session {session_id}: what it was to have is not there any more")
@@ -112,15 +125,29 @@ def drop_claims(session_ids: Collection[str]) -> None:
 
 
 def end_victims(victim_ids: Iterable[str]) -> None:
-    """End warned sessions for those that they were warned of; one that has moved on meanwhile is left alone."""
-    for victim in Session.objects.filter(pk__in=list(victim_ids), preempt_by__isnull=False).select_related("host"):
-        while victim.status in HOSTED - {Status.TERMINATING}:
+    """End warned sessions for those that they were warned of; one that has moved on meanwhile is left alone.
+
+    The first member of a cluster ends first: it says whether all return.
+    """
+    victims = Session.objects.filter(pk__in=list(victim_ids), preempt_by__isnull=False).order_by("rank", "pk")
+    for victim in victims.select_related("host", "cluster"):
+        while victim.status in AT_WORK:
             try:
                 with transaction.atomic():
                     _end(victim)
                 break
             except StaleSessionError:
                 victim.refresh_from_db()
+
+
+def return_elastic(members: Iterable[Session], detail: str) -> None:
+    """Have elastic members of clusters stop, which then wait for room again; fetch `host` with them."""
+    for member in members:
+        try:
+            with transaction.atomic():
+                _end(member, detail)
+        except StaleSessionError as error:  # it is looked at again
+            logger.info("session %s: not stopped yet: %s", member.pk, error)
 
 
 def conclude(session: Session, fields: dict[str, Any] | None = None) -> None:
@@ -149,27 +176,43 @@ def end_for_good(session: Session, reason: Reason, detail: str, *, actor: User |
     session.refresh_from_db()
 
 
-def _end(victim: Session) -> None:
-    """End a victim: one that has not started waits again."""
+def _end(victim: Session, detail: str = "") -> None:
+    """End a victim: one that has not started waits again, and so do all members where one has not."""
     if victim.status == Status.RUNNING:
         times = victim.preemptions + 1
-        is_last = victim.kind == Kind.BATCH and times > MAX_PREEMPTIONS
-        text = LAST.format(count=times) if is_last else ENDED
-        victim.move_to(Status.TERMINATING, Reason.PREEMPTED, text, fields={"preemptions": times})
+        is_last = victim.kind == Kind.BATCH and times > MAX_PREEMPTIONS and not victim.is_elastic
+        text = detail or (LAST.format(count=times) if is_last else ENDED)
+        reason = Reason.CLUSTER_RETURNED if _returns_with_cluster(victim) else Reason.PREEMPTED
+        victim.move_to(Status.TERMINATING, reason, text, fields={"preemptions": times})
         if victim.host is not None:
             notify.send_to_host(victim.host.name, "stop_session", victim.pk, victim.attempt)
     else:
-        victim.move_to(Status.PENDING, Reason.PREEMPTED, UNSTARTED, fields=RETURNED)
+        victim.move_to(Status.PENDING, Reason.PREEMPTED, detail or UNSTARTED, fields=RETURNED)
         kick_scheduler()
+
+
+def _returns_with_cluster(victim: Session) -> bool:
+    """Return whether a running member returns to the queue, as its cluster does: it need not be batch itself."""
+    if victim.is_elastic:
+        return False  # it returns by itself
+    if victim.cluster is None or victim.cluster.started_at is None:
+        return victim.cluster is not None
+    return (
+        victim.rank > 0
+        and Session.objects.filter(pk=victim.cluster_id, kind=Kind.BATCH, preemptions__lte=MAX_PREEMPTIONS).exists()
+    )
 
 
 def _may_return(session: Session) -> bool:
     """Return whether a session that was stopped returns to the queue, by its row as it is now, locked."""
-    if session.kind != Kind.BATCH or session.reason not in RETURNING:
+    is_member = session.is_elastic or session.reason == Reason.CLUSTER_RETURNED
+    if session.reason not in RETURNING or (session.kind != Kind.BATCH and not is_member):
         return False
     row = Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.TERMINATING)
     now = row.select_for_update(of=("self",), no_key=True).values_list("reason", "detail", "preemptions").first()
     if now is None:
         raise StaleSessionError(f"session {session.pk}: moved on while it was stopped")
     session.reason, session.detail = now[:2]  # its owner may have ended it for good meanwhile
-    return now[0] == Reason.REQUEUED or (now[0] == Reason.PREEMPTED and now[2] <= MAX_PREEMPTIONS)
+    if now[0] == Reason.PREEMPTED:
+        return session.is_elastic or now[2] <= MAX_PREEMPTIONS
+    return now[0] in RETURNING

@@ -8,7 +8,7 @@ from accounts.models import User
 from resources.kick import kick_scheduler
 from sessions import notify
 from sessions.errors import GENERAL, RejectedError
-from sessions.lifecycle import Kind, Reason, Status
+from sessions.lifecycle import FINAL, Kind, Reason, Status
 from sessions.models import Session, StaleSessionError
 from sessions.requeueing import host_faults, preemption
 
@@ -16,9 +16,11 @@ UNSTARTED = (Status.SCHEDULED, Status.PREPARING)
 
 
 def refusal(session: Session) -> str:
-    """Return why the session cannot return to the queue; "" if it can."""
+    """Return why the session cannot return to the queue; "" if it can. Of a cluster, that of its first member."""
     if session.parked_attempt:
         return _("Only the host that has its files can start it.")
+    if session.cluster_id is not None and session.members.filter(status__in=FINAL, is_elastic=False).exists():
+        return _("A member of it has ended.")
     if session.status in UNSTARTED or (session.status == Status.RUNNING and session.kind == Kind.BATCH):
         return ""
     if session.status == Status.RUNNING:
@@ -30,9 +32,10 @@ def refusal(session: Session) -> str:
 def requeue(session: Session, *, actor: User) -> None:
     """Have the session wait again at its place in the queue, for another host if one fits.
 
-    A running batch session is stopped first, and then runs again from its beginning. Raises RejectedError with a
-    message for GENERAL.
+    A running batch session is stopped first, and then runs again from its beginning. The other members of a cluster
+    follow its first (`clusters.settling`). Raises RejectedError with a message for GENERAL.
     """
+    session = session.main
     detail = f"Returned to the queue by {actor}."
     try:
         with transaction.atomic():

@@ -38,10 +38,11 @@ class ResizingActions(ApiViewSet[Session]):
     @extend_schema(request=ResizeSerializer, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def resize(self, request: Request, pk: str) -> Response:
-        """Have the session's host change what it holds, while what runs in it goes on.
+        """Have the session's host change what it holds, while what runs in it goes on; that of all members, or of none.
 
         It holds the greater of each amount until its host has applied the change; `resizing` is then null. Where it
-        uses more than was asked for, it has what it had before, and an event RESIZE_REFUSED has the cause.
+        uses more than was asked for, it has what it had before, and an event RESIZE_REFUSED has the cause; so of each
+        member.
         """
         session = self.get_object()
         asked = valid_body(ResizeSerializer, request)

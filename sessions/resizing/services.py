@@ -1,18 +1,22 @@
 """Live resize: a running session gets more or fewer cores, more or less memory, or another share of its GPU.
 
+All members of a cluster get the same: what one of them cannot have, none gets. Where the first has a size of its own,
+it is resized by itself, and the others together.
+
 The transaction of the request gives it the greater of what it has and what is asked for, amount by amount, so that
 nothing is promised twice. Its host then applies the change (hostworker/containers/resizer.py), and one transaction
 sets what was asked for and frees the rest; or, where the session uses more than that, what it had before.
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import Sum
+from django.db.models import Sum, prefetch_related_objects
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
@@ -24,7 +28,7 @@ from resources.amounts.units import CORE_MILLI, FGPU_STEP, amount_text, fgpu_tex
 from resources.gpus.shares import share_bytes
 from resources.gpus.tiers import Tier
 from resources.kick import kick_scheduler
-from resources.models import HostStatus
+from resources.models import Gpu, Host, HostStatus
 from sessions import notes, notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching import validation
@@ -32,7 +36,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.limits import held as usage
 from sessions.limits import locks as capacity_locks
 from sessions.limits import policy_checks
-from sessions.models import GpuShare, Lease, Session, cpu_held
+from sessions.models import GpuShare, Lease, Session, alike, cpu_held, first_refusal, locked_members
 from translation.english import from_english
 
 logger = logging.getLogger(__name__)
@@ -40,6 +44,7 @@ logger = logging.getLogger(__name__)
 DEADLINE: Final = timedelta(minutes=10)  # until its host has applied it
 WAITS_FOR_ROOM: Final = (Reason.NO_CAPACITY.value, Reason.RESERVED.value, Reason.PREEMPTION.value)
 RESIZABLE_TIERS: Final = frozenset({Tier.HOOK, Tier.KERNEL})
+RELATED: Final = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "cluster")
 GAVE_UP: Final = "Its host did not resize it in time. It holds the larger of both until it is resized again."
 
 
@@ -89,9 +94,28 @@ class StoredResize:
         assert at is not None  # written by `as_json`
         return cls(id=value["id"], at=at, before=SessionSize(**value["from"]), target=SessionSize(**value["to"]))
 
+    @classmethod
+    def of_whole(cls, session: Session) -> "StoredResize | None":
+        """Return that of the session, or of one of the members for which it stands."""
+        return next(filter(None, map(cls.of, session.stands_for)), None)
 
-def refusal(session: Session) -> str:
-    """Return why the session cannot be resized now, whatever to; "" if it can. Fetch its host with it."""
+
+def members_of(session: Session) -> list[Session]:
+    """Return the session, or the members of its size that have a place, with what is needed below; three queries."""
+    return _with_shares(_present(session, session.members.select_related(*RELATED)))
+
+
+def _present(session: Session, members: Iterable[Session]) -> list[Session]:
+    of_its_size = next(of_one for of_one in alike(members) if session in of_one)
+    return [member for member in of_its_size if member == session or not member.is_absent]
+
+
+def refusal(members: Sequence[Session]) -> str:
+    """Return why the session, or all members of a cluster, cannot be resized now, whatever to; "" if they can."""
+    return first_refusal(members, _refusal)
+
+
+def _refusal(session: Session) -> str:
     if session.status != Status.RUNNING:
         return _("Only a running session can be resized.")
     if session.resize is not None:
@@ -103,8 +127,20 @@ def refusal(session: Session) -> str:
     return ""
 
 
-def gpu_refusal(session: Session) -> str:
-    """Return why its share of the GPU cannot be changed, "" if it can; fetch its lease with the shares and GPUs."""
+def gpu_refusal(members: Sequence[Session]) -> str:
+    """Return why their shares of GPUs cannot be changed, "" if they can."""
+    return _apart_refusal(members[0]) or first_refusal(members, _gpu_refusal)
+
+
+def _apart_refusal(session: Session) -> str:
+    """Return why main1, or the others, cannot have another share of a GPU without each other; "" if they can."""
+    if not session.fgpu or session.cluster is None or not session.cluster.main_differs:
+        return ""
+    others = session.members.filter(rank=0) if session.rank else session.members.exclude(rank=0)
+    return _("main1 and the others keep the same part of a GPU.") if others.filter(fgpu__gt=0).exists() else ""
+
+
+def _gpu_refusal(session: Session) -> str:
     if not session.fgpu:
         return _("It was started without a GPU; launch a session with one instead.")
     held = session.held_shares
@@ -121,31 +157,55 @@ def gpu_refusal(session: Session) -> str:
 def resize(session: Session, target: SessionSize, *, actor: User) -> Session:
     """Have the host of the running session change what it holds, and return its row, which holds both until then.
 
-    One that waits asks for less from now on, and keeps its place in the queue. Does nothing where it has just that, or
-    is being resized to it. Raises RejectedError with a message for "cpu", "memory" or "fgpu", or GENERAL; nothing is
-    written then.
+    All members of a cluster are resized, or none. One that waits asks for less from now on, and keeps its place in the
+    queue. Does nothing where it has just that, or is being resized to it. Raises RejectedError with a message for
+    "cpu", "memory" or "fgpu", or GENERAL; nothing is written then.
     """
     with transaction.atomic():
-        session = _locked(session)
+        members = _locked(session)
+        session = next(member for member in members if member == session)
         if session.status == Status.PENDING:
-            return _ask_for_less(session, target, actor)
-        if _is_or_becomes(session, target):
-            return session
-        if error := refusal(session):
-            raise RejectedError({GENERAL: error})
-        if errors := problems(session, target, actor):
-            raise RejectedError(errors)
-        _write(session, target, actor)
+            return _ask_for_less(session, members, target, actor)
+        if changing := [member for member in members if not _is_or_becomes(member, target)]:
+            if error := refusal(members):
+                raise RejectedError({GENERAL: error})
+            if errors := problems(members, target, actor):
+                raise RejectedError(errors)
+        for member in changing:
+            _write(member, target, actor)
+        if changing:
+            _set_for_absent(session, target)
     return session
 
 
-def _ask_for_less(session: Session, target: SessionSize, actor: User) -> Session:
-    """Have a waiting session ask for smaller amounts, under the locks of `resize`."""
+def _ask_for_less(session: Session, members: Sequence[Session], target: SessionSize, actor: User) -> Session:
+    """Have a waiting session, or these members of its cluster, ask for smaller amounts, under the locks of `resize`."""
     before = SessionSize.of(session)
     if target == before:
         return session
     if session.parked_on_id is not None:
         raise RejectedError({GENERAL: _("It was parked, and waits for what it had.")})
+    if errors := _errors_of_less(session, target):
+        raise RejectedError(errors)
+    if session.members.exclude(status=Status.PENDING).exists():
+        raise RejectedError({GENERAL: _("Not all of its members wait; try again when they do.")})
+    Session.objects.filter(pk__in=[member.pk for member in members]).update(**asdict(target))
+    _set_for_absent(session, target)
+    session.cpu, session.memory, session.fgpu = target.cpu, target.memory, target.fgpu
+    notes.note(session.main, Reason.RESIZED, f"It asks for {target} now.", actor=actor)
+    kick_scheduler()
+    return session
+
+
+def _set_for_absent(session: Session, target: SessionSize) -> None:
+    """Have elastic members that start later have these amounts at once, if they are of the session's size."""
+    if session.cluster is not None and (session.rank or not session.cluster.main_differs):
+        session.members.filter(is_elastic=True, status=Status.PENDING).update(**asdict(target))
+
+
+def _errors_of_less(session: Session, target: SessionSize) -> dict[str, str]:
+    """Return {field: message} for amounts for which a waiting session cannot ask instead."""
+    before = SessionSize.of(session)
     errors = _shape_errors(session, target)
     for name, amount in asdict(target).items():
         if amount > getattr(before, name):
@@ -153,13 +213,12 @@ def _ask_for_less(session: Session, target: SessionSize, actor: User) -> Session
     if session.min_gpu_memory and target.fgpu < before.fgpu:
         asked = {"size": size_text(session.min_gpu_memory)}
         errors.setdefault("fgpu", _("It was launched with at least %(size)s of GPU memory.") % asked)
-    if errors:
-        raise RejectedError(errors)
-    Session.objects.filter(pk=session.pk).update(**asdict(target))
-    session.cpu, session.memory, session.fgpu = target.cpu, target.memory, target.fgpu
-    notes.note(session, Reason.RESIZED, f"It asks for {target} now.", actor=actor)
-    kick_scheduler()
-    return session
+    capacity = session.resource_group.gpu_capacity
+    if session.cluster_id is not None and target.fgpu > capacity and target.fgpu % capacity:
+        errors.setdefault("fgpu", _("A member of a cluster has a part of one GPU, or whole GPUs."))
+    if target.fgpu != before.fgpu and (error := _apart_refusal(session)):
+        errors.setdefault("fgpu", error)
+    return errors
 
 
 def _is_or_becomes(session: Session, target: SessionSize) -> bool:
@@ -170,17 +229,17 @@ def _is_or_becomes(session: Session, target: SessionSize) -> bool:
     return SessionSize.of(session) == target and ends.values_list("detail", flat=True).first() != GAVE_UP
 
 
-def problems(session: Session, target: SessionSize, actor: User) -> dict[str, str]:
+def problems(members: Sequence[Session], target: SessionSize, actor: User) -> dict[str, str]:
     """Return {field: message} for what cannot be granted now; exact under the locks of `resize`."""
-    before = SessionSize.of(session)
-    errors = _shape_errors(session, target)
-    if target.fgpu != before.fgpu and "fgpu" not in errors and (error := _gpu_error(session, target)):
-        errors["fgpu"] = error
-    if target.joined(before) == before:
+    sizes = [SessionSize.of(member) for member in members]
+    errors = _shape_errors(members[0], target)
+    if any(size.fgpu != target.fgpu for size in sizes) and (error := _gpu_error(members, target)):
+        errors.setdefault("fgpu", error)
+    if all(size.joined(target) == size for size in sizes):
         return errors
-    for name, message in (*_host_errors(session, target), *_limit_errors(session, target)):
+    for name, message in (*_host_errors(members, target), *_limit_errors(members, target)):
         errors.setdefault(name, message)
-    if error := growth_refusal(session, actor):
+    if error := growth_refusal(members, actor):
         errors[GENERAL] = error
     return errors
 
@@ -216,14 +275,17 @@ def give_up_late(now: datetime) -> None:
                 notes.note(session, Reason.RESIZE_REFUSED, GAVE_UP)
 
 
-def _locked(session: Session) -> Session:
-    """Return the session under the locks of its group, of its owner's and project's limits, and of its row."""
+def _locked(session: Session) -> list[Session]:
+    """Return `members_of` under the locks of their group, of their owner's and project's limits, and of their rows."""
     for group_id in sorted({session.resource_group_id, *session.group_choices}):  # which stay, as do its holders
         capacity_locks.hold_group(group_id)
     capacity_locks.hold_limits([session.owner_id], [session.project_id] if session.project_id else [])
-    rows = Session.objects.select_for_update(of=("self",), no_key=True)
-    related = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease")
-    return rows.select_related(*related).prefetch_related("lease__shares__gpu").get(pk=session.pk)
+    return _with_shares(_present(session, locked_members(session.pk, *RELATED)))
+
+
+def _with_shares(members: list[Session]) -> list[Session]:
+    prefetch_related_objects(members, "lease__shares__gpu")
+    return members
 
 
 def _write(session: Session, target: SessionSize, actor: User) -> None:
@@ -255,91 +317,116 @@ def _shape_errors(session: Session, target: SessionSize) -> dict[str, str]:
     if errors.pop("shared_memory", None):
         taken = size_text(session.shared_memory)
         errors.setdefault("memory", _("Its shared memory takes %(size)s of it, and stays as it is.") % {"size": taken})
-    for name, least in (("cpu", image.min_cpu), ("memory", image.min_memory), ("fgpu", image.min_fgpu)):
+    min_fgpu = image.min_fgpu if session.fgpu or session.rank else 0  # main1 may have none
+    for name, least in (("cpu", image.min_cpu), ("memory", image.min_memory), ("fgpu", min_fgpu)):
         if amounts[name] < least:
             errors.setdefault(name, from_english(f"{image} needs at least {amount_text(name, least)}."))
     return {name: from_english(message) for name, message in errors.items()}
 
 
-def _gpu_error(session: Session, target: SessionSize) -> str:
-    """Return why this share of its GPU cannot be had whoever else holds what; "" if it can."""
-    if error := gpu_refusal(session):
+def _gpu_error(members: Sequence[Session], target: SessionSize) -> str:
+    """Return why these shares of GPUs cannot be had whoever else holds what; "" if they can."""
+    if error := gpu_refusal(members):
         return error
-    capacity = session.resource_group.gpu_capacity
+    capacity, least = members[0].resource_group.gpu_capacity, members[0].min_gpu_memory
     if not 0 < target.fgpu < capacity:
         bounds = {"least": fgpu_text(FGPU_STEP), "most": fgpu_text(capacity - FGPU_STEP)}
         return _("A part of a GPU stays one: from %(least)s to %(most)s fGPU.") % bounds
-    share, _tier = session.held_shares[0]
-    if share_bytes(share.gpu.memory, target.fgpu, capacity) < session.min_gpu_memory:
-        return _("It was launched with at least %(size)s of GPU memory.") % {"size": size_text(session.min_gpu_memory)}
+    gpus = [member.held_shares[0][0].gpu for member in members]
+    if any(share_bytes(gpu.memory, target.fgpu, capacity) < least for gpu in gpus):
+        return _("It was launched with at least %(size)s of GPU memory.") % {"size": size_text(least)}
     return ""
 
 
-def growth_refusal(session: Session, actor: User) -> str:
-    """Return why it can only be made smaller now, "" if it can grow; one query, where there is no `refusal`.
+def growth_refusal(members: Sequence[Session], actor: User) -> str:
+    """Return why they can only be made smaller now, "" if they can grow; one query, where there is no `refusal`.
 
     Those who wait for what is free come first, unless a superadmin decides otherwise.
     """
-    assert session.host is not None  # by `refusal`
-    if session.host.is_cordoned:
+    if any(host.is_cordoned for host in _by_host(members)):
         return _("Its host takes no more at present; it can only be made smaller.")
-    waiting = Session.objects.waiting_in(session.resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
+    waiting = Session.objects.waiting_in(members[0].resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
     if not actor.is_superuser and waiting.exists():
         return _("Others wait for resources in this resource group; what is free goes to them first.")
     return ""
 
 
-def most_now(session: Session, actor: User) -> SessionSize:
-    """Return to how much of each amount, by itself, the session could be resized now; at least what it holds.
+def most_now(members: Sequence[Session], actor: User) -> SessionSize:
+    """Return to how much of each amount, by itself, all could be resized now; at least what the first holds.
 
     Call it where there is no `refusal`; eight queries at most.
     """
-    before = SessionSize.of(session)
-    if growth_refusal(session, actor):
+    first = members[0]
+    before = SessionSize.of(first)
+    if growth_refusal(members, actor):
         return before
-    most = asdict(_room(session, with_gpu=not gpu_refusal(session)))
-    for _whose, holder, policy_limits in policy_checks.holders(session.owner, session.project):
+    most = asdict(_room(members, with_gpu=not gpu_refusal(members)))
+    for _whose, holder, policy_limits in policy_checks.holders(first.owner, first.project):
         held = usage.usage_of(holder)
         for name in most:
             if (limit := getattr(policy_limits, name)) is not None:
-                most[name] = min(most[name], limit - getattr(held, name) + getattr(before, name))
+                most[name] = min(most[name], _level(members, name, limit - getattr(held, name)))
     return SessionSize(**most).joined(before)
 
 
-def _room(session: Session, *, with_gpu: bool) -> SessionSize:
-    """Return what its host, and its GPU where that is asked for, has for the session; two queries at most."""
-    host, before = session.host, SessionSize.of(session)
-    assert host is not None  # by `refusal`
-    held = Lease.objects.filter(host=host).aggregate(cpu=cpu_held(), memory=Sum("memory", default=0))
-    more_cores = (host.cpu * CORE_MILLI - held["cpu"]) // session.core_milli
-    fgpu, capacity = before.fgpu, session.resource_group.gpu_capacity
+def _by_host(members: Sequence[Session]) -> dict[Host, list[Session]]:
+    found: dict[Host, list[Session]] = {}
+    for member in members:
+        assert member.host is not None  # by `refusal`
+        found.setdefault(member.host, []).append(member)
+    return found
+
+
+def _level(members: Sequence[Session], name: str, free: int) -> int:
+    """Return up to how much of an amount each could have, where they have so much more together."""
+    held: list[int] = sorted(getattr(member, name) for member in members)
+    return min((sum(held[:count]) + free) // count for count in range(1, len(held) + 1))
+
+
+def _room(members: Sequence[Session], *, with_gpu: bool) -> SessionSize:
+    """Return what their hosts, and their GPUs where that is asked for, have for each; two queries at most."""
+    capacity, by_host = members[0].resource_group.gpu_capacity, _by_host(members)
+    leases = Lease.objects.filter(host__in=by_host).order_by().values("host")
+    held = {each["host"]: each for each in leases.annotate(cores=cpu_held(), bytes=Sum("memory"))}
+    cpu, memory, fgpu = [], [], [members[0].fgpu]
+    for host, here in by_host.items():
+        cores = (host.cpu * CORE_MILLI - held[host.pk]["cores"]) // here[0].core_milli
+        cpu.append(min(host.cpu, _level(here, "cpu", cores)))
+        memory.append(_level(here, "memory", host.memory - held[host.pk]["bytes"]))
     if with_gpu:
-        gpu = session.held_shares[0][0].gpu
-        shared = GpuShare.objects.filter(gpu=gpu).aggregate(milli=Sum("milli", default=0))["milli"]
-        fgpu = min(capacity - FGPU_STEP, capacity - shared + before.fgpu)
-    return SessionSize(
-        cpu=min(host.cpu, before.cpu + more_cores), memory=host.memory - held["memory"] + before.memory, fgpu=fgpu
-    )
+        by_gpu: dict[Gpu, list[Session]] = {}
+        for member in members:
+            by_gpu.setdefault(member.held_shares[0][0].gpu, []).append(member)
+        shares = GpuShare.objects.filter(gpu__in=by_gpu).order_by().values_list("gpu")
+        shared = dict(shares.annotate(Sum("milli")))
+        free = {gpu: capacity - shared[gpu.pk] for gpu in by_gpu}
+        fgpu = [min(capacity - FGPU_STEP, _level(on_it, "fgpu", free[gpu])) for gpu, on_it in by_gpu.items()]
+    return SessionSize(cpu=min(cpu), memory=min(memory), fgpu=min(fgpu))
 
 
-def _host_errors(session: Session, target: SessionSize) -> list[tuple[str, str]]:
-    """Return the amounts that its host, or its GPU, has not free; two queries at most."""
-    before, amounts = asdict(SessionSize.of(session)), asdict(target)
-    room = _room(session, with_gpu=target.fgpu > before["fgpu"] and not gpu_refusal(session))
+def _host_errors(members: Sequence[Session], target: SessionSize) -> list[tuple[str, str]]:
+    """Return the amounts that their hosts, or GPUs, have not free; two queries at most."""
+    amounts = asdict(target)
+    least = {name: min(getattr(member, name) for member in members) for name in amounts}
+    room = _room(members, with_gpu=target.fgpu > least["fgpu"] and not gpu_refusal(members))
     text = _("Its host has room for at most %(amount)s in this session now.")
+    if len(members) > 1:
+        text = _("Its hosts have room for at most %(amount)s in each member now.")
     return [
         (name, text % {"amount": from_english(amount_text(name, bound))})
         for name, bound in asdict(room).items()
-        if before[name] < amounts[name] and amounts[name] > bound
+        if least[name] < amounts[name] and amounts[name] > bound
     ]
 
 
-def _limit_errors(session: Session, target: SessionSize) -> list[tuple[str, str]]:
+def _limit_errors(members: Sequence[Session], target: SessionSize) -> list[tuple[str, str]]:
     """Return the amounts that a policy does not allow beside what else is held; two queries at most."""
-    before = SessionSize.of(session)
-    more = {name: max(0, amount - getattr(before, name)) for name, amount in asdict(target).items()}
+    more = {
+        name: sum(max(0, amount - getattr(member, name)) for member in members)
+        for name, amount in asdict(target).items()
+    }
     found = []
-    for whose, holder, policy_limits in policy_checks.holders(session.owner, session.project):
+    for whose, holder, policy_limits in policy_checks.holders(members[0].owner, members[0].project):
         held = usage.usage_of(holder)
         for name in limits.exceeded(policy_limits, held + Amounts(**more)):
             if more.get(name):

@@ -37,6 +37,7 @@ OF_A_NEW_SESSION: dict[str, Any] = {
     "priority": 10,
     "kind": "interactive",
     "command": "",
+    "cluster": None,
     "time_limit": None,
     "not_before": None,
     "depends_on": [],

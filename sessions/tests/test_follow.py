@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import requests
 from channels.db import database_sync_to_async
+from django.db import connection
 
 from accounts.models import ApiToken
 from engine.engine import EngineConnectionError
 from engine.output import LogEntry
 from restapi import streams
 from restapi.streams import ServerSentEvent
+from sessions import notes
 from sessions.following import stream as follow
 from sessions.following.all_sessions import FeedPosition, events_of_all
 from sessions.following.stream import LogFollower, Position, ResumedPosition
@@ -69,6 +71,30 @@ def test_changes_of_a_session_are_streamed_until_its_end(tmp_path: Path) -> None
         assert [event[1] for event in parsed(again)] == ["end"]
         refused = requests.get(address, headers={"Authorization": f"Token {strange}"}, timeout=SECONDS)
         assert (refused.status_code, refused.headers["Content-Type"]) == (404, "application/problem+json")
+
+
+@pytest.mark.django_db
+def test_a_session_is_sent_as_its_last_event_left_it() -> None:
+    session = run_session(name="before")
+    changed: list[bool] = []
+
+    def change_once(execute: Any, *arguments: Any) -> Any:
+        """Change the session between the first query of a reader and its next."""
+        result = execute(*arguments)
+        if not changed:
+            changed.append(True)
+            Session.objects.filter(pk=session.pk).update(name="after")
+            notes.note(session, Reason.RENAMED, "Renamed.")
+        return result
+
+    def read(last_id: int) -> tuple[str, list[tuple[int, str]]]:
+        _, name, events = follow._read_events(session.pk, last_id, lambda each: each.name, lambda each: each.detail)
+        return name, events
+
+    with connection.execute_wrapper(change_once):
+        name, events = read(0)
+    later, more = read(events[-1][0])
+    assert (later if more else name) == "after"
 
 
 async def outputs_of(follower: LogFollower) -> list[tuple[str, str, Any]]:

@@ -13,13 +13,14 @@ from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from sessions.errors import RejectedError
 from sessions.idle.enforcement import enforce_idle_rules, snooze, snooze_offers
+from sessions.idle.preview import preview
 from sessions.idle.usage_periods import SETTLE, record_periods
 from sessions.idle_rules import PERIOD, start_of_period
 from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Conversion, IdleNotice, IdleRule, Session, SessionUsage, UsageDay, UsagePeriod
 from tests.api import client_of
-from tests.factories import make_group, make_policy, make_session, make_user, run_session
+from tests.factories import make_group, make_policy, make_session, make_user, run_cluster, run_session
 from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
@@ -292,3 +293,59 @@ def test_a_rule_parks_what_can_be_parked(max_parked: int, status: str, rule: Idl
     session.refresh_from_db()
     assert (session.status, session.reason) == (Status.TERMINATING, Reason.IDLE)
     assert session.is_parking == (status == "parking")
+
+
+def test_a_cluster_is_idle_once_all_its_members_are(rule: IdleRule, django_capture_on_commit_callbacks: Any) -> None:
+    members = [started(member) for member in run_cluster(fgpu=500)]
+    head, busy = members[0], members[2]
+    for member in members:
+        record(member, start_of_period(NOW - 1.5 * HOUR), NOW)
+    SessionUsage.objects.filter(session=busy).update(cpu_milli=900)
+    enforce_idle_rules(NOW)
+    assert not IdleNotice.objects.exists()
+    UsagePeriod.objects.filter(session=busy).update(is_idle=True, cpu_milli=10)
+    enforce_idle_rules(NOW)
+    assert not IdleNotice.objects.exists(), "since the last whole period it has worked"
+    SessionUsage.objects.filter(session=busy).update(cpu_milli=10)
+    with django_capture_on_commit_callbacks(execute=True):
+        enforce_idle_rules(NOW)
+    assert IdleNotice.objects.get().session == head
+    assert Notification.objects.filter(kind=NoticeKind.IDLE).count() == 1
+    shown = [take_all(f"host.{member.host.name}") for member in members if member.host]
+    assert [task for ((task, _arguments),) in shown] == ["hostworker.tasks.show_message"] * 3
+    assert snooze(busy.pk, HOUR, actor=head.owner) == NOW + HOUR + 30 * MINUTE
+    for member in members:
+        record(member, NOW, NOW + 91 * MINUTE)
+    Session.objects.filter(pk=busy.pk).update(last_activity_at=NOW + 89 * MINUTE)
+    enforce_idle_rules(NOW + 89 * MINUTE)
+    assert not IdleNotice.objects.exists(), "a member is used"
+    Session.objects.filter(pk=busy.pk).update(last_activity_at=None)
+    UsagePeriod.objects.update(is_idle=True)
+    enforce_idle_rules(NOW + 90 * MINUTE)
+    IdleNotice.objects.update(ends_at=NOW + 90 * MINUTE)
+    enforce_idle_rules(NOW + 91 * MINUTE)
+    assert {(member.status, member.reason) for member in head.members} == {(Status.TERMINATING, Reason.IDLE)}
+
+
+def test_one_member_that_is_left_stands_for_its_cluster(rule: IdleRule) -> None:
+    IdleRule.objects.update(idle_timeout=None, low_use_window=HOUR, low_use_cpu_percent=5)
+    members = run_cluster(runs_on_all=True, kind=Kind.BATCH.value, command="train")
+    done, *left = [started(member) for member in members]
+    done.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    for member in left:
+        record(member, start_of_period(NOW - 1.5 * HOUR), NOW)
+    enforce_idle_rules(NOW)
+    assert IdleNotice.objects.get().session == left[0]
+
+
+def test_the_preview_takes_a_cluster_as_one(rule: IdleRule) -> None:
+    members = [started(member, 9 * HOUR) for member in run_cluster(fgpu=500)]
+    for member in members:
+        record(member, start_of_period(NOW - 1.5 * HOUR), NOW)
+    record_periods(NOW)
+    (found,) = preview(rule, NOW).ended
+    saved = (NOW - found.ended_at).total_seconds() * 1500
+    assert (found.session, found.saved_milli_seconds) == (members[0], saved)
+    UsagePeriod.objects.filter(session=members[1], at__gte=NOW - 20 * MINUTE).update(cpu_milli=900)
+    looked_at = preview(rule, NOW)
+    assert (looked_at.ended, looked_at.session_count) == ([], 1)

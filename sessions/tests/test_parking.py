@@ -227,7 +227,7 @@ def test_parking_waits_for_what_else_is_under_way() -> None:
     session = run_session()
     Conversion.objects.create(session=session, host=session.host, state="SAVING", reference="mine:1")
     assert "being saved as an image" in parking.refusal(session)
-    session.resize = {}
+    Session.objects.update(resize={})
     assert "being resized" in parking.refusal(session)
 
 

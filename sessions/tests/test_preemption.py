@@ -29,7 +29,7 @@ BATCH: dict[str, Any] = {"kind": Kind.BATCH.value, "command": "train"}
 
 def claim_on(session: Session, *, minutes: int = 2) -> StoredClaim:
     at = timezone.now() + timedelta(minutes=minutes)
-    return StoredClaim(group_id=session.resource_group_id, host_id=session.host_id or 0, shares=(), at=at)
+    return StoredClaim(group_id=session.resource_group_id, placed=((1, session.host_id or 0, ()),), at=at)
 
 
 def preempted(**overrides: Any) -> Session:
@@ -50,7 +50,7 @@ def test_a_warning_moves_the_end_and_is_withdrawn() -> None:
     waiting.refresh_from_db()
     assert (victim.status, victim.ends_at, victim.preempted_for) == (Status.RUNNING, claim.at, waiting.pk)
     assert victim.extension_left == timedelta(0)
-    assert StoredClaim.from_json(waiting.claim or {}) == claim
+    assert StoredClaim.from_json(waiting.claim or {}, 1) == claim
     preemption.spare([victim.pk])
     victim.refresh_from_db()
     assert (victim.ends_at, victim.preempted_for) == (None, "")

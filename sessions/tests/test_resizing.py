@@ -314,7 +314,7 @@ def test_sizes_read_as_amounts() -> None:
 
 
 def test_groups_are_locked_while_a_lease_grows(session: Session, django_assert_max_num_queries: Any) -> None:
-    with django_assert_max_num_queries(18) as captured:
+    with django_assert_max_num_queries(19) as captured:
         resize(session, cpu=4)
     statements = [each["sql"] for each in captured.captured_queries]
     locks = [place for place, sql in enumerate(statements) if "pg_advisory_xact_lock" in sql]
