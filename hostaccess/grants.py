@@ -74,15 +74,15 @@ GRANTS: Final = (
         read="id name description fgpu_per_gpu host_loss_grace use_mps placement queue_order ageing"
         " reservation_delay max_lifetime pending_timeout is_active open_to_all sharing start_allowance"
         " half_life starvation_limit deny_private_networks allow_interactive allow_batch preemption_grace"
-        " preemptible_charge_percent end_gpu_overuse cpu_overcommit",
+        " preemptible_charge_percent end_gpu_overuse cpu_overcommit cluster_host_network",
         rows=ALL_ROWS,
     ),
     TableGrant(
         table="resources_host",
         read="id name group_id status is_cordoned cordon_reason drain_by cpu memory architecture heartbeat_at lost_at"
-        " gateway_url machine_id engine_id boot_id gpu_topology",
-        update="status is_cordoned cordon_reason cpu memory architecture heartbeat_at lost_at gateway_url machine_id"
-        " engine_id boot_id gpu_topology",
+        " gateway_url cluster_address machine_id engine_id boot_id gpu_topology topology",
+        update="status is_cordoned cordon_reason cpu memory architecture heartbeat_at lost_at gateway_url"
+        " cluster_address machine_id engine_id boot_id gpu_topology",
         may_insert=True,
         rows="name = (SELECT hostaccess_name())",
         # A new host joins the group that was chosen for it; later its group is not its own to change.
@@ -156,7 +156,7 @@ GRANTS: Final = (
         read="id name cpu memory fgpu max_sessions max_pending max_lifetime max_extension allow_sudo"
         " allow_public_apps disk_bytes disk_files max_folders storage_bytes storage_files max_private_images"
         " allow_conversion allow_unlisted_images share_weight max_per_launch max_priority preemptible_only max_parked"
-        " max_parked_time require_second_factor",
+        " max_parked_time require_second_factor max_cluster_size",
         rows=ALL_ROWS,
     ),
     TableGrant(
@@ -186,13 +186,20 @@ GRANTS: Final = (
         " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
         " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
-        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize core_milli",
+        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize core_milli"
+        " cluster_id rank is_elastic",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
         " ended_at preempt_by preempted_for parked_bytes",
         rows=f"host_id = @HOST@ OR {_GIVEN_BACK} OR parked_on_id = @HOST@",
         changed=f"host_id = @HOST@ OR {_GIVEN_BACK}",
         written=f"host_id = @HOST@ OR {_GIVEN_BACK}",
+    ),
+    TableGrant(
+        table="compute_cluster",
+        read="id size max_size mode shares_gpus runs_on_all max_restarts restarts network host_addresses private_key"
+        " public_key first_port started_at ended_at main_differs",
+        rows="EXISTS (SELECT FROM compute_session mine WHERE mine.cluster_id = compute_cluster.id)",
     ),
     TableGrant(
         table="compute_sessionevent",

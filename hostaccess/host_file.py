@@ -7,6 +7,7 @@ import argparse
 import ipaddress
 import json
 import os
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 PATH: Final = "/api/v1/hosts/join/"
+ROOT: Final = Path(__file__).resolve().parent.parent
 TIMEOUT_SECONDS: Final = 30
 TOKEN_VARIABLE: Final = "GPUPLATFORM_JOIN_TOKEN"  # noqa: S105  # a name
 HEADING: Final = """# Written by `manage.py join`: this host's own credentials. Do not copy them to another machine.
@@ -45,8 +47,11 @@ def main(arguments: Sequence[str], target: Path) -> None:
     sys.stdout.write(
         f"This machine is host {found['COMPUTE_HOST_NAME']} of resource group {found['COMPUTE_HOST_GROUP']} now. "
         f"Its credentials are in {options.file}.\nStart `manage.py hostworker`, and `manage.py gateway` for terminals "
-        "and apps (COMPUTE_GATEWAY_ADDRESS).\n"
+        "and apps (COMPUTE_GATEWAY_ADDRESS).\nWhat it lacks for members of clusters, if anything:\n"
     )
+    sys.stdout.flush()
+    doctor = [sys.executable, str(ROOT / "manage.py"), "doctor", "networks of clusters"]
+    subprocess.run(doctor, env=os.environ | found, check=False)
 
 
 def credentials(url: str, token: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ from resources.registries.credentials import registry_keys
 logger = logging.getLogger(__name__)
 
 TOKEN_LIFETIME: Final = timedelta(hours=1)
+MAX_PEERS: Final = 3  # that it is told
 REVOKED: Final = "Its credentials were revoked"
 host_revoked: Final = Signal()  # with `name`; the platform has no way to the host from now on
 # Options of DATABASE_URL that hosts need too.
@@ -88,6 +89,7 @@ def join(token: str) -> dict[str, str]:
         "REDIS_URL": _redis_url(access.role, password),
         "COMPUTE_REDIS_SEND_URL": _redis_url(f"{access.role}{redis_users.SENDER}", password),
         "COMPUTE_SESSION_SUBNETS": ",".join(settings.COMPUTE_SESSION_SUBNETS),
+        "COMPUTE_CLUSTER_PEERS": ",".join(_peers(access)),
         **{name: str(getattr(settings, name)) for name in SHARED},
     }
 
@@ -124,6 +126,12 @@ def reach_problem() -> str:
         elif _is_loopback(url):
             texts.append(f"{name} is at an address of this machine alone: set {address}")
     return "; ".join(texts)
+
+
+def _peers(access: HostAccess) -> list[str]:
+    """Return the addresses of some other hosts of its group, for networks of clusters."""
+    others = Host.objects.filter(group=access.group).exclude(name=access.name).exclude(cluster_address="")
+    return list(others.order_by("-heartbeat_at").values_list("cluster_address", flat=True)[:MAX_PEERS])
 
 
 def _database_url(user: str, password: str) -> str:

@@ -120,7 +120,7 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_per_launch", "max_priority"),
+        *("max_sessions", "max_pending", "max_per_launch", "max_cluster_size", "max_priority"),
         *("max_lifetime", "max_extension", "max_parked", "max_parked_time", "share_weight"),
         *("disk_bytes", "disk_files", "max_folders"),
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
@@ -134,7 +134,10 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
             "Held at once",
             {"fields": ("cpu", "memory", "fgpu", "max_sessions"), "description": "By all sessions of a user together"},
         ),
-        ("Launching and waiting", {"fields": ("max_pending", "max_per_launch", "max_priority", "share_weight")}),
+        (
+            "Launching and waiting",
+            {"fields": ("max_pending", "max_per_launch", "max_cluster_size", "max_priority", "share_weight")},
+        ),
         ("Time", {"fields": ("max_lifetime", "max_extension", "reservations", "max_parked", "max_parked_time")}),
         ("Disk of each session", {"fields": ("disk_bytes", "disk_files")}),
         ("Stored", {"fields": ("max_folders", "storage_bytes", "storage_files", "max_private_images")}),
@@ -233,7 +236,7 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
         *("name", "status", "cpu", memory_column("memory", "memory")),
         *("gateway_url", "heartbeat_at", "lost_at", "drain_by", "failed_starts"),
     )
-    fields = ("group", "is_cordoned", "cordon_reason", *readonly_fields)
+    fields = (*HostForm.Meta.fields, *readonly_fields)
     inlines = (GpuInline,)
     actions: tuple[str, ...] = ("cordon", "uncordon")
 

@@ -1,5 +1,6 @@
 """Django system checks of this host's settings."""
 
+from ipaddress import IPv4Network, ip_address
 from typing import Any, Final
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from resources.gpus.discovery import simulated_devices
 
 HOST_TAG: Final = "host"  # of these checks, which a host worker has made
 MAX_RESERVED_PERCENT: Final = 50
+CLUSTER_PREFIX_LENGTH: Final = 24  # of the network of one cluster
 _EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # valid to listen on, but not to connect to
 
 
@@ -81,6 +83,23 @@ def check_gateway(**kwargs: Any) -> list[CheckMessage]:
     return errors
 
 
+def check_clusters(**kwargs: Any) -> list[CheckMessage]:
+    """Return errors for COMPUTE_CLUSTER_RANGE and COMPUTE_CLUSTER_ADDRESS if malformed."""
+    errors: list[CheckMessage] = []
+    try:
+        if IPv4Network(settings.COMPUTE_CLUSTER_RANGE).prefixlen > CLUSTER_PREFIX_LENGTH:
+            raise ValueError(f"{settings.COMPUTE_CLUSTER_RANGE} has less than 256 addresses")
+    except ValueError as error:
+        hint = "Write a network of IPv4 with a /24 for each cluster, such as 100.64.0.0/12."
+        errors.append(Error(f"COMPUTE_CLUSTER_RANGE: {error}.", hint=hint, id="resources.E010"))
+    try:
+        ip_address(settings.COMPUTE_CLUSTER_ADDRESS or "127.0.0.1")
+    except ValueError as error:
+        hint = "Write an address of this host, such as 10.0.0.7; leave it empty to have it found."
+        errors.append(Error(f"COMPUTE_CLUSTER_ADDRESS: {error}.", hint=hint, id="resources.E011"))
+    return errors
+
+
 CHECKS: Final = (
     check_simulated_gpus,
     check_host_amounts,
@@ -88,4 +107,5 @@ CHECKS: Final = (
     check_gpu_amounts,
     check_http_address,
     check_gateway,
+    check_clusters,
 )

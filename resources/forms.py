@@ -24,7 +24,7 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         model = ResourceGroup
         fields = (
             *("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing", "host_loss_grace", "use_mps"),
-            *("is_active", "deny_private_networks"),
+            *("is_active", "deny_private_networks", "cluster_host_network"),
             *(
                 "open_to_all",
                 "users",
@@ -80,7 +80,12 @@ class HostForm(forms.ModelForm[Host]):
 
     class Meta:
         model = Host
-        fields = ("group", "is_cordoned", "cordon_reason")
+        fields = ("group", "topology", "is_cordoned", "cordon_reason")
+        error_messages: ClassVar = {
+            "topology": {
+                "invalid": gettext_lazy("Use names of letters, digits and . - _ with / between them, eight at most.")
+            }
+        }
 
     def save(self, commit: bool = True) -> Host:
         """Save; a host that takes sessions again is not drained any more, and what the administrator says counts."""

@@ -17,7 +17,10 @@ class ResourceGroupSerializer(ShownSerializer[ResourceGroup]):
 
     class Meta:
         model = ResourceGroup
-        fields = ("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing", "deny_private_networks")
+        fields = (
+            *("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing"),
+            *("deny_private_networks", "cluster_host_network"),
+        )
 
 
 class PresetSerializer(ShownSerializer[Preset]):
@@ -137,7 +140,7 @@ class HostSerializer(ShownSerializer[Host]):
     class Meta:
         model = Host
         fields = (
-            *("name", "status", "is_cordoned", "cordon_reason", "drain_by", "resource_group"),
+            *("name", "status", "is_cordoned", "cordon_reason", "drain_by", "resource_group", "topology"),
             *("faulty_since", "probe_at"),
             *("cpu", "cpu_held", "cpu_held_milli", "memory", "memory_held", "gpus", "gpu_topology"),
         )

@@ -113,6 +113,16 @@ def test_join_writes_a_file_for_its_owner_alone(live_server: LiveServer, tmp_pat
         host_file.credentials(live_server.url, token)
 
 
+def test_a_host_is_told_of_others_in_its_group() -> None:
+    group = make_group(name="lab")
+    make_host(name="gpu7", group=group, cluster_address="10.0.0.7")
+    make_host(group=group, cluster_address="")
+    make_host(group=group, cluster_address="10.0.0.8")
+    make_host(cluster_address="10.0.0.9")
+    with joined_host("gpu7", "lab") as found:
+        assert found["COMPUTE_CLUSTER_PEERS"] == "10.0.0.8"
+
+
 def test_join_sends_no_token_in_the_clear(tmp_path: Path) -> None:
     for url in ("http://gpu.example.org", "ftp://127.0.0.1", "http://127.0.0.1.example.org"):
         with pytest.raises(JoinError, match="https"):

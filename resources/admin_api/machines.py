@@ -91,10 +91,10 @@ class HostRecordSerializer(RecordSerializer[Host]):
     class Meta:
         model = Host
         fields = (
-            *("id", "name", "resource_group", "is_cordoned", "cordon_reason", "status", "drain_by", "cpu", "memory"),
-            *("architecture", "gateway_url", "heartbeat_at", "lost_at", "health", "gpus"),
+            *("id", "name", "resource_group", "topology", "is_cordoned", "cordon_reason", "status", "drain_by", "cpu"),
+            *("memory", "architecture", "gateway_url", "heartbeat_at", "lost_at", "health", "gpus"),
         )
-        read_only_fields = tuple({*fields} - {"resource_group", "is_cordoned", "cordon_reason"})
+        read_only_fields = tuple({*fields} - {"resource_group", "topology", "is_cordoned", "cordon_reason"})
 
 
 class HostRecordQuery(SearchQuery):

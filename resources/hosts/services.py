@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS: Final = 5
 REGISTERED: Final = (  # what a host says of itself; all else is the platform's to change
     *("cpu", "memory", "gateway_url", "architecture", "status", "machine_id", "engine_id", "boot_id"),
-    "gpu_topology",
+    *("gpu_topology", "cluster_address"),
 )
 SILENCE: Final = timedelta(seconds=20)  # a host without a heartbeat for this long is LOST
 
@@ -32,19 +32,21 @@ def register_host(
     *,
     has_mps: bool = False,
     gateway_url: str = "",
+    cluster_address: str = "",
     identity: Mapping[str, str] | None = None,
 ) -> Host:
     """Store the resources of the host and return it as JOINING: it gets no sessions until it is reconciled.
 
     A new host joins the group `group_name`, created if needed; a known one stays in its group. Idempotent.
-    `has_mps` says whether an MPS control daemon runs on it; `gateway_url` is the URL of its gateway, "" without one.
+    `has_mps` says whether an MPS control daemon runs on it; `gateway_url` is the URL of its gateway, "" without one,
+    and `cluster_address` that of the host for the networks of clusters, "" where it can have none.
     `identity` are the fields that bind its name to this machine (`claims`).
     """
     with transaction.atomic():
         host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
         host.cpu, host.memory, host.gateway_url = machine.cpu, machine.memory, gateway_url
         host.architecture, host.gpu_topology = machine.architecture, machine.topology.as_json()
-        host.status = HostStatus.JOINING.value
+        host.cluster_address, host.status = cluster_address, HostStatus.JOINING.value
         for field, value in (identity or {}).items():
             setattr(host, field, value)
         host.save(update_fields=REGISTERED)

@@ -3,9 +3,9 @@
 import uuid
 from datetime import timedelta
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -136,6 +136,15 @@ class ResourceGroup(models.Model):
         "100.64-127.x, and fc00::/7 of IPv6) other than the host's name servers. It holds for running sessions within "
         "seconds and cuts their open connections. It takes the hosts' firewall rules (COMPUTE_FIREWALL).",
     )
+    cluster_host_network = models.BooleanField(
+        "host network for clusters",
+        default=False,
+        db_default=False,
+        help_text="For users who are trusted with the hosts, where these have InfiniBand or RoCE. Members of clusters "
+        "that may be on several hosts run in the network of their hosts, with the devices of /dev/infiniband. Nothing "
+        "then keeps them from the hosts' own services, from other sessions there and from private networks, and they "
+        "offer no apps. It holds for clusters that start from then on.",
+    )
     placement = models.CharField(
         max_length=8,
         choices=PlacementChoice.choices,
@@ -245,6 +254,9 @@ class ResourceGroup(models.Model):
         return guaranteed_milli(self.cpu_overcommit)
 
 
+TOPOLOGY: Final = r"^[\w.-]+(/[\w.-]+){0,7}\Z"  # a path of names, such as row1/rack3
+
+
 class HostStatus(models.TextChoices):
     """Whether sessions can be placed on a host."""
 
@@ -266,6 +278,15 @@ class Host(models.Model):
     drain_by = models.DateTimeField(
         null=True, blank=True, help_text="Sessions that run here then are ended; empty: they may finish"
     )
+    topology = models.CharField(
+        max_length=200,
+        blank=True,
+        db_default="",
+        validators=[
+            RegexValidator(TOPOLOGY, "Use names of letters, digits and . - _ with / between them, eight at most.")
+        ],
+        help_text="Where it stands, from far to near, such as row1/rack3: clusters go to hosts near each other",
+    )
     cpu = models.PositiveIntegerField("CPU cores")
     memory = models.PositiveBigIntegerField("memory (bytes)")
     architecture = models.CharField(max_length=16, blank=True, help_text="Of its CPU, such as amd64, as images name it")
@@ -275,6 +296,13 @@ class Host(models.Model):
         max_length=200, blank=True, help_text="Where its terminals and apps are reached from other machines"
     )
 
+    cluster_address = models.CharField(
+        max_length=45,
+        blank=True,
+        db_default="",
+        editable=False,
+        help_text="By which other hosts reach it for the networks of clusters; empty: it can have none",
+    )
     machine_id = models.CharField(max_length=64, blank=True, editable=False, help_text="Of /etc/machine-id")
     engine_id = models.CharField(max_length=128, blank=True, editable=False, help_text="Of its container engine")
     boot_id = models.CharField(max_length=64, blank=True, editable=False, help_text="Of the boot whose worker beats")

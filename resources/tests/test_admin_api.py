@@ -237,6 +237,20 @@ def test_a_host_is_cordoned_and_taken_back(client: CheckedClient) -> None:
     assert not Host.objects.exists()
 
 
+@pytest.mark.parametrize("path", ["row1", "row1/rack-3", "a.b/c_d/3/4/5/6/7/8", ""])
+def test_a_host_is_told_where_it_stands(path: str, client: CheckedClient) -> None:
+    host = make_host()
+    assert client.patch(f"{API}/hosts/{host.pk}/", {"topology": path}).json()["topology"] == path
+    assert client.get("/api/v1/hosts/").json()["results"][0]["topology"] == path
+
+
+@pytest.mark.parametrize("path", ["/row1", "row1/", "row1//rack3", "row 1", "a,b", "1/2/3/4/5/6/7/8/9", "x" * 201])
+def test_a_path_that_is_none_is_refused(path: str, client: CheckedClient) -> None:
+    errors = client.patch(f"{API}/hosts/{make_host().pk}/", {"topology": path}).json()["errors"]
+    assert errors.keys() == {"topology"}
+    assert ("names of letters" in errors["topology"][0]) == (len(path) <= 200)
+
+
 def test_a_preset_is_checked_as_a_whole(client: CheckedClient) -> None:
     group = make_group(name="lab")
     body = {"name": "small", "resource_group": "lab", "cpu": 2, "memory": "4g", "fgpu": "0.25"}

@@ -87,6 +87,7 @@ def test_a_host_shows_sums_without_names() -> None:
             "faulty_since": None,
             "probe_at": None,
             "resource_group": host.group.name,
+            "topology": "",
             "cpu": 8,
             "cpu_held": 4,
             "cpu_held_milli": 4000,

@@ -42,7 +42,7 @@ def test_the_admin_says_so_where_bounds_are_missing(client: Client) -> None:
     assert "(endless)" in client.get(f"/admin/resources/resourcegroup/{group.pk}/change/").content.decode()
     form = client.get("/admin/accounts/resourcepolicy/add/")
     assert form.context["adminform"].form.initial["max_lifetime"] == timedelta(days=7)
-    empty = {"name": "new", "max_extension": "0", "max_lifetime": "", "share_weight": "100"}
+    empty = {"name": "new", "max_extension": "0", "max_lifetime": "", "share_weight": "100", "max_cluster_size": "64"}
     saved = client.post("/admin/accounts/resourcepolicy/add/", empty, follow=True)
     assert ResourcePolicy.objects.get(name="new").max_lifetime is None
     assert "may run for ever" in saved.content.decode()

@@ -26,6 +26,11 @@ def test_the_settings_of_a_test_run_are_good() -> None:
         *[("COMPUTE_HTTP_ADDRESS", value, "resources.E004") for value in BAD_ADDRESSES],
         *[("COMPUTE_GATEWAY_ADDRESS", value, "resources.E006") for value in BAD_ADDRESSES if value],
         *[("COMPUTE_GATEWAY_URL", value, "resources.E007") for value in ("10.0.0.5:8010", "https://a:1", "http://a")],
+        *[
+            ("COMPUTE_CLUSTER_RANGE", value, "resources.E010")
+            for value in ("100.64.0.0/25", "100.64.0.1/12", "fd00::/64")
+        ],
+        ("COMPUTE_CLUSTER_ADDRESS", "gpu7", "resources.E011"),
         *[("COMPUTE_GATEWAY_URL", value, "resources.E008") for value in ("http://0.0.0.0:8010", "http://[::]:8010")],
     ],
 )
@@ -43,6 +48,8 @@ def test_a_bad_value_is_named_with_a_hint(settings: Settings, name: str, value: 
         ("COMPUTE_HTTP_ADDRESS", "[::1]:8000"),
         ("COMPUTE_HTTP_ADDRESS", "0.0.0.0:80"),
         ("COMPUTE_HOST_MEMORY", "48g"),
+        ("COMPUTE_CLUSTER_RANGE", "10.9.8.0/24"),
+        ("COMPUTE_CLUSTER_ADDRESS", "fd00::7"),
         ("COMPUTE_GATEWAY_ADDRESS", "0.0.0.0:8010"),
         ("COMPUTE_GATEWAY_URL", "http://gpu7.example.org:8010"),
     ],
