@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fgpu.mounts import BindMount
+from hostworker.cluster_protocol import ClusterControl, ClusterPlace
 from hostworker.conversion.base import ImageEngine
 from resources.amounts.units import CORE_MILLI
 from resources.gpus.shares import Sharing
@@ -138,6 +139,12 @@ class ContainerSpec:
     disk_bytes: int | None = None  # that it may write outside of its mounts, where the engine can bound that
     hostname: str = ""
     command: str = ""  # a line of the shell; the container ends with it. Empty: it stays until it is stopped
+    cluster: ClusterPlace | None = None
+
+    @property
+    def has_host_network(self) -> bool:
+        """Whether the container has the network of its host, and so no address of its own."""
+        return self.cluster is not None and self.cluster.host_network is not None
 
 
 class ContainerPhase(StrEnum):
@@ -168,8 +175,8 @@ class ContainerUse:
     memory_bytes: int  # without `cache_bytes`
     cache_bytes: int  # page cache that is given back when programs need the memory
     shared_bytes: int = 0  # of `memory_bytes`, what is in /dev/shm and the like
-    received_bytes: int = 0  # since its start, as all below
-    sent_bytes: int = 0
+    received_bytes: int | None = 0  # since its start, as all below; None: not known
+    sent_bytes: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +311,7 @@ class Runtime(Protocol):
     saved_containers: SavedContainers
     disks: HostDisks  # its methods may raise EngineUnreachableError too
     outputs: HostOutputs  # likewise
+    clusters: ClusterControl | None  # None where containers reach each other anyway
     image_engine: ImageEngine | None  # what makes images of the containers; None where this runtime makes none
 
     def ensure_image(

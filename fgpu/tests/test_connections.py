@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import socket
 import struct
+import termios
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -62,6 +64,12 @@ def is_closed(line: socket.socket) -> bool:
         return True
 
 
+def is_read(line: socket.socket) -> bool:
+    """Return whether the arbiter has read all that was sent."""
+    unread: int = struct.unpack("i", fcntl.ioctl(line, termios.TIOCOUTQ, bytes(4)))[0]
+    return unread == 0
+
+
 def set_limit(pid: int, soft: int, hard: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -104,10 +112,12 @@ def test_an_idle_connection_makes_room_for_the_next(host: Host) -> None:
     host.arbiter("arbiter-x86_64")
     with ExitStack() as stack:
         idle = stack.enter_context(connect(session))
-        for _ in range(MOST - 1):
-            stack.enter_context(connect(session)).send(WANTS_BUSY)
-        stack.enter_context(connect(session)).send(WANTS_BUSY)
+        lines = []
+        for _ in range(MOST):
+            lines.append(stack.enter_context(connect(session)))
+            lines[-1].send(WANTS_BUSY)
         assert idle.recv(4) == b""
+        until(lambda: all(is_read(line) for line in lines))  # or the last one would be idle yet
         with dial(session) as refused:
             until(lambda: is_closed(refused))
 

@@ -21,6 +21,7 @@ from django.db.models import Exists, QuerySet
 from folders.quotas import measure
 from hostworker.agent import reconciler
 from hostworker.app_processes import starter as app_starter
+from hostworker.containers import cluster_networks
 from hostworker.images import converter, host_images
 from hostworker.storage import share_watch, storage_quota
 from resources.hosts import health as host_health
@@ -38,6 +39,7 @@ class Work(Enum):
 
     READINESS = (hosts.unready,)
     SESSIONS = (reconciler.sessions_of,)
+    CLUSTERS = (cluster_networks.placed,)
     APPS = (app_starter.starting,)
     CONVERSIONS = (converter.unfinished, converter.deleted, converter.waiting_reports)
     PULLS = (host_images.waiting_pulls,)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from django.db.models import Q
 
@@ -138,17 +139,18 @@ def _running(rows: _Rows) -> list[Key]:
 
 
 def _rows(host: Host) -> _Rows:
-    columns = ("pk", "attempt", "status", "address", "host_id", "parked_on_id", "parked_attempt", "resize")
     rows = _Rows()
-    sessions = sessions_of(host).in_queue_order().values_list(*columns)
-    for pk, attempt, name, address, host_id, parked_on, parked_attempt, resize in sessions:
+    columns = ("pk", "attempt", "status", "address", "cluster__first_port")
+    placed = ("host_id", "parked_on_id", "parked_attempt", "resize")
+    stored: Iterable[Any] = sessions_of(host).in_queue_order().values_list(*columns, *placed)
+    for pk, attempt, name, address, first_port, host_id, parked_on, parked_attempt, resize in stored:
         status = Status(name)
         if parked_on == host.pk:
             rows.parked[pk, parked_attempt] = status
         if host_id != host.pk or status not in HOSTED:
             continue
         rows.hosted[pk, attempt] = status
-        if status == Status.RUNNING and address is None:
+        if status == Status.RUNNING and address is None and first_port is None:
             rows.without_address.append((pk, attempt))
         if status == Status.RUNNING and resize:
             rows.to_resize.append((pk, resize["id"]))

@@ -57,7 +57,7 @@ def end() -> None:
 
 def _bring_up(runtime: Runtime, session: Session, *, is_image_here: bool = False) -> None:
     runner.bring_up(runtime, session, is_image_here=is_image_here)
-    app_starter.warm_up(runtime, session.pk)  # what its image wants started with it
+    app_starter.warm_up(runtime, session)  # what its image wants started with it
 
 
 def _pull_and_bring_up(runtime: Runtime, session: Session) -> None:

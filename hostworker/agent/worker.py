@@ -14,7 +14,8 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 
 from folders.quotas import measure
 from folders.storage import roots
-from hostworker.agent import host_probe, kernel_watch, output_watch, reconciler, starts
+from hostworker.agent import cluster_watch, host_probe, kernel_watch, output_watch, reconciler, starts
+from hostworker.agent.cluster_watch import ClusterWatch
 from hostworker.agent.due_work import DueWork, Work
 from hostworker.agent.image_loops import ImageLoops
 from hostworker.agent.output_watch import OutputWatch
@@ -102,6 +103,9 @@ class HostWorker:
             self.loops.append((self.apply_firewall, RECONCILE_SECONDS))
         if watch_kernel:
             self.loops.append((watch_kernel, kernel_watch.POLL_SECONDS))
+        if runtime.clusters and host.cluster_address:
+            clusters = ClusterWatch(runtime, runtime.clusters, host, lambda: self._due.is_due(Work.CLUSTERS))
+            self.loops.append((clusters.poll, cluster_watch.POLL_SECONDS))
         listening: list[Loop] = [(self.listen, 1), (self.keep_warm, KEEP_WARM_SECONDS)]
         self._threads = [
             threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True)

@@ -77,10 +77,11 @@ class AppStarter:
         for owner in owners:
             self._begin(runtime, endpoint_id, owner, look_at_app)
 
-    def warm_up(self, runtime: Runtime, session_id: str) -> None:
+    def warm_up(self, runtime: Runtime, session: Session) -> None:
         """Start in the background what the session's image wants started with it, once no session is being started."""
-        if not self._stopping.is_set():
-            self._warm_ups.submit(self._warm_up, runtime, session_id)
+        is_wanted = session.kind == Kind.INTERACTIVE and session.memory >= WARM_UP_MIN_MEMORY
+        if is_wanted and not self._stopping.is_set():
+            self._warm_ups.submit(self._warm_up, runtime, session.pk)
 
     def resume(self, runtime: Runtime, host: Host) -> None:
         """Resume endpoints of this host that are STARTING: left by a dead worker, or waiting for their user."""
@@ -126,9 +127,11 @@ class AppStarter:
 def warm_up_apps(runtime: Runtime, session_id: str) -> None:
     """Start the programs that the image wants started with a session, unless they run or the session is a batch job.
 
-    Sessions of less than WARM_UP_MIN_MEMORY are left alone. Raises ContainerRuntimeError.
+    Sessions of less than WARM_UP_MIN_MEMORY and those in the network of their host, where ports are others' too, are
+    left alone. Raises ContainerRuntimeError.
     """
     interactive = Session.objects.filter(pk=session_id, kind=Kind.INTERACTIVE, memory__gte=WARM_UP_MIN_MEMORY)
+    interactive = interactive.filter(cluster__first_port=None)
     apps = App.objects.filter(image__sessions__in=interactive, warm_up=True).exclude(command="")
     for app in apps.order_by("port").distinct("port"):
         with runner.container_lock(session_id):

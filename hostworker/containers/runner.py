@@ -16,7 +16,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from hostworker.containers import folder_mounts, parking
+from hostworker.containers import cluster_networks, folder_mounts, parking
 from hostworker.containers.specs import spec_of
 from hostworker.images import host_images
 from hostworker.runtime.pull import PullText
@@ -37,7 +37,7 @@ from resources.kick import kick_scheduler
 from sessions import notes, notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session, StaleSessionError
-from sessions.requeueing import host_faults, preemption
+from sessions.requeueing import cluster_restarts, host_faults, preemption
 from sessions.revocation.withdrawal import withdraw
 
 logger = logging.getLogger(__name__)
@@ -229,10 +229,11 @@ def _claim(session_id: str, attempt: int) -> Session | None:
 
 def _run(runtime: Runtime, session: Session) -> None:
     """Start the container and move the session to RUNNING; remove the container if the session ended meanwhile."""
-    if _read(session.pk, session.attempt, Status.PREPARING) is None:
+    if not _is(session, Status.PREPARING):
         return
     image = parking.image_of(runtime, session)
     container_id = runtime.create(spec_of(session, folder_mounts.prepare(session, runtime), image))
+    cluster_networks.join(runtime, session)
     try:
         runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     except HasEndedError:  # the worker that started it died before it could say so; the reconciler notes its exit
@@ -243,6 +244,8 @@ def _run(runtime: Runtime, session: Session) -> None:
     except StaleSessionError:
         _clear_if_ended(runtime, session)
     else:
+        if session.cluster_id:
+            cluster_networks.started.set()
         host_health.note_start(session.host_id, has_gpu=bool(session.fgpu))
 
 
@@ -299,7 +302,10 @@ def _end(session: Session, target: Status, reason: Reason, detail: str, fields: 
     """End the session and release its lease; does nothing where another worker did it first."""
     try:
         with transaction.atomic():
-            session.move_to(target, reason, detail[:300], fields=fields)
+            if target == Status.ERROR and session.status == Status.RUNNING:
+                cluster_restarts.fail(session, reason, detail, fields)
+            else:
+                session.move_to(target, reason, detail[:300], fields=fields)
             kick_scheduler()
     except StaleSessionError:
         logger.debug("session %s: moved on by another", session.pk)
@@ -317,8 +323,13 @@ def _conclude(session: Session, fields: dict[str, int | None] | None = None) -> 
 
 def _clear_if_ended(runtime: Runtime, session: Session) -> None:
     """Remove the attempt's container unless the attempt is live, as when another worker has started it."""
-    if _read(session.pk, session.attempt, *HOSTED) is None:
+    if not _is(session, *HOSTED):
         clear_away(runtime, session.pk, session.attempt)
+
+
+def _is(session: Session, *statuses: Status) -> bool:
+    """Return whether the attempt has one of these statuses by now."""
+    return Session.objects.filter(pk=session.pk, attempt=session.attempt, status__in=statuses).exists()
 
 
 def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:
@@ -327,7 +338,7 @@ def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:
 
 def _sessions() -> QuerySet[Session]:
     policies = "owner__policy", "project__policy"
-    sessions = Session.objects.select_related("image", "resource_group", "lease", "host", *policies)
+    sessions = Session.objects.select_related(*("image", "resource_group", "lease", "host", "cluster"), *policies)
     return sessions.defer("owner__password")  # out of the reach of hosts
 
 

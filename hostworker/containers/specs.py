@@ -2,9 +2,12 @@
 
 from django.db.models import Prefetch, prefetch_related_objects
 
-from hostworker.containers import app_environment, parking
+from hostworker.clusters import variables as cluster_variables
+from hostworker.containers import app_environment, cluster_networks, parking
+from hostworker.privileged.cluster_network.network import MEMBER_DEVICE
 from hostworker.runtime_protocol import ContainerSpec, FolderMount, GpuGrant
 from resources.gpus.shares import Sharing
+from resources.hosts import local_address
 from sessions.launching.validation import RESERVED_PREFIX
 from sessions.models import GpuShare, Session
 
@@ -13,6 +16,10 @@ def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str 
     """Return what the session's container is created from; fetch its lease with it."""
     capacity = session.resource_group.gpu_capacity
     prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
+    place = cluster_networks.place_of(session)
+    shares = session.held_shares
+    device = local_address.device_of(place.host) if place and place.host_network else MEMBER_DEVICE
+    of_cluster = cluster_variables.variables(place, device, session=session.pk, gpus=len(shares)) if place else {}
     return ContainerSpec(
         session=session.pk,
         attempt=session.attempt,
@@ -30,13 +37,14 @@ def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str 
                 is_simulated=share.gpu.is_simulated,
                 tier=tier,
             )
-            for share, tier in session.held_shares
+            for share, tier in shares
         ),
         sharing=Sharing(session.resource_group.sharing),
         folders=folders,
         environment={
             **app_environment.variables(),
             **app_environment.thread_counts(session.cpu),
+            **of_cluster,
             "GPUPLATFORM_SESSION_ID": session.pk,
             "GPUPLATFORM_SESSION_NAME": session.name,
         },
@@ -44,5 +52,6 @@ def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str 
         allow_sudo=session.allow_sudo,
         disk_bytes=parking.disk_left(session),
         command=session.command,
-        hostname=session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),
+        hostname=place.name if place else session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),
+        cluster=place,
     )

@@ -9,6 +9,7 @@ from typing import Final
 from engine.containers import VARIABLES_PATH
 from fgpu.limits import parse_limits
 from fgpu.mounts import ArbiterFiles, BindMount, hook_mounts, simulated_mounts
+from hostworker.clusters import member_files
 from hostworker.enforcement import mps, variables
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.figures import NO_FIGURES, Figures
@@ -85,7 +86,7 @@ class Enforcer:
         figures = self.figures.prepare(spec) if self._sees_files else NO_FIGURES
         mounts += figures.mounts
         setup = self._set_variables(spec, variables.withheld(image_environment))
-        setup = replace(setup, mounts=(*mounts, *setup.mounts), cpus=figures.cpus)
+        setup = replace(setup, mounts=(*mounts, *self._cluster(spec), *setup.mounts), cpus=figures.cpus)
         shared_by_mps = [gpu for gpu in spec.gpus if gpu.tier is Tier.HOOK_MPS]
         if not shared_by_mps:
             return setup
@@ -183,6 +184,15 @@ class Enforcer:
         return EnforcementSetup(
             mounts=(BindMount(path, VARIABLES_PATH),), sets_variables=True, withheld=tuple(of_image)
         )
+
+    def _cluster(self, spec: ContainerSpec) -> tuple[BindMount, ...]:
+        """Write what a member of a cluster finds inside it, where the engine sees the files."""
+        if spec.cluster is None or not self._sees_files:
+            return ()
+        try:
+            return member_files.write(self.folders.path((spec.session, spec.attempt)), spec.cluster, len(spec.gpus))
+        except OSError as error:
+            raise EnforcementError(f"The files of its cluster could not be written: {error}") from error
 
     def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[BindMount]:
         listing = self.folders.path(key) / "gpus.conf"

@@ -77,8 +77,10 @@ def _since(before: Moment | None, use: ContainerUse | None, now: float) -> dict[
     fields = {"memory": use.memory_bytes}
     if before and (seconds := now - before[0]) >= 1:
         fields["cpu_milli"] = max(0, round((use.cpu_nanoseconds - before[1].cpu_nanoseconds) / seconds / 1e6))
-        fields["received"] = max(0, round((use.received_bytes - before[1].received_bytes) / seconds))
-        fields["sent"] = max(0, round((use.sent_bytes - before[1].sent_bytes) / seconds))
+        for name in ("received", "sent"):
+            now_bytes, then_bytes = getattr(use, f"{name}_bytes"), getattr(before[1], f"{name}_bytes")
+            if now_bytes is not None and then_bytes is not None:
+                fields[name] = max(0, round((now_bytes - then_bytes) / seconds))
     return fields
 
 

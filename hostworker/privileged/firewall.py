@@ -49,11 +49,17 @@ class FirewallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain of ours, and the chain of the system from which it is entered by what comes from the bridge."""
+    """A chain of ours, and the chain of the system from which it is entered by what matches."""
 
     name: str
     parent: str
-    rules: tuple[str, ...]  # as `iptables -S` writes them, without `-A <name>`; without any, the chain is removed
+    match: str  # as `iptables -S` writes it, as the rules are
+    rules: tuple[str, ...]  # without `-A <name>`; without any, the chain is removed
+
+    @property
+    def jump(self) -> str:
+        """The rule by which it is entered."""
+        return f"{self.match} -j {self.name}"
 
 
 class Firewall:
@@ -78,59 +84,31 @@ class Firewall:
 
     def hold(self) -> None:
         """Have the rules in place, before all others; changes nothing where they are. Raises FirewallError."""
-        self._hold("iptables", self._chains(_parent("iptables")))
-        if Path("/proc/sys/net/ipv6").exists() and _program("ip6tables"):
-            self._hold("ip6tables", self._chains_ipv6())
-
-    def _hold(self, tool: str, chains: Sequence[Chain]) -> None:
-        """Bring the chains about in one transaction, so that there is no moment without them."""
-        rules = _run(tool, "-S").splitlines()
-        wrong = [chain for chain in chains if not self._is_in_place(chain, rules)]
-        if not wrong:
-            return
-        lines = ["*filter", *(f":{chain.name} - [0:0]" for chain in wrong)]
-        for chain in wrong:
-            jump = self._jump(chain)
-            lines += [f"-A {chain.name} {rule}" for rule in chain.rules]
-            lines += [rule.replace("-A", "-D", 1) for rule in rules if rule.endswith(f" {jump}")]
-            lines.append(f"-I {chain.parent} 1 {jump}" if chain.rules else f"-X {chain.name}")
-        _run(f"{tool}-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
-
-    def _is_in_place(self, chain: Chain, rules: Sequence[str]) -> bool:
-        """Return whether the chain is as it should be, and nothing but chains of ours is entered before it."""
-        if not chain.rules:
-            return f"-N {chain.name}" not in rules
-        if [rule for rule in rules if rule.startswith(f"-A {chain.name} ")] != [
-            f"-A {chain.name} {r}" for r in chain.rules
-        ]:
-            return False
-        entered = [rule for rule in rules if rule.startswith(f"-A {chain.parent} ")]
-        jump = f"-A {chain.parent} {self._jump(chain)}"
-        first = next((rule for rule in entered if f" -j {OWN}" not in rule or rule == jump), "")
-        return first == jump
-
-    def _jump(self, chain: Chain) -> str:
-        return f"-i {self._device} -j {chain.name}"
+        hold_chains("iptables", self._chains(forward_chain("iptables")))
+        if has_ipv6():
+            hold_chains("ip6tables", self._chains_ipv6())
 
     def _chains(self, forward: str) -> list[Chain]:
         resolvers = [address for text in self._nameservers() if isinstance(address := ip_address(text), IPv4Address)]
         to_host = [rule for address in resolvers if _is_of_host(address) for rule in _dns_rules(address)]
         to_cloud = [rule for address in resolvers if _is_metadata(address) for rule in _dns_rules(address)]
         metadata = [f"-d {network} -j DROP" for network in METADATA_IPV4]
+        bridge = f"-i {self._device}"
         return [
-            Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *to_host, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", forward, (*to_cloud, *metadata)),
-            Chain(self._denial, forward, self._private(PRIVATE_IPV4, resolvers)),
+            Chain(f"{OWN}IN-{self._device}", "INPUT", bridge, (REPLIES, *to_host, "-j DROP")),
+            Chain(f"{OWN}FWD-{self._device}", forward, bridge, (*to_cloud, *metadata)),
+            Chain(self._denial, forward, bridge, self._private(PRIVATE_IPV4, resolvers)),
         ]
 
     def _chains_ipv6(self) -> list[Chain]:
         found = [f"-p ipv6-icmp -m icmp6 --icmpv6-type {number} -j RETURN" for number in NEIGHBOURS]
         metadata = [f"-d {target} -j DROP" for target in METADATA_IPV6]
+        bridge = f"-i {self._device}"
         resolvers = [address for text in self._nameservers() if isinstance(address := ip_address(text), IPv6Address)]
         return [
-            Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *found, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", "FORWARD", tuple(metadata)),
-            Chain(self._denial, "FORWARD", self._private(PRIVATE_IPV6, resolvers)),
+            Chain(f"{OWN}IN-{self._device}", "INPUT", bridge, (REPLIES, *found, "-j DROP")),
+            Chain(f"{OWN}FWD-{self._device}", "FORWARD", bridge, tuple(metadata)),
+            Chain(self._denial, "FORWARD", bridge, self._private(PRIVATE_IPV6, resolvers)),
         ]
 
     def _private(
@@ -145,6 +123,39 @@ class Firewall:
         asked = [address for address in resolvers if any(address in network for network in networks)]
         names = [rule for address in asked for rule in _dns_rules(address)]
         return (*names, REPLIES_TO_HOST, *(f"-d {network} -j DROP" for network in networks))
+
+
+def hold_chains(tool: str, chains: Sequence[Chain]) -> None:
+    """Bring the chains about in one transaction, so that there is no moment without them. Raises FirewallError."""
+    rules = _run(tool, "-S").splitlines()
+    wrong = [chain for chain in chains if not _is_in_place(chain, rules)]
+    if not wrong:
+        return
+    lines = ["*filter", *(f":{chain.name} - [0:0]" for chain in wrong)]
+    for chain in wrong:
+        lines += [f"-A {chain.name} {rule}" for rule in chain.rules]
+        lines += [rule.replace("-A", "-D", 1) for rule in rules if rule.endswith(f" {chain.jump}")]
+        lines.append(f"-I {chain.parent} 1 {chain.jump}" if chain.rules else f"-X {chain.name}")
+    _run(f"{tool}-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
+
+
+def _is_in_place(chain: Chain, rules: Sequence[str]) -> bool:
+    """Return whether the chain is as it should be, and nothing but chains of ours is entered before it."""
+    if not chain.rules:
+        return f"-N {chain.name}" not in rules
+    if [rule for rule in rules if rule.startswith(f"-A {chain.name} ")] != [
+        f"-A {chain.name} {rule}" for rule in chain.rules
+    ]:
+        return False
+    entered = [rule for rule in rules if rule.startswith(f"-A {chain.parent} ")]
+    jump = f"-A {chain.parent} {chain.jump}"
+    first = next((rule for rule in entered if f" -j {OWN}" not in rule or rule == jump), "")
+    return first == jump
+
+
+def has_ipv6() -> bool:
+    """Return whether rules of IPv6 can be kept here, and are to be."""
+    return Path("/proc/sys/net/ipv6").exists() and _program("ip6tables") is not None
 
 
 def problem() -> str:
@@ -194,7 +205,7 @@ def _is_of_host(address: IPv4Address) -> bool:
     return True
 
 
-def _parent(tool: str) -> str:
+def forward_chain(tool: str) -> str:
     """Return the chain for what is passed on: the engine's own for such rules, where it has made it."""
     return "DOCKER-USER" if "-N DOCKER-USER" in _run(tool, "-S").splitlines() else "FORWARD"
 

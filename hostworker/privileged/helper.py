@@ -44,6 +44,7 @@ ASKED: Final = (
     *("give_to_root", "rewrite_limits", "process_started", "container_of", "starts_hooked", "limit_gpu_memory"),
     *("can_name", "give_name", "set_mount_read_only", "end_mount_writers", "take_mount_away", "raise_kernel_limits"),
     *("bound_terminals", "limit_storage", "bound_files", "purge", "unmap_root"),
+    *("clusters_problem", "hold_cluster", "join_cluster", "silent_in_cluster", "keep_clusters"),
 )
 
 Labels = Mapping[str, str]

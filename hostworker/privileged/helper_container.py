@@ -28,8 +28,9 @@ LINKED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")  # as on ever
 
 # Each for one thing that the helper does: enter the worker's mount namespace and containers' UTS namespaces (SYS_ADMIN,
 # SYS_CHROOT), read /proc/<pid>/maps (SYS_PTRACE), load and write packet filter rules (SYS_MODULE, NET_ADMIN, NET_RAW),
-# own limits files and write to files of the worker's and the engine's (CHOWN, FOWNER, DAC_OVERRIDE), try a limit as the
-# user of sessions (SETUID), write the maps of ids of a user namespace that has root's (SETUID, SETGID, SETFCAP).
+# make the devices of clusters' networks (NET_ADMIN), own limits files and write to files of the worker's and the
+# engine's (CHOWN, FOWNER, DAC_OVERRIDE), try a limit as the user of sessions (SETUID), write the maps of ids of a user
+# namespace that has root's (SETUID, SETGID, SETFCAP).
 CAPABILITIES: Final = (
     "CHOWN",
     "DAC_OVERRIDE",

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -23,6 +24,8 @@ from hostworker.privileged import (
     processes,
 )
 from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
+from hostworker.privileged.cluster_network import devices, reachability
+from hostworker.privileged.cluster_network.network import ClusterNetwork
 from hostworker.privileged.idmapped_mounts import IdmappedMounts
 from hostworker.runtime_protocol import EnforcementError
 
@@ -32,7 +35,7 @@ MEASURE_SECONDS: Final = 30.0  # for one folder; the worker waits for its helper
 class HostPrivileges:
     """Root on this host, for what a host worker needs it for. Safe to use from many threads.
 
-    Every method may raise PrivilegesError, save the two that return a problem. `helper.HelperPrivileges` has all of it
+    Every method may raise PrivilegesError, save those that return a problem. `helper.HelperPrivileges` has all of it
     done by another process.
     """
 
@@ -126,6 +129,34 @@ class HostPrivileges:
         With `deny_private`, they keep containers from private networks too, until the same `worker` takes it back.
         """
         firewall.Firewall(device, worker=worker, deny_private=deny_private).hold()
+
+    def clusters_problem(self) -> str:
+        """Return why no members of clusters can have a network on this host, or "" where they can."""
+        return devices.problem()
+
+    def hold_cluster(self, network: str, local: str, elsewhere: Mapping[str, str], owner: str) -> None:
+        """Have a cluster's network on this host, whose address is `local`; {address of a member elsewhere: its host's}.
+
+        `owner` is the installation. Changes nothing where it is so already. Raises FirewallError.
+        """
+        table = {IPv4Address(member): ip_address(host) for member, host in elsewhere.items()}
+        devices.hold(ClusterNetwork.of(network), ip_address(local), table, owner)
+
+    def join_cluster(self, container: ContainerFiles, network: str, names: Sequence[str], index: int) -> None:
+        """Have the container in a network that this host holds, as member `index` of those with these names, from 1.
+
+        Changes nothing where it is. A member knows by address and name all that there may be, also those to come.
+        """
+        devices.join(container, ClusterNetwork.of(network), names, index)
+
+    def silent_in_cluster(self, container: ContainerFiles, network: str, indexes: Collection[int]) -> list[int]:
+        """Return which of these members of its network do not answer to the container."""
+        addresses = {ClusterNetwork.of(network).member(index): index for index in indexes}
+        return [addresses[address] for address in reachability.silent(container, addresses)]
+
+    def keep_clusters(self, networks: Collection[str], owner: str) -> None:
+        """Remove the installation's networks but for these, and have the rules in place. Raises FirewallError."""
+        devices.keep([ClusterNetwork.of(each) for each in networks], owner)
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         """Have the file system of a storage root limit what the owner's directory on it holds, None: not at all.

@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def can_name(container: ContainerFiles) -> bool:
     """Return whether this process may name the running container, as the engine inspected it."""
     try:
-        return os.geteuid() == 0 and _is_process_of(container) and os.access(container.hosts_path, os.W_OK)
+        return os.geteuid() == 0 and is_process_of(container) and os.access(container.hosts_path, os.W_OK)
     except OSError:
         return False
 
@@ -39,14 +39,14 @@ def give_name(container: ContainerFiles, hostname: str) -> None:
     namespace = os.open(f"/proc/{container.pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
     try:
         # Looked at after opening: a process id that has passed on to another would otherwise name that one's host.
-        if not _is_process_of(container):
+        if not is_process_of(container):
             raise ProcessLookupError("The container has ended.")
         _set_hostname(namespace, hostname)
     finally:
         os.close(namespace)
 
 
-def _is_process_of(container: ContainerFiles) -> bool:
+def is_process_of(container: ContainerFiles) -> bool:
     """Return whether the process id that the engine named belongs, here too, to the container's main process."""
     return container.container_id in procfs.text(f"{container.pid}/cgroup")
 

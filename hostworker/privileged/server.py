@@ -24,6 +24,7 @@ from fgpu.limits import parse_limits
 from folders.files.roots import MARKER, owner_at
 from folders.files.walk import Usage
 from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.cluster_network.network import ClusterNetwork
 from hostworker.privileged.host_privileges import HostPrivileges
 from resources import procfs
 
@@ -35,6 +36,7 @@ _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
 _DEVICE: Final = re.compile(r"gp[a-z0-9-]{1,13}")  # the platform's bridges; see container_config.bridge_device
 _FILES: Final = re.compile(r"/[^\0]*/[0-9]+/[a-z2-7]{16}/files")  # as in folders.files.mount_source
 _FOLDER: Final = re.compile(r"[a-z2-7]{16}")
+_INSTALLATION: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 Operation = Callable[..., object]
@@ -70,6 +72,17 @@ class Operations:
             "bound_terminals": lambda pid: privileges.bound_terminals(_pid(pid)),
             "firewall_problem": privileges.firewall_problem,
             "hold_firewall": self._hold_firewall,
+            "clusters_problem": privileges.clusters_problem,
+            "hold_cluster": lambda network, local, elsewhere, owner: privileges.hold_cluster(
+                _network(network), str(local), dict(elsewhere), _installation(owner)
+            ),
+            "join_cluster": self._join_cluster,
+            "silent_in_cluster": lambda container, network, indexes: privileges.silent_in_cluster(
+                _container(container), _network(network), list(map(_amount, indexes))
+            ),
+            "keep_clusters": lambda networks, owner: privileges.keep_clusters(
+                list(map(_network, networks)), _installation(owner)
+            ),
             "limit_storage": self._limit_storage,
             "map_root": self._map_root,
             "unmap_root": lambda key: privileges.unmap_root(_key(key)),
@@ -141,6 +154,11 @@ class Operations:
             raise PrivilegesError(f"{deny_private!r} is neither true nor false")
         self._privileges.hold_firewall(device, worker, deny_private)
 
+    def _join_cluster(self, container: list[Any], network: object, names: list[str], index: object) -> None:
+        if wrong := [each for each in names if not _HOSTNAME.fullmatch(each)]:
+            raise PrivilegesError(f"{wrong[0]!r} is no host name")
+        self._privileges.join_cluster(_container(container), _network(network), names, _amount(index))
+
     def _limit_storage(
         self, root: object, owner: object, project: object, max_bytes: object, max_files: object
     ) -> bool:
@@ -197,6 +215,17 @@ def _amount(value: object) -> int:
 
 def _limit(value: object) -> int | None:
     return None if value is None else _amount(value)
+
+
+def _installation(value: object) -> str:
+    if not _INSTALLATION.fullmatch(str(value)):
+        raise PrivilegesError(f"{value!r} is no installation")
+    return str(value)
+
+
+def _network(value: object) -> str:
+    """Return a cluster's network. Raises ValueError."""
+    return str(ClusterNetwork.of(str(value)).addresses)
 
 
 def _pid(value: object) -> int:

@@ -11,13 +11,19 @@ from resources import procfs
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
-def use_of(container_id: str, pid: int, cgroups: Path = CGROUPS) -> ContainerUse | None:
-    """Return what the container with this main process uses; None where it has ended or is on another machine."""
+def use_of(
+    container_id: str, pid: int, cgroups: Path = CGROUPS, *, has_host_network: bool = False
+) -> ContainerUse | None:
+    """Return what the container with this main process uses; None where it has ended or is on another machine.
+
+    What it receives and sends is not known where its network is that of the host.
+    """
     try:
         paths = _cgroup_paths(procfs.lines(f"{pid}/cgroup"))
         if not any(container_id in path for path in paths.values()):
             return None
-        return _from_v1(paths, pid, cgroups) if "memory" in paths else _from_v2(paths, pid, cgroups)
+        network = (None, None) if has_host_network else _network(pid)
+        return _from_v1(paths, cgroups, *network) if "memory" in paths else _from_v2(paths, cgroups, *network)
     except (OSError, KeyError, ValueError):
         return None
 
@@ -32,11 +38,10 @@ def _cgroup_paths(lines: Iterable[str]) -> dict[str, str]:
     return paths
 
 
-def _from_v1(paths: dict[str, str], pid: int, cgroups: Path) -> ContainerUse:
+def _from_v1(paths: dict[str, str], cgroups: Path, received: int | None, sent: int | None) -> ContainerUse:
     memory, cpu = cgroups / "memory" / paths["memory"], cgroups / "cpuacct" / paths["cpuacct"]
     stat = _flat(memory / "memory.stat")
     cache = stat["total_inactive_file"]
-    received, sent = _network(pid)
     return ContainerUse(
         cpu_nanoseconds=int((cpu / "cpuacct.usage").read_text()),
         memory_bytes=max(0, int((memory / "memory.usage_in_bytes").read_text()) - cache),
@@ -47,11 +52,10 @@ def _from_v1(paths: dict[str, str], pid: int, cgroups: Path) -> ContainerUse:
     )
 
 
-def _from_v2(paths: dict[str, str], pid: int, cgroups: Path) -> ContainerUse:
+def _from_v2(paths: dict[str, str], cgroups: Path, received: int | None, sent: int | None) -> ContainerUse:
     folder = cgroups / paths[""]
     stat = _flat(folder / "memory.stat")
     cache = stat["inactive_file"]
-    received, sent = _network(pid)
     return ContainerUse(
         cpu_nanoseconds=_flat(folder / "cpu.stat")["usage_usec"] * 1000,
         memory_bytes=max(0, int((folder / "memory.current").read_text()) - cache),

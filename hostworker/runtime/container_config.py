@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SESSION_LABEL
 from fgpu.mounts import BindMount
+from hostworker.clusters import member_files
 from hostworker.runtime.gpu_access import CDI_KIND, LEGACY, GpuAccess
 from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount
 from resources.amounts.units import CORE_MILLI
@@ -38,6 +39,9 @@ SUDO_CAPABILITIES: Final = (
     "SETUID",
 )
 
+# In a member of a cluster: see hostworker/clusters/member_files.py.
+JOIN_CLUSTER: Final = f"if [ -r {member_files.TARGET}/begin ]; then . {member_files.TARGET}/begin; fi"
+
 # The main process of every session, in any image that has /bin/sh; it runs under the engine's init. A batch session's
 # command is its $1: it runs as a child, whose exit code becomes the container's; where it is stopped, that is 143. On
 # TERM it passes TERM on to everything in the container and ends as soon as nothing but init and itself is left; what
@@ -60,6 +64,7 @@ end() {
 code=0
 trap 'end 2>/dev/null' TERM
 @READ_VARIABLES@
+@JOIN_CLUSTER@
 if [ $# -gt 0 ]; then
     code=143
     /bin/sh -c "$1" &
@@ -68,8 +73,9 @@ if [ $# -gt 0 ]; then
 fi
 echo "$0 ready"
 while :; do sleep 86400 & wait $!; done
-""".replace("@READ_VARIABLES@", READ_VARIABLES)
+""".replace("@READ_VARIABLES@", READ_VARIABLES).replace("@JOIN_CLUSTER@", JOIN_CLUSTER)
 
+HOST_NETWORK: Final = "host"  # the engine's word for it
 NETWORK: Final = "gpuplatform"  # of all sessions on a host
 BRIDGE_DEVICE_LIMIT: Final = 15  # characters of a network device's name (IFNAMSIZ less the NUL)
 
@@ -84,11 +90,14 @@ def container_config(
     has_quotas: bool = False,
     seccomp: str = "",
     lifts_limits: bool = False,
+    device_nodes: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return the body of the engine's create request; `owner` are the labels of installation and host.
 
     `has_quotas` says that the engine can bound what a container writes; `seccomp` is a profile, "" for the engine's;
     `lifts_limits` that it can lift limits of its own, which containers inherit.
+
+    `device_nodes` are given to the container beside its GPUs, under their own names.
 
     `network` is the name of one, or `joined_network`; the engine refuses a host name for a container that joins.
     """
@@ -110,6 +119,7 @@ def container_config(
         **hostname,
         "HostConfig": {
             **_host_config(spec, network, setup, access),
+            "Devices": [_device(node) for node in (*access.device_nodes, *device_nodes)],
             "SecurityOpt": _security_options(spec, seccomp),
             "Ulimits": [NO_CORE_DUMPS, *(UNLIMITED if lifts_limits else ())],
             **({"StorageOpt": {"size": str(spec.disk_bytes)}} if has_quotas and spec.disk_bytes else {}),
@@ -208,10 +218,11 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, acc
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_FILE_SIZE, "max-file": LOG_FILE_COUNT}},
         "DeviceRequests": _device_requests(real_gpus(spec), access),
-        "Devices": [
-            {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rw"} for node in access.device_nodes
-        ],
     }
+
+
+def _device(node: str) -> dict[str, str]:
+    return {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rw"}
 
 
 def cpu_shares(spec: ContainerSpec) -> int:

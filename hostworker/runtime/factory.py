@@ -19,6 +19,7 @@ from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.host_privileges import HostPrivileges
+from hostworker.runtime.sandboxes import image as sandbox_image
 from hostworker.runtime_protocol import Runtime
 from resources.amounts.units import bytes_from
 from resources.models import Installation
@@ -76,6 +77,15 @@ def firewall_problem() -> str:
     if not is_engine_here():
         return "the container engine is on another machine"
     return get_privileges().firewall_problem()
+
+
+def cluster_problem() -> str:
+    """Return why no network of a cluster can be on this host, or "" where it can."""
+    if not settings.COMPUTE_FIREWALL:
+        return "the rules of the packet filter are off (COMPUTE_FIREWALL)"
+    if not sandbox_image.is_possible():
+        return "sessions have no networks of their own on this machine"
+    return firewall_problem() or get_privileges().clusters_problem()
 
 
 @lru_cache

@@ -20,7 +20,7 @@ from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, runt
 from hostworker.runtime_protocol import EngineUnreachableError, ExecResult
 from resources.models import App
 from sessions.lifecycle import Reason, Status
-from sessions.models import AppObstacle, Endpoint, EndpointState, Session
+from sessions.models import AppObstacle, Cluster, Endpoint, EndpointState, Session
 from tests.factories import make_image, make_session, run_session
 from tests.wait import SECONDS, until
 
@@ -347,7 +347,7 @@ def test_a_programs_start_with_the_session_is_found_by_openers(
     make_app(
         session, name="other", token_variable="TOKEN", command=f"echo $TOKEN >/tmp/token; exec {SERVE}", warm_up=True
     )
-    app_starter.warm_up(runtime, session.pk)
+    app_starter.warm_up(runtime, session)
     until(lambda: is_listening(world, session))
     app_starter.warm_up_apps(runtime, session.pk)  # again changes nothing
     endpoint = services.open_app(session, "other", actor=session.owner).endpoint
@@ -357,7 +357,7 @@ def test_a_programs_start_with_the_session_is_found_by_openers(
     app_starter.end()
 
 
-def test_nothing_starts_with_small_sessions_or_batch_jobs(
+def test_nothing_starts_in_small_sessions_batch_jobs_and_host_networks(
     world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_app(session, warm_up=True)
@@ -365,5 +365,8 @@ def test_nothing_starts_with_small_sessions_or_batch_jobs(
         patch.setattr(app_starter, "WARM_UP_MIN_MEMORY", session.memory + 1)
         app_starter.warm_up_apps(runtime, session.pk)
     Session.objects.filter(pk=session.pk).update(kind="batch", command="train")
+    app_starter.warm_up_apps(runtime, session.pk)
+    cluster = Cluster.objects.create(pk=session.pk, size=2, first_port=20_000)
+    Session.objects.filter(pk=session.pk).update(kind="interactive", command="", cluster=cluster)
     app_starter.warm_up_apps(runtime, session.pk)
     assert servers(world, session) == 0

@@ -24,6 +24,7 @@ from tests.factories import (
     make_user,
     parked_session,
     run_session,
+    scheduled_cluster,
     session_in,
 )
 
@@ -89,6 +90,7 @@ CASES = [
     (have_unready, Work.READINESS),
     (have_parked, Work.SESSIONS),
     (lambda host: session_in(Status.SCHEDULED, host=host), Work.SESSIONS),
+    (lambda host: scheduled_cluster(host, host), Work.CLUSTERS),
     (have_app, Work.APPS),
     (have_conversion, Work.CONVERSIONS),
     (have_deleted_image, Work.CONVERSIONS),
@@ -118,7 +120,7 @@ def found(host: Host) -> set[Work]:
 
 @pytest.mark.parametrize(("have", "work"), CASES)
 def test_work_is_due_on_the_host_that_has_it(have: Callable[[Host], object], work: Work) -> None:
-    host, other = make_host(), make_host()
+    host, other = make_host(), make_host(cluster_address="10.0.0.2")
     have(host)
     assert found(host) in ({work}, {work, Work.SESSIONS})
     assert found(other) == set()

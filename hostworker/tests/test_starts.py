@@ -57,7 +57,7 @@ def test_slow_pulls_hold_up_no_image_that_is_here(monkeypatch: pytest.MonkeyPatc
 def warmed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sessions whose apps would be started with them, in threads of their own."""
     warmed: list[str] = []
-    monkeypatch.setattr(app_starter, "warm_up", lambda runtime, session_id: warmed.append(session_id))
+    monkeypatch.setattr(app_starter, "warm_up", lambda runtime, session: warmed.append(session.pk))
     return warmed
 
 

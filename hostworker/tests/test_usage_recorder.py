@@ -126,3 +126,18 @@ def test_folding_takes_the_same_queries_for_any_number(
     with django_assert_num_queries(6):
         fold_records(host, timezone.now())
     assert UsageHistory.objects.count() == 5
+
+
+def test_what_a_host_sends_is_no_use_of_a_session(
+    host: Host, runtime: FaultInjectingRuntime, clock: Clock, start: Callable[..., Session]
+) -> None:
+    session = start()
+    unknown = ContainerUse(cpu_nanoseconds=0, memory_bytes=1, cache_bytes=0, received_bytes=None, sent_bytes=None)
+    runtime.change(session.pk, session.attempt, use=unknown)
+    recorder = UsageRecorder(runtime, host, dict)
+    recorder.poll()
+    clock.now += 10
+    recorder.poll()
+    newest = session.usages.first()
+    assert newest
+    assert (newest.cpu_milli, newest.received, newest.sent) == (0, None, None)

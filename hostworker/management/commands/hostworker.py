@@ -29,6 +29,7 @@ from hostworker.gpus.gpu_readings import GpuReadings
 from hostworker.gpus.watchdog import Watchdog
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import (
+    cluster_problem,
     engine_id,
     firewall_problem,
     get_enforcer,
@@ -39,6 +40,7 @@ from hostworker.runtime.factory import (
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
 from resources.checks import HOST_TAG
 from resources.gpus.discovery import Machine, this_machine
+from resources.hosts import local_address
 from resources.hosts.claims import HostNameTakenError, claim, this_identity
 from resources.hosts.services import register_host
 from resources.models import Host
@@ -91,6 +93,7 @@ class Command(BaseCommand):
             settings.COMPUTE_HOST_GROUP,
             has_mps=bool(settings.COMPUTE_MPS_DIR),
             gateway_url=settings.COMPUTE_GATEWAY_URL,
+            cluster_address=_cluster_address(name),
             identity=asdict(identity),
         )
         watchdog = _watchdog(host, machine)
@@ -151,6 +154,14 @@ def _celery_arguments(host_name: str) -> list[str]:
     }
     named = [f"--{name}={value}" for name, value in options.items()]
     return ["--quiet", "worker", *named, "--without-gossip", "--without-mingle", "--without-heartbeat"]
+
+
+def _cluster_address(host_name: str) -> str:
+    """Return the address of this host for the networks of clusters; "" where it can have none."""
+    if problem := cluster_problem():
+        logger.warning("host %s: takes no members of clusters: %s", host_name, problem)
+        return ""
+    return local_address.for_clusters()
 
 
 def _firewall(host: Host) -> Callable[[], None] | None:

@@ -14,10 +14,11 @@ from threading import Thread
 import pytest
 from django.conf import settings
 from docker.api import APIClient
+from docker.types import IPAMConfig, IPAMPool
 from pytest_django import Settings
 
 from hostworker.privileged.firewall import Firewall
-from hostworker.runtime.container_config import bridge_device
+from hostworker.runtime.container_config import bridge_device, network_options
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.factory import firewall_problem
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
@@ -33,7 +34,9 @@ pytestmark = pytest.mark.docker
 NETWORK = "gp-walled"
 OUTSIDE = "203.0.113.2"  # of TEST-NET-3: nobody's
 METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200")  # of Amazon and others, Azure, Alibaba
-# One of each private network, where Docker takes subnets for its own networks last or never.
+SUBNET = "10.83.77.0/24"  # of NETWORK: what Docker would choose may have one of those below in it
+GATEWAY = "10.83.77.1"
+# One of each private network.
 PRIVATE = ("10.255.77.2", "172.16.77.2", "192.168.255.2", "100.127.77.2")
 PORT = 8099
 DNS_PORT = 53
@@ -41,11 +44,10 @@ DNS_PORT = 53
 
 @dataclass(frozen=True)
 class Walled:
-    """A session's container on a network of its own, with the bridge's address on the host."""
+    """A session's container on a network of its own, whose bridge has GATEWAY on the host."""
 
     world: DockerWorld
     spec: ContainerSpec
-    gateway: str
     wall: Firewall
 
     def answer(self, address: str, port: int, said: str = "hello", seconds: int = 60) -> str:
@@ -71,11 +73,12 @@ def walled() -> Iterator[Walled]:
     """A container without rules around it as yet; in the end there are none again."""
     world = DockerWorld(ensure_tiny_image())
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=NETWORK)
+    subnet = IPAMConfig(pool_configs=[IPAMPool(SUBNET, gateway=GATEWAY)])
+    world.client.create_network(NETWORK, driver="bridge", options=network_options(NETWORK), ipam=subnet)
     spec = launch(runtime, world)
-    gateway = world.client.inspect_network(NETWORK)["IPAM"]["Config"][0]["Gateway"]
     device = bridge_device(NETWORK)
     try:
-        yield Walled(world, spec, gateway, Firewall(device, list))
+        yield Walled(world, spec, Firewall(device, list))
     finally:
         world.clean_up()
         with closing(APIClient(ENGINE_URL, version="auto")) as client:
@@ -171,9 +174,9 @@ def can_connect(address: str) -> bool:
 
 def test_a_session_reaches_no_service_of_its_host(walled: Walled) -> None:
     with serving() as port:
-        assert walled.answer(walled.gateway, port) == "heard hello", "this is what the rules are for"
+        assert walled.answer(GATEWAY, port) == "heard hello", "this is what the rules are for"
         walled.wall.hold()
-        assert walled.is_cut_off(walled.gateway, port)
+        assert walled.is_cut_off(GATEWAY, port)
         for address in own_addresses():
             assert walled.is_cut_off(address, port), "by no address of the host"
         assert walled.is_cut_off("127.0.0.1", port), "its loopback is its own"
@@ -206,11 +209,11 @@ def test_a_session_reaches_neither_postgresql_nor_redis(walled: Walled) -> None:
         serving(handler=relay_to(postgres)) as database,
         serving(handler=relay_to(embedded.redis_socket(var_dir))) as redis,
     ):
-        assert walled.answer(walled.gateway, redis, r"PING\n") == "+PONG"
-        assert walled.answer(walled.gateway, database, asks_for_tls) == "N", "no TLS"
+        assert walled.answer(GATEWAY, redis, r"PING\n") == "+PONG"
+        assert walled.answer(GATEWAY, database, asks_for_tls) == "N", "no TLS"
         walled.wall.hold()
-        assert walled.is_cut_off(walled.gateway, redis, r"PING\n")
-        assert walled.is_cut_off(walled.gateway, database, asks_for_tls)
+        assert walled.is_cut_off(GATEWAY, redis, r"PING\n")
+        assert walled.is_cut_off(GATEWAY, database, asks_for_tls)
 
 
 def test_session_reaches_internet_but_no_cloud_metadata(walled: Walled) -> None:
@@ -279,12 +282,12 @@ def test_containers_still_ask_for_names(walled: Walled) -> None:
 
 
 def test_a_name_server_on_the_host_itself_stays_within_reach(walled: Walled) -> None:
-    with serving(walled.gateway, 53), serving(walled.gateway) as other:
+    with serving(GATEWAY, 53), serving(GATEWAY) as other:
         walled.wall.hold()
-        assert walled.is_cut_off(walled.gateway, 53)
-        Firewall(bridge_device(NETWORK), lambda: [walled.gateway, "127.0.0.53", "2001:db8::1"]).hold()
-        assert walled.answer(walled.gateway, 53) == "heard hello"
-        assert walled.is_cut_off(walled.gateway, other)
+        assert walled.is_cut_off(GATEWAY, 53)
+        Firewall(bridge_device(NETWORK), lambda: [GATEWAY, "127.0.0.53", "2001:db8::1"]).hold()
+        assert walled.answer(GATEWAY, 53) == "heard hello"
+        assert walled.is_cut_off(GATEWAY, other)
 
 
 def test_what_meddles_with_the_rules_is_undone(walled: Walled) -> None:
@@ -296,12 +299,12 @@ def test_what_meddles_with_the_rules_is_undone(walled: Walled) -> None:
     run("iptables", "-w", "-I", "INPUT", "1", "-i", device, "-j", "ACCEPT")
     try:
         with serving() as port:
-            assert walled.answer(walled.gateway, port) == "heard hello"
+            assert walled.answer(GATEWAY, port) == "heard hello"
             walled.wall.hold()
-            assert walled.is_cut_off(walled.gateway, port)
+            assert walled.is_cut_off(GATEWAY, port)
             run("iptables", "-w", "-F", f"GP-IN-{device}")
             walled.wall.hold()
-            assert walled.is_cut_off(walled.gateway, port)
+            assert walled.is_cut_off(GATEWAY, port)
     finally:
         run("iptables", "-w", "-D", "INPUT", "-i", device, "-j", "ACCEPT")
     walled.wall.hold()

@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -16,18 +16,21 @@ from docker.api import APIClient
 from hostworker.enforcement.folders import SessionFolders
 from hostworker.privileged import helper, helper_container
 from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.cluster_network.network import MEMBER_DEVICE, ClusterNetwork
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.privileged.kernel_limits import TERMINALS, low_limits
+from hostworker.privileged.tests.test_firewall import run, tear_down
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec, tiny_world
 from hostworker.runtime_protocol import FolderMount
 from tests.platform import ROOT
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.docker
 
+CLUSTER = "100.79.255.0/24"  # the last of the range
 TEST_LABEL = "gpuplatform-test.helper"
 IS_ASLEEP = "until grep -q sleep /proc/$!/comm; do sleep 0.05; done"  # no shell any more
 
@@ -93,6 +96,87 @@ def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world
     world.execute(spec.session, 1, f"cd /mnt/data; sleep 1000 & {IS_ASLEEP}")
     assert helped.take_mount_away(files.pid, source) == ["sleep"]
     assert "log" not in world.execute(spec.session, 1, "ls /mnt/data")[1]
+
+
+def test_the_helper_puts_a_container_into_a_clusters_network(helped: HelperPrivileges, world: DockerWorld) -> None:
+    spec = make_spec(world.image)
+    runtime = world.runtime()
+    runtime.create(spec)
+    runtime.start(spec.session, 1)
+    files = ContainerFiles.of(world.client.inspect_container(f"gp-{spec.session}-1"))
+    assert helped.clusters_problem() == ""
+    try:
+        helped.hold_cluster(CLUSTER, "127.0.0.1", {}, "helped")
+        helped.join_cluster(files, CLUSTER, ["main1", "sub1"], 2)
+        assert "100.79.255.2\tsub1" in world.execute(spec.session, 1, "cat /etc/hosts")[1]
+        assert "cluster0" in world.execute(spec.session, 1, "cat /proc/net/dev")[1]
+    finally:
+        helped.keep_clusters([], "helped")
+        tear_down("clusters")
+        tear_down("stray")
+    assert "cluster0" not in world.execute(spec.session, 1, "cat /proc/net/dev")[1]
+
+
+def test_what_a_killed_helper_began_the_next_one_ends(helped: HelperPrivileges, mark: str, world: DockerWorld) -> None:
+    """Each is killed as soon as the first thing that it does for the cluster shows, and has more to do by then."""
+    spec = make_spec(world.image)
+    runtime = world.runtime()
+    runtime.create(spec)
+    runtime.start(spec.session, 1)
+    files = ContainerFiles.of(world.client.inspect_container(f"gp-{spec.session}-1"))
+    network, elsewhere = ClusterNetwork.of(CLUSTER), {"100.79.255.3": "192.0.2.99"}
+    steps: list[tuple[Callable[[], object], Callable[[], bool]]] = [
+        (
+            lambda: helped.hold_cluster(CLUSTER, "127.0.0.1", elsewhere, mark),
+            lambda: network.device in devices_of("self"),
+        ),
+        (
+            lambda: helped.join_cluster(files, CLUSTER, ["main1", "sub1", "sub2"], 2),
+            lambda: MEMBER_DEVICE in devices_of(files.pid),
+        ),
+        (lambda: helped.keep_clusters([], mark), lambda: network.device not in devices_of("self")),
+    ]
+    try:
+        for number, (ask, shows) in enumerate(steps):
+            assert helped.problem() == ""
+            with killed_once(containers(mark)[0], shows), suppress(PrivilegesError):
+                ask()
+            until(lambda: not helped._link or not helped._link.is_open)
+            ask()
+            if number == 1:
+                assert "100.79.255.3\tsub2" in world.execute(spec.session, 1, "cat /etc/hosts")[1]
+                assert "100.79.255.2" in world.execute(spec.session, 1, "cat /proc/net/fib_trie")[1]
+                assert "-s 192.0.2.99/32" in run("iptables", "-w", "-S")
+        assert MEMBER_DEVICE not in devices_of(files.pid)
+        assert "192.0.2.99" not in run("iptables", "-w", "-S")
+    finally:
+        helped.keep_clusters([], mark)
+        tear_down("clusters")
+        tear_down("stray")
+
+
+def devices_of(process: object) -> set[str]:
+    """Return the names of the network devices that the process sees."""
+    lines = Path(f"/proc/{process}/net/dev").read_text().splitlines()
+    return {line.split(":")[0].strip() for line in lines}
+
+
+@contextmanager
+def killed_once(container: str, shows: Callable[[], bool]) -> Iterator[None]:
+    """Kill the container's main process as soon as that is so while the block runs; return once it was killed."""
+    with closing(APIClient(ENGINE_URL, version="auto")) as client:
+        pid = client.inspect_container(container)["State"]["Pid"]
+
+    def kill() -> None:
+        while not shows():
+            pass  # what the helper does next takes milliseconds
+        os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield
+    thread.join(SECONDS)
+    assert not thread.is_alive()
 
 
 def test_a_limits_file_becomes_roots_and_what_is_not_stays(helped: HelperPrivileges, tmp_path: Path) -> None:

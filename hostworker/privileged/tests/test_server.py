@@ -4,7 +4,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ ID = "a" * 64
 SANDBOX_ID = "b" * 64
 FOLDER = f"/var/lib/docker/containers/{SANDBOX_ID}"
 FILES = "/roots/disk/7/abcdefghijklmnop/files"
+NETWORK = "100.64.1.0/24"
 CONTAINER = [ID, 7, f"{FOLDER}/hostname", f"{FOLDER}/hosts"]
 
 
@@ -92,6 +93,22 @@ class Recorded(HostPrivileges):
         if device == "gpfails":
             raise FirewallError("iptables failed")
         self.done.append(("hold_firewall", device, worker, deny_private))
+
+    def clusters_problem(self) -> str:
+        return "none"
+
+    def hold_cluster(self, network: str, local: str, elsewhere: Mapping[str, str], owner: str) -> None:
+        self.done.append(("hold_cluster", network, local, elsewhere, owner))
+
+    def join_cluster(self, container: ContainerFiles, network: str, names: Sequence[str], index: int) -> None:
+        self.done.append(("join_cluster", container.container_id, network, names, index))
+
+    def silent_in_cluster(self, container: ContainerFiles, network: str, indexes: Collection[int]) -> list[int]:
+        self.done.append(("silent_in_cluster", container.container_id, network, indexes))
+        return [3]
+
+    def keep_clusters(self, networks: Collection[str], owner: str) -> None:
+        self.done.append(("keep_clusters", networks, owner))
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         self.done.append(("limit_storage", str(root), owner, project, max_bytes, max_files))
@@ -169,6 +186,20 @@ def test_each_operation_is_done_and_answered(operations: Operations, root: Recor
     ]
 
 
+def test_networks_of_clusters_are_held_joined_and_kept(operations: Operations, root: Recorded) -> None:
+    assert ask(operations, "clusters_problem") == "none"
+    ask(operations, "hold_cluster", NETWORK, "10.0.0.1", {"100.64.1.2": "10.0.0.2"}, "ours")
+    ask(operations, "join_cluster", CONTAINER, NETWORK, ["main1", "sub1"], 2)
+    assert ask(operations, "silent_in_cluster", CONTAINER, NETWORK, [1, 3]) == [3]
+    ask(operations, "keep_clusters", [NETWORK], "ours")
+    assert root.done == [
+        ("hold_cluster", NETWORK, "10.0.0.1", {"100.64.1.2": "10.0.0.2"}, "ours"),
+        ("join_cluster", ID, NETWORK, ["main1", "sub1"], 2),
+        ("silent_in_cluster", ID, NETWORK, [1, 3]),
+        ("keep_clusters", [NETWORK], "ours"),
+    ]
+
+
 @pytest.mark.parametrize(
     "source", ["", "/", "/etc", "/roots/1/aaaabbbbccccdddd", f"{'/roots/1/' + 'a' * 16}/files/x", 5]
 )
@@ -239,12 +270,19 @@ def test_links_out_of_the_folder_are_not_followed(
         ("give_name", [["..", 7, *CONTAINER[2:]], "a"]),
         ("give_name", [[ID, 7, f"{FOLDER}/hostname", "/etc/hosts"], "a"]),
         ("can_name", [[ID, 0, *CONTAINER[2:]]]),
+        ("join_cluster", [CONTAINER, NETWORK, ["main1", "sub1 evil"], 1]),
+        ("join_cluster", [CONTAINER, NETWORK, ["main1"], "1"]),
+        ("join_cluster", [CONTAINER, "100.64.1.0/16", ["main1"], 1]),
+        ("hold_cluster", ["eth0", "10.0.0.1", {}, "ours"]),
+        ("hold_cluster", [NETWORK, "10.0.0.1", {}, "ours\nlink delete lo"]),
+        ("silent_in_cluster", [CONTAINER, NETWORK, [-1]]),
+        ("keep_clusters", [["100.64.1.0"], "ours"]),
     ],
 )
 def test_arguments_that_no_worker_sends_are_refused(
     operations: Operations, root: Recorded, operation: str, arguments: list[object]
 ) -> None:
-    with pytest.raises(AssertionError, match="PrivilegesError"):
+    with pytest.raises(AssertionError, match=r"PrivilegesError|ValueError"):
         ask(operations, operation, *arguments)
     assert root.done == []
 

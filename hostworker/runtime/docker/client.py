@@ -2,16 +2,27 @@
 
 import os
 import threading
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from docker.api import APIClient
 from docker.errors import APIError, NotFound
+from docker.transport import UnixHTTPAdapter
 
 from hostworker.runtime.container_config import network_options
 from hostworker.runtime.engine_requests import explanation, retry_on_conflict
 
 REQUEST_TIMEOUT_SECONDS: Final = 60
 POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections are opened and thrown away
+LOCAL: Final = "unix://"
+
+
+class _OneServerAdapter(UnixHTTPAdapter):
+    """Keeps connections for all requests; the SDK's has them by URL, so that most requests would connect anew."""
+
+    def get_connection(self, url: str | bytes, proxies: Mapping[str, str] | None = None) -> Any:
+        """Return the connections to the engine."""
+        return super().get_connection(self.socket_path, proxies)
 
 
 class ProcessClient:
@@ -34,6 +45,11 @@ class ProcessClient:
                     timeout=self._timeout_seconds,
                     max_pool_size=POOLED_CONNECTIONS,
                 )
+                if self._engine_url.startswith(LOCAL):
+                    path = self._engine_url.removeprefix(LOCAL)
+                    shared = _OneServerAdapter(path, self._timeout_seconds, max_pool_size=POOLED_CONNECTIONS)
+                    client.get_adapter(client.base_url).close()
+                    client.mount(client.base_url, shared)
                 self._connection = (os.getpid(), client)
             return self._connection[1]
 

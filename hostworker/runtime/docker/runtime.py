@@ -16,12 +16,15 @@ from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
+from hostworker.cluster_protocol import ClusterControl
 from hostworker.conversion.base import ImageEngine
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
 from hostworker.privileged.host_privileges import HostPrivileges
-from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus
+from hostworker.runtime import infiniband
+from hostworker.runtime.container_config import HOST_NETWORK, NETWORK, container_config, joined_network, real_gpus
 from hostworker.runtime.docker.client import BridgeNetwork, ProcessClient
+from hostworker.runtime.docker.clusters import DockerClusters
 from hostworker.runtime.docker.disks import DockerDisks
 from hostworker.runtime.docker.events import exits_since
 from hostworker.runtime.docker.exec import execute
@@ -117,6 +120,9 @@ class DockerRuntime:
         beside = enforcer.written_bytes if enforcer else dict
         self._disks = DockerDisks(self._client, self._owner, engine_url, self._privileges, beside)
         self.disks: HostDisks = self._disks
+        self.clusters: ClusterControl | None = (
+            DockerClusters(installation, self._pool, self._privileges, enforcer.folders.path) if enforcer else None
+        )
         self._info = functools.cache(lambda: dict(self._client().info()))
         self._seccomp = functools.cache(lambda: profile_for(self._info()))
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
@@ -165,18 +171,19 @@ class DockerRuntime:
         ):
             client = self._client()
             self._network.ensure()
-            sandbox = self._pool.take(key, spec.hostname)
-            network = joined_network(sandbox.id) if sandbox else self._network.name
+            network = HOST_NETWORK if spec.has_host_network else self._network.name
+            sandbox = None if spec.has_host_network else self._pool.take(key, spec.hostname)
             setup = replace(setup, mounts=(*setup.mounts, *name_mounts(self._info()["DockerRootDir"], sandbox)))
             config = container_config(
                 spec,
                 self._owner,
-                network,
+                joined_network(sandbox.id) if sandbox else network,
                 setup,
                 self._gpus.access(real_gpus(spec)),
                 has_quotas=self._disks.has_quotas(),
                 seccomp=self._seccomp(),
                 lifts_limits=can_lift_limits(self._info(), self._pool.containers),
+                device_nodes=infiniband.nodes() if spec.has_host_network else (),
             )
             for _ in retry_on_conflict():
                 try:

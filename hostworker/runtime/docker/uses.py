@@ -6,6 +6,7 @@ from typing import NamedTuple
 from docker.api import APIClient
 
 from hostworker.runtime.cgroups import use_of
+from hostworker.runtime.container_config import HOST_NETWORK
 from hostworker.runtime.docker.states import key_of
 from hostworker.runtime.engine_requests import inspect
 from hostworker.runtime_protocol import ContainerUse, Key
@@ -16,6 +17,7 @@ class _Running(NamedTuple):
 
     pid: int
     memory_bytes: int
+    has_host_network: bool
 
 
 class ContainerUses:
@@ -32,7 +34,7 @@ class ContainerUses:
         found = {}
         for container_id, key in ids.items():
             running = self._running.get(container_id) or self._look(client, container_id)
-            if running and (use := use_of(container_id, running.pid)):
+            if running and (use := use_of(container_id, running.pid, has_host_network=running.has_host_network)):
                 found[key] = (running.memory_bytes, use)
         return found
 
@@ -44,6 +46,8 @@ class ContainerUses:
         inspected = inspect(client, container_id)
         if not inspected or not inspected["State"]["Running"]:
             return None
-        running = _Running(int(inspected["State"]["Pid"]), int(inspected["HostConfig"]["Memory"]))
+        host = inspected["HostConfig"]
+        has_host_network = host["NetworkMode"] == HOST_NETWORK
+        running = _Running(int(inspected["State"]["Pid"]), int(host["Memory"]), has_host_network)
         self._running[container_id] = running
         return running

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.containers import container_name, saved_reference
+from hostworker.cluster_protocol import ClusterControl
 from hostworker.conversion.base import ImageEngine
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.runtime.memory.engine import KILLED, MemoryContainer, MemoryEngineControl
@@ -47,7 +48,9 @@ _FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.255.0.0")
 _ADDRESSES: Final = 1 << 16
 
 
-def _address(container: MemoryContainer) -> str:
+def _address(container: MemoryContainer) -> str | None:
+    if container.spec.has_host_network:
+        return None
     return str(_FIRST_ADDRESS + int(container.state.container_id, 16) % _ADDRESSES)
 
 
@@ -71,6 +74,7 @@ class MemoryRuntime(MemoryEngineControl):
         self.disks: HostDisks = MemoryDisks(self)
         self.outputs: HostOutputs = MemoryOutputs(self)
         self.mount_control: MountControl = MemoryFolders(self)
+        self.clusters: ClusterControl | None = None
         self.image_engine: ImageEngine | None = None  # there are no files here to make an image of
 
     def ensure_image(
@@ -129,7 +133,8 @@ class MemoryRuntime(MemoryEngineControl):
                 raise StartError("The container is not there.")
             if container.state.phase is ContainerPhase.EXITED:
                 raise HasEndedError("The container has already ended.")
-            announce(_address(container))
+            if address := _address(container):
+                announce(address)
             if container.state.phase is ContainerPhase.CREATED:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)
                 container.log.append(f"{session} ready")

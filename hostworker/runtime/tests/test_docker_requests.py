@@ -2,16 +2,18 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingUnixStreamServer
-from typing import Final
+from typing import ClassVar, Final
 
 import pytest
 import requests
 from docker.errors import APIError
 
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
+from hostworker.runtime.docker.client import ProcessClient
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.engine_requests import translated
 from hostworker.runtime_protocol import RemovalError, StartError
@@ -46,6 +48,11 @@ class Engine(BaseHTTPRequestHandler):
     """A Docker Engine with one running container, which it does not remove."""
 
     protocol_version = "HTTP/1.1"
+    connections: ClassVar[list[object]] = []
+
+    def setup(self) -> None:
+        super().setup()
+        self.connections.append(self)
 
     def do_GET(self) -> None:
         container: dict[str, object] = {
@@ -70,12 +77,28 @@ class Engine(BaseHTTPRequestHandler):
         """Say nothing: a Unix socket has no address to name."""
 
 
-def test_an_engine_that_removes_no_container_answers_all_the_same(tmp_path: Path) -> None:
+@pytest.fixture
+def engine_url(tmp_path: Path) -> Iterator[str]:
+    """Where such an engine is reached."""
+    Engine.connections.clear()
     with ThreadingUnixStreamServer(str(tmp_path / "engine"), Engine) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        runtime = DockerRuntime("lab", "here", f"unix://{tmp_path}/engine")
-        with pytest.raises(RemovalError, match="device or resource busy"):
-            runtime.remove("session", 1)
-        runtime._client().close()
+        yield f"unix://{tmp_path}/engine"
         server.shutdown()
+
+
+def test_an_engine_that_removes_no_container_answers_all_the_same(engine_url: str) -> None:
+    runtime = DockerRuntime("lab", "here", engine_url)
+    with pytest.raises(RemovalError, match="device or resource busy"):
+        runtime.remove("session", 1)
+    runtime._client().close()
+
+
+def test_requests_about_many_containers_share_a_connection(engine_url: str) -> None:
+    client = ProcessClient(engine_url)()
+    first = len(Engine.connections)
+    for number in range(5):
+        client.inspect_container(f"container-{number}")
+    client.close()
+    assert len(Engine.connections) == first + 1
