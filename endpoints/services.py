@@ -15,7 +15,7 @@ from django.db import transaction
 
 from accounts import audit
 from accounts.models import User
-from endpoints.routing import ports, revocations
+from endpoints.routing import ports, revocations, routes
 from proxy.authorization.signing import digest
 from resources import clock
 from sessions import notify
@@ -67,10 +67,12 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     where it needs a port of its own and none is left.
     """
     with transaction.atomic():
-        row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image")
+        row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image", "cluster")
         session = row.get(pk=session.pk)
         if session.status != Status.RUNNING or session.host is None:
             raise RejectedError({"app": "Apps can be opened in running sessions only."})
+        if session.has_host_network:
+            raise RejectedError({"app": routes.HOST_NETWORK})
         offer = _offer(session, app)
         endpoint = Endpoint.objects.filter(session=session, app=app).first() or Endpoint(session=session, app=app)
         if endpoint.pk is None or endpoint.state == EndpointState.CLOSED:

@@ -66,6 +66,7 @@ REDIS_URL = env("REDIS_URL", default="")
 COMPUTE_HOSTS_DATABASE_ADDRESS = env("COMPUTE_HOSTS_DATABASE_ADDRESS", default="")
 COMPUTE_HOSTS_REDIS_ADDRESS = env("COMPUTE_HOSTS_REDIS_ADDRESS", default="")
 COMPUTE_REDIS_SEND_URL = env("COMPUTE_REDIS_SEND_URL", default="")
+COMPUTE_CLUSTER_RANGE = env("COMPUTE_CLUSTER_RANGE", default="100.64.0.0/12")
 COMPUTE_REGISTRY_KEYS = env.list("COMPUTE_REGISTRY_KEYS", default=[])
 
 # --- this host, where a host worker runs
@@ -79,7 +80,7 @@ COMPUTE_DISK_RESERVE = env("COMPUTE_DISK_RESERVE", default="2g")
 COMPUTE_INODE_RESERVE = env.int("COMPUTE_INODE_RESERVE", default=5)
 COMPUTE_RUNTIME = env("COMPUTE_RUNTIME", default="hostworker.runtime.docker.DockerRuntime")
 COMPUTE_DOCKER_URL = env("COMPUTE_DOCKER_URL", default="unix:///var/run/docker.sock")
-COMPUTE_SANDBOX_POOL = env.int("COMPUTE_SANDBOX_POOL", default=2)
+COMPUTE_SANDBOX_POOL = env.int("COMPUTE_SANDBOX_POOL", default=8)
 COMPUTE_SIMULATED_GPUS = env("COMPUTE_SIMULATED_GPUS", default="")
 COMPUTE_FGPU_DIR = env("COMPUTE_FGPU_DIR", default="") or str(COMPUTE_VAR_DIR / "fgpu")
 COMPUTE_ARBITER_DIR = env("COMPUTE_ARBITER_DIR", default="")
@@ -87,6 +88,8 @@ COMPUTE_GPU_CONTEXT_MEMORY = env("COMPUTE_GPU_CONTEXT_MEMORY", default="512m")
 COMPUTE_MPS_DIR = env("COMPUTE_MPS_DIR", default="")
 COMPUTE_PIN_CPUS = env.bool("COMPUTE_PIN_CPUS", default=True)
 COMPUTE_FIREWALL = env.bool("COMPUTE_FIREWALL", default=True)
+COMPUTE_CLUSTER_ADDRESS = env("COMPUTE_CLUSTER_ADDRESS", default="")
+COMPUTE_CLUSTER_PEERS = env.list("COMPUTE_CLUSTER_PEERS", default=[])
 COMPUTE_PRIVILEGED_HELPER = env.bool("COMPUTE_PRIVILEGED_HELPER", default=True)
 COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
 COMPUTE_LOG_FORMAT = env.str("COMPUTE_LOG_FORMAT", default="text", choices=("text", "json"))
@@ -389,6 +392,7 @@ SPECTACULAR_SETTINGS = {
         "DeliveryStateEnum": "webhooks.models.DeliveryState.choices",
         "AnnouncementLevelEnum": "notifications.serializers.LEVELS",
         "EntryKindEnum": "folders.serializers.KINDS",
+        "SessionStatusEnum": "sessions.lifecycle.Status",
         "HostStatusEnum": "resources.models.HostStatus.choices",
         "ProjectRoleEnum": "accounts.models.ProjectRole.values",
     },

@@ -40,14 +40,14 @@ def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -
         return
     session = instance.session
     is_seen = kind == NoticeKind.STARTED and instance.at - session.created_at < SEEN_WITHIN
-    facts = {"name": session.name, "reason": instance.reason, "detail": instance.detail}
+    facts = {"name": session.full_name, "reason": instance.reason, "detail": instance.detail}
     tell(session.owner_id, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
 
 
 def _tell_superadmins(event: SessionEvent) -> None:
     """Tell superadmins of a session that takes more of its host than its share and goes on."""
     session = event.session
-    facts = {"name": session.name, "host": session.host.name if session.host else "", "detail": event.detail}
+    facts = {"name": session.full_name, "host": session.host.name if session.host else "", "detail": event.detail}
     for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
         key = f"{event.reason}:{session.pk}:{int(event.at.timestamp())}"
         tell(admin, NOTICES_TO_SUPERADMINS[event.reason], key, facts=facts)
@@ -84,11 +84,27 @@ def _announcements_have_changed(**kwargs: Any) -> None:
 def _kind_of(event: SessionEvent) -> NoticeKind | None:
     """Return what the event is to the session's owner; None for what they need not be told, such as their own doing."""
     if event.old_status == event.new_status:
-        return NOTED.get(event.reason)
+        return NOTED.get(event.reason) or _kind_of_whole(event)
+    if event.session.cluster_id is not None:
+        return None  # what it means for the whole is an event of its own
     if event.new_status == Status.RUNNING:
         return NoticeKind.STARTED
     if event.new_status not in FINAL or event.reason == Reason.USER_REQUEST:
         return None
     result = result_of(event.session.kind, Status(event.new_status), Reason(event.reason))
     has_failed = event.new_status == Status.ERROR or result == Result.FAILURE
+    return NoticeKind.FAILED if has_failed else NoticeKind.ENDED
+
+
+def _kind_of_whole(event: SessionEvent) -> NoticeKind | None:
+    """Return what an event is to the owner by which a cluster is noted to run as a whole, or to have ended."""
+    if event.reason == Reason.STARTED:
+        return NoticeKind.STARTED
+    if event.reason != Reason.CLUSTER_ENDED or event.new_status not in FINAL:
+        return None
+    ends = list(event.session.members.filter(is_elastic=False).values_list("status", "result", "reason"))
+    if any(reason == Reason.USER_REQUEST for _, _, reason in ends):
+        return None
+    own = [end for *end, reason in ends if reason != Reason.CLUSTER_ENDED]
+    has_failed = any(status == Status.ERROR or result == Result.FAILURE for status, result in own)
     return NoticeKind.FAILED if has_failed else NoticeKind.ENDED

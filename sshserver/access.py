@@ -1,7 +1,9 @@
 """Authenticates SSH keys, and authorizes their owners for sessions, by the rows of the database."""
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from django.conf import settings
 from django.db.models import Q
@@ -15,6 +17,8 @@ from sessions.access.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.words import reason_text
+
+MEMBER: Final = re.compile(r"(?P<name>.+)\.(main1|sub(?P<rank>[1-9]\d?))", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ def authenticate(name: str, key: PublicKey) -> Principal | AccessRefusal | None:
         return DataPrincipal(user_id=own.owner_id, key_id=own.pk)
     if own:
         return _principal(own.owner, own, _session_for(own.owner, name), name)
-    named = Session.objects.select_related("host", "owner").filter(Q(pk=name) | Q(name=name))
+    named = Session.objects.select_related("host", "owner").filter(Q(pk=name) | Q(name=name) | _is_member(name))
     session = named.filter(status=Status.RUNNING, ssh_public_key=key.text, owner__is_active=True).first()
     return _principal(session.owner, None, session, name) if session else None
 
@@ -114,9 +118,16 @@ def _is_authorized(
 
 
 def _session_for(user: User, name: str) -> Session | None:
-    """Return the visible session with this id, else the user's own live session with this name."""
+    """Return the visible session with this id, else the user's own live session, or member of one, with this name."""
     sessions = Session.objects.select_related("host", "owner")
-    return sessions.operable_by(user).filter(pk=name).first() or sessions.live().filter(owner=user, name=name).first()
+    named = sessions.live().filter(Q(name=name, rank=0) | _is_member(name), owner=user).order_by("rank")
+    return sessions.operable_by(user).filter(pk=name).first() or named.first()
+
+
+def _is_member(name: str) -> Q:
+    """Return the condition that it is the member of this full name, such as "train.sub1"."""
+    found = MEMBER.fullmatch(name)
+    return Q(cluster__isnull=False, name=found["name"], rank=int(found["rank"] or 0)) if found else Q(pk__in=())
 
 
 def _principal(user: User, key: SshKey | None, session: Session | None, name: str) -> SshPrincipal | AccessRefusal:
@@ -143,6 +154,6 @@ def _principal(user: User, key: SshKey | None, session: Session | None, name: st
 
 def _choice(user: User) -> str:
     """Return the end of the refusal, with the names of the user's running sessions."""
-    running = Session.objects.filter(owner=user, status=Status.RUNNING).order_by("-started_at")
+    running = Session.objects.mains().filter(owner=user, status=Status.RUNNING).order_by("-started_at")
     names = list(running.values_list("name", flat=True)[:5])
     return f"; running are: {', '.join(names)}." if names else "; none of yours is running."

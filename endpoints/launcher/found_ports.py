@@ -36,7 +36,7 @@ def found_ports(session: Session) -> list[FoundPort]:
 
     Takes one program in the container, and one query.
     """
-    if session.status != Status.RUNNING:
+    if session.status != Status.RUNNING or session.has_host_network:
         return []
     try:
         text = async_to_sync(_read)(session)

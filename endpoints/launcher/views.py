@@ -17,7 +17,7 @@ from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed
 from endpoints import services
 from endpoints.launcher.forms import SHARE_LIFETIMES, OpenForm, ShareForm
 from endpoints.launcher.found_ports import found_ports
-from endpoints.routing import addresses
+from endpoints.routing import addresses, routes
 from resources.models import App
 from sessions.access import app_addresses, app_states
 from sessions.errors import GENERAL, RejectedError
@@ -186,6 +186,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
     return {
         "session": session,
         "is_running": session.status == Status.RUNNING,
+        "no_apps": routes.HOST_NETWORK if session.has_host_network else "",
         "apps": apps,
         "form": form,
         "opened": [_OpenedRow(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
@@ -215,6 +216,6 @@ def _is_ready(session: Session, endpoint: Endpoint) -> bool:
 def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session. Raises Http404 for users who may not see it."""
     sessions = Session.objects.operable_by(request.user).select_related(
-        "image", "owner__policy", "project__policy", "host"
+        "image", "owner__policy", "project__policy", "host", "cluster"
     )
     return get_object_or_404(sessions.prefetch_related("image__apps"), pk=session_id)

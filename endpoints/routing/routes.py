@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import OuterRef, Subquery
@@ -20,6 +20,9 @@ from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointQuerySet, EndpointState, Session
 
 logger = logging.getLogger(__name__)
+
+# Its ports are those of the host and of all others there, which the platform is not to show to anybody.
+HOST_NETWORK: Final = "A cluster in the network of its hosts offers no apps. Forward the port of a program over SSH."
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -105,7 +108,7 @@ def obstacle(session: Session) -> str:
     if session.status != Status.RUNNING or session.host is None:
         return "The session does not run."
     if session.address is None:
-        return "The address of the session's container is not known yet."
+        return HOST_NETWORK if session.has_host_network else "The address of the session's container is not known yet."
     if not any(ipaddress.ip_address(session.address) in network for network in _subnets()):
         return f"Its container's address {session.address} is in none of the networks of COMPUTE_SESSION_SUBNETS."
     try:

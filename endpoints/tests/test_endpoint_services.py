@@ -9,11 +9,12 @@ from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from endpoints import services
+from endpoints.routing import routes
 from proxy.authorization.signing import digest
 from sessions.access import app_states
 from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import Endpoint, EndpointState, Revocation, Session
+from sessions.models import Cluster, Endpoint, EndpointState, Revocation, Session
 from sessions.notify import host_queue
 from tests.factories import make_app, make_endpoint, make_policy, make_user, run_reachable_session, session_in
 from tests.ports import free_port
@@ -292,3 +293,12 @@ def test_a_user_opens_a_bounded_number_of_ports(session: Session, limit: str, mo
     services.open_app(session, "p8003", actor=session.owner)
     with pytest.raises(RejectedError):
         services.open_app(session, "p8001", actor=session.owner)
+
+
+def test_a_cluster_in_the_network_of_hosts_offers_no_apps(session: Session) -> None:
+    Cluster.objects.create(pk=session.pk, size=2, first_port=20_000)
+    Session.objects.filter(pk=session.pk).update(cluster=session.pk, address=None)
+    with pytest.raises(RejectedError) as refused:
+        services.open_app(session, "p8080", actor=session.owner)
+    assert refused.value.errors == {"app": routes.HOST_NETWORK}
+    assert routes.obstacle(Session.objects.get(pk=session.pk)) == routes.HOST_NETWORK

@@ -11,10 +11,11 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from endpoints import services
+from endpoints.routing import routes
 from resources.models import App
 from sessions.access import app_addresses, app_states
 from sessions.lifecycle import Reason, Status
-from sessions.models import Endpoint, EndpointState, Session, ShareLink
+from sessions.models import Cluster, Endpoint, EndpointState, Session, ShareLink
 from sessions.parking import services as parking
 from tests.factories import make_policy, make_user, run_session
 from tests.ports import free_port
@@ -305,3 +306,12 @@ def test_the_launcher_takes_as_many_queries_for_many_ports(
         opened(session, f"p{8000 + port}")
     with django_assert_max_num_queries(len(few) + 1):
         assert browser.get(path(session), headers=HTMX).content.count(b"Port 80") >= 20
+
+
+def test_in_the_network_of_its_hosts_the_launcher_says_why(session: Session, browser: Client) -> None:
+    Cluster.objects.create(pk=session.pk, size=2, first_port=20_000)
+    Session.objects.filter(pk=session.pk).update(cluster=session.pk, address=None)
+    page = text_of(browser, path(session))
+    assert routes.HOST_NETWORK in page
+    assert 'name="port"' not in page
+    assert text_of(browser, path(session, "found-ports/")).strip() == ""

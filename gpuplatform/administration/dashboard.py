@@ -51,9 +51,10 @@ class GpuHeat:
 def read() -> dict[str, Any]:
     """Return the state of hosts and queue by the names that the template has; a constant number of queries."""
     counts = Session.objects.filter(status__in=(Status.PENDING, Status.RUNNING)).aggregate(
-        running=Count("pk", filter=Q(status=Status.RUNNING)), pending=Count("pk", filter=Q(status=Status.PENDING))
+        running=Count("pk", filter=Q(status=Status.RUNNING)),
+        pending=Count("pk", filter=Q(status=Status.PENDING, is_elastic=False)),
     )
-    pending = Session.objects.filter(status=Status.PENDING).order_by("created_at")
+    pending = Session.objects.waiting().order_by("created_at")
     gpus = Gpu.objects.filter(is_present=True)
     cells = _heat(gpus)
     errors = Session.objects.filter(status=Status.ERROR, ended_at__gt=timezone.now() - ERRORS_SINCE)
@@ -85,7 +86,8 @@ def _top_users() -> list[Mapping[str, Any]]:
     """Return who holds most GPUs, then cores, with the number of sessions that hold and that wait."""
     holds = Q(status__in=HOSTED)
     gpus = Sum(F("fgpu") / (1000.0 * F("resource_group__fgpu_per_gpu")), filter=holds, default=0.0)
-    users = Session.objects.filter(status__in=HOSTED | {Status.PENDING}).values("owner_id", "owner__email")
+    counted = holds | Q(status=Status.PENDING, is_elastic=False)
+    users = Session.objects.filter(counted).values("owner_id", "owner__email")
     rows = users.annotate(
         gpus=gpus,
         cores=Sum("cpu", filter=holds, default=0),

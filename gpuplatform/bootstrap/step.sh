@@ -8,7 +8,7 @@ started=$(date +%s)
 log=$(mktemp)
 printf '==> %s\n' "$label"
 (
-    trap 'kill "$!" 2>/dev/null; exit' TERM
+    trap 'kill -KILL "$!" 2>/dev/null; exit' TERM  # a child that has not become sleep yet would keep SIGTERM for later
     while sleep 10 </dev/null >/dev/null 2>&1 & wait "$!" && kill -0 $$ 2>/dev/null; do
         printf '    %s: still at it after %s s\n' "$label" $(($(date +%s) - started))
     done

@@ -82,6 +82,7 @@ def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
         "cpu": "",
         "max_sessions": "3",
         "max_extension": "0",
+        "max_cluster_size": "64",
         "share_weight": "100",
     }
     superadmin.post(url(ResourcePolicy, "change", policy.pk), form)

@@ -18,7 +18,7 @@ from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from notifications.services import tell
 from resources import clock
-from sessions import notify
+from sessions import notes
 from sessions.idle import enforcement as idle
 from sessions.lifecycle import Status
 from sessions.models import IdleNotice, Session, end_expression
@@ -31,16 +31,20 @@ WARNINGS: Final = (timedelta(minutes=1), timedelta(minutes=10))  # before the en
 def announce_ends() -> int:
     """Tell the owners of sessions that end soon, once for each warning and end; return how many were told. Idempotent.
 
-    An extension moves the end, of which they are told anew. Two queries where there is nothing to tell.
+    An extension moves the end, of which they are told anew. A cluster ends with the first of its members, elastic ones
+    aside. Two queries where there is nothing to tell.
     """
     now = clock.now()
-    soon = Session.objects.filter(status=Status.RUNNING).annotate(end=end_expression())
+    soon = Session.objects.filter(status=Status.RUNNING, is_elastic=False).annotate(end=end_expression())
     soon = soon.filter(Q(end__lte=now + WARNINGS[-1]) | Q(preempt_by__isnull=False), end__gt=now)
+    first: dict[str, Session] = {}  # by the id of the session that its owner knows
+    for session in soon.select_related("owner__policy", "project__policy", "resource_group", "host").order_by("end"):
+        first.setdefault(session.cluster_id or session.pk, session)
     due = {}
-    for session in soon.select_related("owner__policy", "project__policy", "resource_group", "host"):
+    for session in first.values():
         if (end := session.ends_at) and (key := _key(session, end, now)):
             due[key] = session
-    known = set(Notification.objects.filter(session__in=due.values(), key__in=due).values_list("key", flat=True))
+    known = set(Notification.objects.filter(session__in=first, key__in=due).values_list("key", flat=True))
     return sum(_announce(session, key, now) for key, session in due.items() if key not in known)
 
 
@@ -64,7 +68,7 @@ def announce_idle_ends() -> int:
 def announce_parked_ends() -> int:
     """Tell the owners of parked sessions that end within a day, once; return how many were told. Idempotent."""
     now = clock.now()
-    soon = Session.objects.filter(status=Status.PARKED).annotate(end=parking.retained_until_expression())
+    soon = Session.objects.mains().filter(status=Status.PARKED).annotate(end=parking.retained_until_expression())
     ending = list(soon.filter(end__gt=now, end__lte=now + PARK_WARNING).values_list("pk", "owner_id", "name", "end"))
     due = {f"park-ending:{pk}:{int(end.timestamp())}": (pk, owner, name, end) for pk, owner, name, end in ending}
     known = set(Notification.objects.filter(key__in=due).values_list("key", flat=True))
@@ -82,14 +86,15 @@ def _key(session: Session, end: datetime, now: datetime) -> str:
 
     The first warning of one that is to end for another comes at once.
     """
+    whole = session.cluster_id or session.pk
     if _is_preempted(session, end) and end - now > WARNINGS[0]:
-        return f"preempted:{session.pk}:{int(end.timestamp())}"
+        return f"preempted:{whole}:{int(end.timestamp())}"
     for before in WARNINGS:
         if end - now <= before:
             is_worth_it = session.started_at is not None and (
                 session.started_at < end - before or _is_preempted(session, end)
             )
-            return f"ending:{session.pk}:{int(before.total_seconds())}:{int(end.timestamp())}" if is_worth_it else ""
+            return f"ending:{whole}:{int(before.total_seconds())}:{int(end.timestamp())}" if is_worth_it else ""
     return ""
 
 
@@ -109,12 +114,10 @@ def _tell_and_show(
 ) -> bool:
     """Tell the owner, and show the title in the session's terminals until the end; return False if told before."""
     with transaction.atomic():
-        is_new = tell(session.owner_id, kind, key, session=session, facts=facts)
-        if is_new and session.host:
+        is_new = tell(session.owner_id, kind, key, session=session.main, facts=facts)
+        if is_new:
             with language_of(session.owner):
-                text = title()
-            arguments = (session.pk, session.attempt, text, end.timestamp())
-            notify.send_to_host(session.host.name, "show_message", *arguments)
+                notes.show_in_terminals(session, title(), end)
     return is_new
 
 

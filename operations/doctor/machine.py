@@ -5,7 +5,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +34,7 @@ from operations.doctor import advice
 from operations.doctor import gpus as doctor_gpus
 from operations.doctor import kernel as doctor_kernel
 from operations.doctor import services as doctor_services
+from operations.doctor.clusters import networks_of_clusters
 from operations.doctor.findings import Finding, Verdict
 from operations.doctor.services import docker_client
 from operations.health import redis_probe
@@ -55,13 +56,14 @@ UNWALLED: Final = (
 )
 
 
-def examine() -> list[tuple[str, Finding]]:
-    """Run every check, in an order in which the first failure explains those that follow; never raises."""
+def examine(names: Collection[str] = ()) -> list[tuple[str, Finding]]:
+    """Run these checks or all, in an order in which the first failure explains those that follow; never raises."""
     asks_in_vain = BY_DATABASE if _database_problem() else frozenset()
     found = dict.fromkeys(asks_in_vain, Finding(Verdict.WARN, "unknown, since the database does not answer"))
     if settings.COMPUTE_HOST_KEY:
         found |= dict.fromkeys(ELSEWHERE, Finding(Verdict.OK, "not on this host, which has joined; ask the web server"))
-    return [(name, found.get(name) or _guarded(check)) for name, check in CHECKS.items()]
+    asked = names or CHECKS
+    return [(name, found.get(name) or _guarded(check)) for name, check in CHECKS.items() if name in asked]
 
 
 def _guarded(check: Callable[[], Finding]) -> Finding:
@@ -325,6 +327,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "Docker": _docker,
     "iptables": _iptables,
     "firewall": _firewall,
+    "networks of clusters": networks_of_clusters,
     "network": _docker_network,
     "session disks": _session_disks,
     "system calls": _kernel_calls,
@@ -352,4 +355,4 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "clock": _clock,
 }
 ELSEWHERE: Final = frozenset({"web", "scheduler", "SSH"})  # processes of the web server
-BY_DATABASE: Final = frozenset({"images", "hosts", "neighbours", "storage", "clock"})
+BY_DATABASE: Final = frozenset({"images", "hosts", "neighbours", "storage", "clock", "networks of clusters"})

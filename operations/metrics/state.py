@@ -18,7 +18,7 @@ from operations.metrics.families import gauge
 from operations.metrics.services import ServicesCollector
 from resources.amounts.units import CORE_MILLI
 from resources.models import Gpu, GpuReading, Host, HostHealth
-from sessions.lifecycle import LIVE, Status
+from sessions.lifecycle import LIVE
 from sessions.models import GpuShare, Lease, Session, cpu_held
 
 MILLI: Final = 1000
@@ -48,7 +48,7 @@ def _sessions(now: datetime) -> Iterator[GaugeMetricFamily]:
     live = Session.objects.filter(status__in=LIVE).order_by()
     counted = live.values_list("resource_group__name", "status").annotate(Count("pk"))
     yield gauge("sessions", "Sessions that have not ended", ("group", "status"), (((g, s), n) for g, s, n in counted))
-    pending = Session.objects.filter(status=Status.PENDING).order_by()
+    pending = Session.objects.waiting().order_by()
     reasons = pending.values_list("resource_group__name", "reason").annotate(Count("pk"))
     yield gauge(
         "sessions_pending", "Waiting sessions by reason", ("group", "reason"), (((g, r), n) for g, r, n in reasons)

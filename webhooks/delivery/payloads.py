@@ -7,7 +7,7 @@ from rest_framework.renderers import JSONRenderer
 
 from accounts.signing_in.language import language_of
 from notifications.delivery.texts import text_of
-from sessions.models import Session
+from sessions.models import Session, member_name
 from sessions.serializers import SessionEventSerializer
 from webhooks import event_types
 from webhooks.models import WebhookDelivery
@@ -42,6 +42,7 @@ def _session(session: Session, status: str) -> dict[str, Any]:
         "id": session.pk,
         "name": session.name,
         "kind": session.kind,
+        "cluster": {"size": session.cluster.size, "member": member_name(session.rank)} if session.cluster else None,
         "status": status,
         "owner": session.owner.email,
         "project": session.project.name if session.project else None,

@@ -2,9 +2,10 @@
 
 import logging
 import sys
+from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.template.defaultfilters import pluralize
 
 from operations.doctor import machine as doctor
@@ -17,12 +18,17 @@ class Command(BaseCommand):
     help = "Check machine, settings, services, hosts and images: one line each, with what to do."
     requires_system_checks: list[str] = []
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("checks", nargs="*", help='names of checks, such as "networks of clusters"; none: all')
+
+    def handle(self, *args: Any, checks: list[str], **options: Any) -> None:
         """Print a line for each check."""
+        if unknown := set(checks) - set(doctor.CHECKS):
+            raise CommandError(f"There is no check {unknown.pop()!r}. There are: {', '.join(doctor.CHECKS)}.")
         failed = 0
         logging.disable(logging.CRITICAL)  # what is wrong has a line in the table
         try:
-            findings = doctor.examine()
+            findings = doctor.examine(checks)
         finally:
             logging.disable(logging.NOTSET)
         for name, finding in findings:
