@@ -155,6 +155,7 @@ _TEXTS: Final = (
     _("a CPU of architecture %(name)s"),
     _("the storage %(names)s"),
     _("the image %(name)s"),
+    _("networks for clusters"),
     _("the files of this parked session, which are on host %(name)s"),
     _("Your policy allows %(allowed)s at once; with the %(asked)s of this session you would hold more."),
     _("Your project allows %(allowed)s at once; with the %(asked)s of this session its members would hold more."),
@@ -164,8 +165,16 @@ _TEXTS: Final = (
     _("Your project allows 1 running session at once, and it is in use."),
     _("Your policy allows %(limit)s running sessions at once, and all are in use."),
     _("Your project allows %(limit)s running sessions at once, and all are in use."),
+    _(
+        "Your policy allows %(limit)s running sessions at once; with the %(members)s members of this cluster you would hold more."
+    ),
+    _(
+        "Your project allows %(limit)s running sessions at once; with the %(members)s members of this cluster its members would hold more."
+    ),
     _("by then enough of the sessions that count against the same limit reach their time limit"),
     _("the sessions in front of it start by then"),
+    _("its %(members)s members have room when 1 session reaches its time limit"),
+    _("its %(members)s members have room when %(count)s sessions reach their time limit"),
     _("%(amount)s falls free when 1 session reaches its time limit"),
     _("%(amount)s fall free when 1 session reaches its time limit"),
     _("%(amount)s falls free when %(count)s sessions reach their time limit"),

@@ -36,7 +36,7 @@ GROUPS: Final = (
     DocumentGroup(
         _("Sessions"),
         "play",
-        ("getting-started", "launching", "waiting", "sessions", "parking", "ending", "reasons"),
+        ("getting-started", "launching", "cluster-sessions", "waiting", "sessions", "parking", "ending", "reasons"),
     ),
     DocumentGroup(
         _("Inside a session"),
@@ -64,7 +64,7 @@ GROUPS: Final = (
                 "fgpu",
                 "storage",
             ),
-            *("accounts", "scheduling", "idle", "isolation", "security", "apps-by-port", "glossary"),
+            *("accounts", "scheduling", "idle", "clusters", "isolation", "security", "apps-by-port", "glossary"),
         ),
         for_staff=True,
     ),

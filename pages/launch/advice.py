@@ -109,5 +109,6 @@ def _choice(alternative: Alternative, found: Estimate, order: LaunchRequest) -> 
     elif group:
         text = ngettext("now in %(what)s", "all now in %(what)s", order.count) % {"what": what}
     else:
-        text = ngettext("now with %(what)s", "all now with %(what)s each", order.count) % {"what": what}
+        number = order.count * order.members
+        text = ngettext("now with %(what)s", "all now with %(what)s each", number) % {"what": what}
     return SoonerChoice(text=text, values=values)

@@ -16,10 +16,14 @@ from resources.models import Preset
 from sessions.models import SESSION_ID, Session
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
-AS_WRITTEN: Final = ("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before", "gpu_model")  # in links
-SIZES: Final = ("memory", "shared_memory", "min_gpu_memory")
+AS_WRITTEN: Final = (  # in links
+    *("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before", "gpu_model"),
+    *("cluster_size", "cluster_max_size", "cluster_mode", "cluster_max_restarts"),
+    *("cluster_main_cpu", "cluster_main_fgpu"),
+)
+SIZES: Final = ("memory", "shared_memory", "min_gpu_memory", "cluster_main_memory")
 CUSTOM: Final = ""  # the preset field's value for custom allocation
-FLAGS: Final = ("is_preemptible", "is_any_group")
+FLAGS: Final = ("is_preemptible", "is_any_group", "cluster_shares_gpus", "cluster_runs_on_all")
 LINK_NAMES: Final = frozenset(
     (
         *(*AS_WRITTEN, *FLAGS, *SIZES),
@@ -55,8 +59,8 @@ def from_nothing(offer: LaunchOffer) -> Initial:
 
 
 def from_last_launch(offer: LaunchOffer) -> Initial:
-    """Return what the user chose last: environment, group, allocation and folders; {} without. Two queries."""
-    session = _sessions().filter(owner=offer.owner).order_by("-created_at").first()
+    """Return what the user chose last: environment, group, allocation, cluster and folders; {} without. Two queries."""
+    session = _sessions().mains().filter(owner=offer.owner).order_by("-created_at").first()
     return _of_session(offer, session) if session else {}
 
 
@@ -101,7 +105,9 @@ def _again(offer: LaunchOffer, session_id: str) -> Initial:
     if session is None:
         return {}
     is_own = session.owner_id == offer.owner.pk
-    return _of_session(offer, session) | {
+    has_main = session.cluster is not None and session.cluster.main_differs
+    source = _sessions().get(cluster=session.cluster, rank=1) if has_main else session
+    return _of_session(offer, source) | {
         "name": session.name if session.is_final else "",
         "environment": list(session.environment.items()) if is_own else [],
         "command": session.command if is_own else "",
@@ -110,16 +116,17 @@ def _again(offer: LaunchOffer, session_id: str) -> Initial:
         "other_groups": _groups_of(offer, session)[1:],
         "gpu_model": session.gpu_model,
         "min_gpu_memory": _own_gpu_memory(session),
+        "cluster_runs_on_all": is_own and session.cluster is not None and session.cluster.runs_on_all,
     }
 
 
 def _sessions() -> Any:
-    return Session.objects.select_related("image").prefetch_related("mounts")
+    return Session.objects.select_related("image", "cluster").prefetch_related("mounts")
 
 
 def _of_session(offer: LaunchOffer, session: Session) -> Initial:
-    """Return a session's environment, group, allocation and folders, as far as the user may still choose them."""
-    initial: Initial = {"preset": _preset_of(offer, session), **_amounts(session)}
+    """Return a session's environment, group, allocation, cluster and folders, as far as they may still be chosen."""
+    initial: Initial = {"preset": _preset_of(offer, session), **_amounts(session), **_cluster_of(session)}
     if session.image in offer.images:
         initial["image"] = session.image.pk
     if groups := _groups_of(offer, session):
@@ -149,6 +156,18 @@ def _own_gpu_memory(session: Session) -> str:
     """Return the least GPU memory that was asked for beyond what the environment needs."""
     least = session.min_gpu_memory
     return exact_size_text(least) if least > session.image.min_gpu_memory else ""
+
+
+def _cluster_of(session: Session) -> Initial:
+    names = ("size", "max_size", "mode", "shares_gpus", "max_restarts")
+    if session.cluster is None:
+        return {}
+    initial: Initial = {f"cluster_{name}": getattr(session.cluster, name) for name in names}
+    if session.cluster.main_differs:
+        main = session.main
+        initial |= {"cluster_main_cpu": main.cpu, "cluster_main_memory": exact_size_text(main.memory)}
+        initial["cluster_main_fgpu"] = fgpu_text(main.fgpu)
+    return initial
 
 
 def _preset_of(offer: LaunchOffer, session: Session) -> int | str:

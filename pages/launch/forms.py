@@ -21,11 +21,13 @@ from resources.models import Image, Preset, ResourceGroup
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching import image_choice, services, validation
 from sessions.launching.mounts import MountRequest
-from sessions.models import Session
+from sessions.launching.requests import ClusterRequest, MemberSize
+from sessions.models import ClusterMode, Session
 
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
 IN_GROUPS: Final = ("other_groups", "is_any_group", "gpu_model", "min_gpu_memory")
 ADVANCED: Final = ("command", "time_limit", "not_before", "is_preemptible", "depends_on", *IN_GROUPS)
+CLUSTER: Final = tuple(f"cluster_{name}" for name in ClusterRequest.__dataclass_fields__)
 NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # for `services.problems`
 REQUESTED: Final = frozenset(field.name for field in fields(services.LaunchRequest))
 
@@ -75,6 +77,23 @@ class LaunchForm(forms.Form):
         },
     )
 
+    cluster_size = forms.IntegerField(
+        required=False, initial=1, error_messages={"invalid": gettext_lazy("Write a whole number of members.")}
+    )
+    cluster_max_size = forms.IntegerField(
+        required=False, error_messages={"invalid": gettext_lazy("Write a whole number of members.")}
+    )
+    cluster_mode = forms.ChoiceField(required=False, choices=ClusterMode.choices)
+    cluster_shares_gpus = forms.BooleanField(required=False)
+    cluster_runs_on_all = forms.BooleanField(required=False)
+    cluster_max_restarts = forms.IntegerField(
+        required=False, error_messages={"invalid": gettext_lazy("Write a whole number of restarts.")}
+    )
+    cluster_main_cpu = forms.IntegerField(
+        required=False, error_messages={"invalid": gettext_lazy("Write a whole number of cores.")}
+    )
+    cluster_main_memory = SizeFormField(required=False)
+    cluster_main_fgpu = FgpuFormField(required=False)
     command = forms.CharField(required=False)
     time_limit = SpanFormField(required=False)
     not_before = forms.DateTimeField(
@@ -183,7 +202,42 @@ class LaunchForm(forms.Form):
         """Return the request, with its defaults in place of invalid fields."""
         asked = {name: value for name, value in self.cleaned_data.items() if name in REQUESTED and value is not None}
         lists = {name: list(asked.get(name, ())) for name in ("depends_on", "other_groups")}
-        return services.LaunchRequest(**asked | lists | {"is_preemptible": asked.get("is_preemptible") or None})
+        return services.LaunchRequest(
+            **asked | lists | {"is_preemptible": asked.get("is_preemptible") or None, "cluster": self.cluster}
+        )
+
+    @property
+    def cluster(self) -> ClusterRequest | None:
+        """The cluster that is asked for, with defaults in place of invalid fields; None for one container."""
+        asked = self.cleaned_data
+        size, most = asked.get("cluster_size"), asked.get("cluster_max_size")
+        if size is None or (size == 1 and most in (None, 1)):
+            return None
+        return ClusterRequest(
+            size=size,
+            max_size=most,
+            mode=ClusterMode(asked.get("cluster_mode") or ClusterMode.ANY),
+            shares_gpus=asked["cluster_shares_gpus"],
+            runs_on_all=asked["cluster_runs_on_all"],
+            max_restarts=asked.get("cluster_max_restarts") or 0,
+            **{f"main_{name}": asked.get(f"cluster_main_{name}") for name in ("cpu", "memory", "fgpu")},
+        )
+
+    @property
+    def _each(self) -> MemberSize | None:
+        """The size of each member; None without valid amounts, whatever else is wrong."""
+        amounts = [self.cleaned_data.get(name) for name in MemberSize._fields]
+        return None if None in amounts else MemberSize._make(amounts)
+
+    @property
+    def together(self) -> MemberSize | None:
+        """What all members of the cluster have; None without a cluster, or without valid amounts."""
+        return self.cluster.together(self._each) if self.cluster and self._each else None
+
+    @property
+    def main(self) -> MemberSize | None:
+        """The size of the cluster's first member, where it has one of its own, and that of all is valid."""
+        return self.cluster.main_of(self._each) if self.cluster and self._each else None
 
     def save(self) -> list[Session]:
         """Submit and return the sessions; [] if the request is rejected, with messages at the fields."""
@@ -216,6 +270,12 @@ class LaunchForm(forms.Form):
     def chosen_other_groups(self) -> list[str]:
         """The ids of the other groups that are chosen, as texts."""
         return [str(getattr(each, "pk", each)) for each in self["other_groups"].value() or ()]
+
+    @property
+    def cluster_is_open(self) -> bool:
+        """True if a field under "Cluster" has a value, or is wrong."""
+        numbers = {str(self[name].value()) for name in ("cluster_size", "cluster_max_size")}
+        return not numbers <= {"", "None", "1"} or any(self[name].errors for name in CLUSTER)
 
     @property
     def advanced_is_open(self) -> bool:

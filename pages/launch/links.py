@@ -1,9 +1,11 @@
 """The link that fills the launch form in as a form is filled in, without what may be secret."""
 
+from dataclasses import asdict
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from pages.launch.beginnings import FLAGS
 from pages.launch.forms import LaunchForm
 from resources.amounts.units import fgpu_text
 
@@ -27,8 +29,14 @@ def link_to(form: LaunchForm) -> str:
             query.append(("fgpu", fgpu_text(valid["fgpu"])))
     if (count := valid.get("count")) and count > 1:
         query.append(("count", count))
+    if cluster := form.cluster:
+        query += [
+            (f"cluster_{name}", fgpu_text(value) if name == "main_fgpu" else value)
+            for name, value in asdict(cluster).items()
+            if value is not True and (value or (value is not None and name == "main_fgpu"))
+        ]
     query += [(name, text) for name in TEXTS if name not in form.errors and (text := form[name].value())]
-    query += [(name, "on") for name in ("is_preemptible", "is_any_group") if valid.get(name)]
+    query += [(name, "on") for name in FLAGS if valid.get(name)]
     if least := valid.get("min_gpu_memory"):
         query.append(("min_gpu_memory", least))
     query += [("folder", mount.folder.pk) for mount in valid.get("mounts", ())]

@@ -61,8 +61,9 @@ def _left(offer: LaunchOffer) -> dict[str, dict[str, int | None]]:
     projects = {project.pk: project for project in offer.projects}
     return {
         str(pk or ""): {name: getattr(left, name) for name in (*FIELDS, "pending")}
-        | {"perLaunch": bounds_of(offer.owner, projects.get(pk or 0)).max_per_launch}
+        | {"perLaunch": bounds.max_per_launch, "perCluster": bounds.max_cluster_size}
         for pk, left in left_for_each(offer.owner, offer.projects).items()
+        if (bounds := bounds_of(offer.owner, projects.get(pk or 0)))
     }
 
 

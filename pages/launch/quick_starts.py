@@ -51,7 +51,7 @@ def _found(offer: LaunchOffer) -> Iterator[QuickStart]:
 def _last_launches(offer: LaunchOffer) -> list[Session]:
     """Return the last session of each kind that can be launched again: of an image, with the same amounts."""
     found: dict[tuple[int, ...], Session] = {}
-    last = Session.objects.filter(owner=offer.owner).select_related("image").order_by("-created_at")
+    last = Session.objects.mains().filter(owner=offer.owner).select_related("image").order_by("-created_at")
     for session in last[:LOOKED_AT] if offer.groups else ():
         if session.image in offer.images:
             found.setdefault((session.image_id, session.cpu, session.memory, session.fgpu), session)

@@ -29,6 +29,17 @@ STEPS: Final = (
         title=_("Resources"),
         fields=(
             *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
+            *(
+                "cluster_size",
+                "cluster_max_size",
+                "cluster_mode",
+                "cluster_shares_gpus",
+                "cluster_runs_on_all",
+                "cluster_max_restarts",
+                "cluster_main_cpu",
+                "cluster_main_memory",
+                "cluster_main_fgpu",
+            ),
             *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
             *("other_groups", "is_any_group", "gpu_model", "min_gpu_memory"),
         ),

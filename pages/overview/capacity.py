@@ -10,7 +10,6 @@ from django.db.models import Count, Q, Sum
 
 from resources.amounts.units import CORE_MILLI
 from resources.models import Host, HostStatus, ResourceGroup
-from sessions.lifecycle import Status
 from sessions.models import Lease, Session, cpu_held
 
 _GPUS: Final = """
@@ -82,7 +81,7 @@ def stocks_of(groups: Iterable[ResourceGroup]) -> list[GroupStock]:
     taken = {row["host__group"]: row for row in leases.annotate(cpus=cpu_held(), memories=Sum("memory"))}
     gpus = _gpus_by_group(known)
     waiting: Counter[int] = Counter()
-    pending = Session.objects.filter(status=Status.PENDING).order_by().values_list("resource_group", "group_choices")
+    pending = Session.objects.waiting().order_by().values_list("resource_group", "group_choices")
     for group_id, choices, count in pending.annotate(Count("pk")):
         waiting.update(dict.fromkeys(choices or [group_id], count))
     return [_stock(group, sums, taken, gpus, waiting) for group in known]

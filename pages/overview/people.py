@@ -13,7 +13,7 @@ from accounts.models import Membership, User
 from accounts.requests import UserRequest, signed_in_page
 from pages.overview.limits_in_force import limits_of, sources_of
 from resources.models import ResourceGroup
-from sessions.lifecycle import FINAL
+from sessions.lifecycle import FINAL, LIVE
 from sessions.models import Session
 from sessions.usage.report import DEFAULT_DAYS, ReportBy, report_of
 
@@ -30,19 +30,20 @@ def user_page(request: UserRequest, user_id: int) -> HttpResponse:
     person = get_object_or_404(User.objects.select_related("policy"), pk=user_id)
     if person != request.user:
         audit.record(request.user, "looked at", person, {})
-    sessions = Session.objects.filter(owner=person).select_related("image", "resource_group", "project")
+    mine = Session.objects.filter(owner=person)
+    sessions = mine.with_members().select_related("image", "resource_group", "project")
     memberships = Membership.objects.filter(user=person).select_related("project")
     today = timezone.now().date()
     since = today - timedelta(days=DEFAULT_DAYS - 1)
     context = {
         "person": person,
-        "live": sessions.live().order_by("-created_at")[:LIVE_SHOWN],
-        "ended": sessions.filter(status__in=FINAL).order_by("-ended_at")[:ENDED_SHOWN],
+        "live": sessions.mains_in(LIVE).order_by("-created_at")[:LIVE_SHOWN],
+        "ended": sessions.mains_in(FINAL).order_by("-ended_at")[:ENDED_SHOWN],
         "sources": (sources := sources_of(person)),
         "limits": limits_of(sources),
         "groups": ResourceGroup.objects.usable_by(person).order_by("name"),
         "memberships": memberships.order_by("project__name"),
-        "used": report_of(Session.objects.filter(owner=person), since, today, ReportBy.USER, timezone.now()).total,
+        "used": report_of(mine, since, today, ReportBy.USER, timezone.now()).total,
         "days": DEFAULT_DAYS,
         "logins": logins.open_logins(person)[:LOGINS_SHOWN],
     }

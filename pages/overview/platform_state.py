@@ -19,8 +19,12 @@ def platform_state() -> dict[str, int | None]:
         count=Count("pk"), milli=Sum(F("host__group__fgpu_per_gpu") * 1000, default=0)
     )
     held = GpuShare.objects.aggregate(milli=Sum("milli", default=0))["milli"]
-    sessions = Session.objects.filter(status__in=LIVE).aggregate(
-        running=Count("pk", filter=Q(status=Status.RUNNING)), waiting=Count("pk", filter=Q(status=Status.PENDING))
+    sessions = (
+        Session.objects.mains()
+        .filter(status__in=LIVE)
+        .aggregate(
+            running=Count("pk", filter=Q(status=Status.RUNNING)), waiting=Count("pk", filter=Q(status=Status.PENDING))
+        )
     )
     return {
         **hosts,

@@ -18,7 +18,7 @@ from accounts.models import Membership, Project, ProjectQuerySet, ProjectRole, U
 from accounts.requests import UserRequest, signed_in_page
 from pages.overview.allowance import allowances_of
 from pages.overview.project_forms import ROLE_LABELS, NewMemberForm
-from sessions.lifecycle import HOSTED, Status
+from sessions.lifecycle import HOSTED, LIVE, Status
 from sessions.models import Session
 from sessions.projects import services as projects
 from sessions.usage.report import ReportBy, report_of
@@ -105,8 +105,10 @@ def remove_member(request: UserRequest, project_id: int, member_id: int) -> Http
 def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> HttpResponse:
     """Render the page of a project; its number of queries does not depend on what there is."""
     user = request.user
-    live = Session.objects.visible_to(user).live().filter(project=project)
-    related = live.select_related("owner__policy", "project__policy", "image", "host", "resource_group", "lease")
+    live = Session.objects.visible_to(user).mains_in(LIVE).filter(project=project)
+    related = live.with_members().select_related(
+        "owner__policy", "project__policy", "image", "host", "resource_group", "lease"
+    )
     today = timezone.now().date()
     since = today - timedelta(days=USAGE_DAYS - 1)
     visible = Session.objects.visible_to(user).filter(project=project)
@@ -133,7 +135,7 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
 def _with_counts(found: ProjectQuerySet, user: User) -> ProjectQuerySet:
     """Return the projects with the number of members, and of sessions by whether they hold resources, and the role."""
     members = Membership.objects.filter(project=OuterRef("pk")).order_by()
-    sessions = Session.objects.filter(project=OuterRef("pk")).order_by().values("project")
+    sessions = Session.objects.mains().filter(project=OuterRef("pk")).order_by().values("project")
     return found.select_related("policy").annotate(
         my_role=Subquery(members.filter(user=user).values("role")),
         member_count=Coalesce(Subquery(members.values("project").annotate(n=Count("pk")).values("n")), 0),

@@ -16,7 +16,7 @@ from pages.overview.capacity import stocks_of
 from pages.overview.platform_state import platform_state
 from resources.models import ResourceGroup
 from sessions.lifecycle import FINAL, LIVE, Status
-from sessions.models import Mount, Session, SessionQuerySet
+from sessions.models import Mount, Session, SessionQuerySet, whole_status
 
 SHOWN: Final = 8  # live sessions
 ENDED_SHOWN: Final = 5
@@ -29,9 +29,11 @@ GROUPS_SHOWN: Final = 12
 def home(request: UserRequest) -> HttpResponse:
     """Show the summary; return only the live part to htmx."""
     user = request.user
-    mine = Session.objects.filter(owner=user)
+    mine = Session.objects.mains().filter(owner=user)
     groups = list(ResourceGroup.objects.usable_by(user))
-    counts = mine.aggregate(live=Count("pk", filter=Q(status__in=LIVE)), ended=Count("pk", filter=Q(status__in=FINAL)))
+    counts = mine.annotate(whole=whole_status()).aggregate(
+        live=Count("pk", filter=Q(whole__in=LIVE)), ended=Count("pk", filter=Q(whole__in=FINAL))
+    )
     stocks = stocks_of(groups)
     context = {
         "groups": groups,
@@ -51,13 +53,15 @@ def home(request: UserRequest) -> HttpResponse:
 def _live(mine: SessionQuerySet) -> list[Session]:
     """Return the live sessions to show: those that hold resources before those that wait, the newest first."""
     waits = Case(When(status=Status.PENDING, then=1), default=0)
-    related = mine.live().select_related("owner__policy", "project__policy", "image", "resource_group", "host", "lease")
-    return list(related.order_by(waits, "-created_at", "-pk")[:SHOWN])
+    related = mine.mains_in(LIVE).select_related(
+        "owner__policy", "project__policy", "image", "resource_group", "host", "lease"
+    )
+    return list(related.with_members().order_by(waits, "-created_at", "-pk")[:SHOWN])
 
 
 def _ended(mine: SessionQuerySet) -> list[Session]:
     since = timezone.now() - ENDED_WITHIN
-    ended = mine.filter(status__in=FINAL, ended_at__gt=since).select_related("image", "resource_group", "host")
+    ended = mine.mains_in(FINAL).filter(ended_at__gt=since).select_related("image", "resource_group", "host", "cluster")
     return list(ended.order_by("-ended_at", "-pk")[:ENDED_SHOWN])
 
 

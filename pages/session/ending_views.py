@@ -13,6 +13,7 @@ from pages.session.dialogs import done, render_dialog
 from pages.session.losses import losses_of
 from pages.session.queries import visible_session
 from sessions.launching import services
+from sessions.lifecycle import LIVE
 from sessions.models import SESSION_ID, Session, SessionQuerySet
 
 BULK_LIMIT: Final = 200
@@ -41,7 +42,8 @@ def losses(request: UserRequest, session_id: str) -> HttpResponse:
 
 
 def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
-    sessions = list(chosen.visible_to(request.user).live().prefetch_related("mounts"))
+    visible = chosen.visible_to(request.user).with_members().prefetch_related("mounts")
+    sessions = [session for session in visible if session.whole_status in LIVE]
     if request.method != "POST":
         return render_dialog(request, "terminate", {"sessions": sessions, "action": request.path})
     for session in sessions:

@@ -45,7 +45,9 @@ def _asked(request: UserRequest, session: Session, form: SizeForm) -> str:
         return _("The session does not wait any more.")
     if not form.is_valid():
         return _("Choose one of these sizes.")
-    return refusal_of(lambda: resizing.resize(session, SessionSize(**form.cleaned_data), actor=request.user))
+    is_apart = session.cluster is not None and session.cluster.main_differs  # what is proposed is for the others
+    asking = session.members.get(rank=1) if is_apart else session
+    return refusal_of(lambda: resizing.resize(asking, SessionSize(**form.cleaned_data), actor=request.user))
 
 
 def _choices(session: Session) -> list[tuple[dict[str, int], str]]:

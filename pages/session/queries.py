@@ -17,7 +17,7 @@ def operable_session(request: UserRequest, session_id: str) -> Session:
 
 
 def _found(sessions: SessionQuerySet, session_id: str) -> Session:
-    related = sessions.select_related(
+    related = sessions.with_members().select_related(
         *("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice__rule"),
     )
     return get_object_or_404(related.prefetch_related("lease__shares__gpu"), pk=session_id)

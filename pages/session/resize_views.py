@@ -1,6 +1,6 @@
 """The dialog that gives a running session other amounts of CPU, memory and its GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,23 +23,24 @@ from translation.english import from_english
 
 
 class ResizeForm(forms.Form):
-    """What a session is to hold; `save` asks for it and shows the messages of a refusal at the fields."""
+    """What a session, or each member of it, is to hold; `save` shows the messages of a refusal at the fields."""
 
     cpu = forms.IntegerField(error_messages={"invalid": gettext_lazy("Write a whole number of cores.")})
     memory = SizeFormField()
     fgpu = FgpuFormField(required=False)
 
-    def __init__(self, session: Session, actor: User, data: Any = None) -> None:
+    def __init__(self, members: Sequence[Session], actor: User, data: Any = None) -> None:
+        session = members[0]
         memory = exact_size_text(session.memory)
         super().__init__(data, initial={"cpu": session.cpu, "memory": memory, "fgpu": session.fgpu})
-        self.session, self.actor = session, actor
-        if resizing.gpu_refusal(session):
+        self.members, self.session, self.actor = members, session, actor
+        if resizing.gpu_refusal(members):
             del self.fields["fgpu"]
 
     def clean(self) -> dict[str, Any]:
         """Return the amounts; beside a text that is none, what cannot be had of the others shows as well."""
         if self.errors:
-            found = resizing.problems(self.session, self._target(), self.actor)
+            found = resizing.problems(self.members, self._target(), self.actor)
             self._show({name: text for name, text in found.items() if name not in self.errors})
         return self.cleaned_data
 
@@ -66,8 +67,9 @@ class ResizeForm(forms.Form):
 def resize(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for the amounts, or have them changed; refused ones are shown again with the reasons, as 422."""
     session = operable_session(request, session_id)
-    refusal = resizing.refusal(session)
-    form = ResizeForm(session, request.user, request.POST if request.method == "POST" and not refusal else None)
+    members = resizing.members_of(session)
+    refusal = resizing.refusal(members)
+    form = ResizeForm(members, request.user, request.POST if request.method == "POST" and not refusal else None)
     if form.is_valid() and form.save():
         text = _("Resizing %(name)s.") % {"name": session.name}
         return done(request, text, "sessions:resized", session)
@@ -75,18 +77,20 @@ def resize(request: UserRequest, session_id: str) -> HttpResponse:
         "session": session,
         "form": form,
         "refusal": refusal,
-        **({} if refusal else _free(session, request.user)),
-        "gpu_refusal": resizing.gpu_refusal(session) if session.fgpu else "",
+        **({} if refusal else _free(members, request.user)),
+        "gpu_refusal": resizing.gpu_refusal(members) if session.fgpu else "",
     }
     return render_dialog(request, "resize", context, is_refused=request.method == "POST")
 
 
-def _free(session: Session, actor: User) -> dict[str, Any]:
+def _free(members: Sequence[Session], actor: User) -> dict[str, Any]:
     """Return how far each amount can go now, and in words how much of it is free."""
-    before, most = asdict(SessionSize.of(session)), asdict(resizing.most_now(session, actor))
+    before, most = asdict(SessionSize.of(members[0])), asdict(resizing.most_now(members, actor))
     hints = {}
     for name, bound in most.items():
         free, total = (from_english(amount_text(name, each)) for each in (bound - before[name], bound))
-        text = _("Free now: %(free)s more, up to %(most)s in all.") % {"free": free, "most": total}
-        hints[name] = text if bound > before[name] else _("No more is free now.")
-    return {"most": most, "hints": hints, "growth_refusal": resizing.growth_refusal(session, actor)}
+        text = _("Free now: %(free)s more, up to %(most)s in all.")
+        if len(members) > 1:
+            text = _("Free now: %(free)s more for each member, up to %(most)s.")
+        hints[name] = text % {"free": free, "most": total} if bound > before[name] else _("No more is free now.")
+    return {"most": most, "hints": hints, "growth_refusal": resizing.growth_refusal(members, actor)}

@@ -17,7 +17,7 @@ from sessions.access.ssh_command import ssh_command, ssh_config
 from sessions.conversion import services as conversions
 from sessions.idle import enforcement as idle
 from sessions.launching import group_choice
-from sessions.lifecycle import Status
+from sessions.lifecycle import LIVE, Status
 from sessions.parking import services as parking
 from sessions.resizing import services as resizing
 
@@ -45,14 +45,15 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "notice": (notice := idle.notice_of(session)),
         "is_parked_as_idle": notice is not None and idle.will_be_parked(session, notice.rule),
         "advice": advice_for(session, events, timezone.now()),
-        "dependencies": session.depends_on.order_by("name"),
+        "dependencies": session.depends_on.filter(rank=0).order_by("name"),
         "mounts": session.mounts.all(),
         "apps": session.image.apps.all() if session.status == Status.RUNNING else [],
         "ssh_command": ssh_command(session),
         "ssh_config": ssh_config(session),
         "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
         "retained_until": parking.retained_until(session),
-        "resize": resizing.StoredResize.of(session),
+        "resize": resizing.StoredResize.of_whole(session),
+        "may_end": session.rank == 0 and session.whole_status in LIVE - {Status.TERMINATING},
         "may_park": parking.is_offered(session),
         "may_convert": session.status == Status.RUNNING and conversions.may_convert(request.user, session),
     }

@@ -1,9 +1,10 @@
 """What a request asks of the list: tab, search, filters, order and page; and the sessions that match."""
 
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import Count, Q, QuerySet
 
@@ -11,7 +12,7 @@ from accounts.models import User
 from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
 from pages.session_list.sections import ListSection, counts, section_of
 from sessions.lifecycle import TABS, Status, Tab
-from sessions.models import Session
+from sessions.models import Session, SessionQuerySet, whole_status
 from sessions.search import DEFAULT_SORT, SORTS, match, order_of
 
 PAGE_SIZES: Final = (25, 50, 100)
@@ -82,7 +83,7 @@ class ListQuery:
 
     def sessions(self, user: User) -> QuerySet[Session]:
         """Return the sessions of `user`, or of everybody for a superadmin, that match, in order."""
-        found = Session.objects.operable_by(user).filter(status__in=[self.status] if self.status else TABS[self.tab])
+        found = Session.objects.operable_by(user).mains_in([self.status] if self.status else TABS[self.tab])
         if self.is_mine_only:
             found = found.filter(owner=user)
         if self.environment:
@@ -102,8 +103,10 @@ def section_counts(user: User, version: Version | None = None) -> dict[str, int]
     known = _counted.get(key)
     if version and known and known[0] == version and now - known[1] < MAX_AGE_SECONDS:
         return known[2]
-    by_status = Session.objects.operable_by(user).order_by().values_list("status").annotate(number=Count("pk"))
-    found = counts(dict(by_status))
+    by_status: Counter[str] = Counter()
+    for status, number in _by_status(Session.objects.operable_by(user)):
+        by_status[status] += number
+    found = counts(by_status)
     if version:
         if len(_counted) >= MAX_COUNTED:
             _counted.clear()
@@ -114,15 +117,22 @@ def section_counts(user: User, version: Version | None = None) -> dict[str, int]
 def counts_by_owner(owner_ids: Collection[int | None]) -> dict[int | None, dict[str, int]]:
     """Return the number of sessions in each section by owner; None is everybody. Two queries at most."""
     rows: list[tuple[int | None, str, int]] = []
-    sessions = Session.objects.order_by()
     if None in owner_ids:
-        rows += [(None, *row) for row in sessions.values_list("status").annotate(number=Count("pk"))]
+        rows += [(None, *row) for row in _by_status(Session.objects.all())]
     if owners := [each for each in owner_ids if each is not None]:
-        rows += sessions.filter(owner__in=owners).values_list("owner_id", "status").annotate(number=Count("pk"))
-    by_status: dict[int | None, dict[str, int]] = {each: {} for each in owner_ids}
+        rows += _by_status(Session.objects.filter(owner__in=owners), "owner_id")
+    by_status: dict[int | None, Counter[str]] = {each: Counter() for each in owner_ids}
     for owner_id, status, number in rows:
-        by_status[owner_id][status] = number
+        by_status[owner_id][status] += number
     return {owner_id: counts(found) for owner_id, found in by_status.items()}
+
+
+def _by_status(sessions: SessionQuerySet, *fields: str) -> QuerySet[Any, Any]:
+    """Return the number of sessions by fields and status, which may come twice: (*values, status, number)."""
+    heads, number = sessions.mains().order_by(), Count("pk")
+    plain = heads.filter(cluster=None).values_list(*fields, "status").annotate(number=number)
+    clusters = heads.filter(cluster__isnull=False).annotate(whole=whole_status())  # apart: it costs more
+    return plain.union(clusters.values_list(*fields, "whole").annotate(number=number), all=True)
 
 
 def _without_nul(text: str) -> str:

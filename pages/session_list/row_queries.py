@@ -1,4 +1,4 @@
-"""Reads the rows of the list: four queries for any number of sessions, and no model instances."""
+"""Reads the rows of the list: five queries at most for any number of sessions, and no model instances."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -12,14 +12,14 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Least
 
 from pages.session_list.compiled import of_sessions
-from pages.session_list.rows import FolderMark, Row
+from pages.session_list.rows import FolderMark, MemberMark, Row
 from resources.amounts.units import guaranteed_milli
 from resources.gpus.shares import share_bytes
 from resources.gpus.tiers import share_tiers
 from resources.models import HostStatus
 from scheduler.advice.wait_help import help_for
-from sessions.lifecycle import FINAL, UNPLACED, Reason, Status
-from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression
+from sessions.lifecycle import FINAL, UNPLACED, Reason, Status, whole_of
+from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression, in_whole, member_name
 from sessions.words import reason_text
 
 MAX_HELPED: Final = 10  # waiting sessions of a page: each costs some milliseconds
@@ -56,8 +56,30 @@ class _Facts(NamedTuple):
     preempt_by: datetime | None
     extension: timedelta
     max_extension: timedelta
+    cluster: str | None
     ends_at: datetime | None
     idle_ends_at: datetime | None
+
+
+class _Member(NamedTuple):
+    """A member of a cluster, as `_members` selects it."""
+
+    cluster: str
+    rank: int
+    pk: str
+    status: str
+    host: str | None
+    reason: str
+    detail: str
+    cpu: int
+    memory: int
+    fgpu: int
+
+    def mark(self, first: "_Member") -> MemberMark:
+        """Return what its row shows, with its amounts where the first has others."""
+        amounts = (self.cpu, self.memory, self.fgpu)
+        own = None if amounts == (first.cpu, first.memory, first.fgpu) else amounts
+        return MemberMark(self.pk, member_name(self.rank), self.status, self.host or "", own)
 
 
 class _Share(NamedTuple):
@@ -72,8 +94,12 @@ class _Share(NamedTuple):
 
 
 def load_rows(session_ids: Sequence[str]) -> list[Row]:
-    """Return the rows of those of these sessions that exist, in the order of the ids; four queries."""
+    """Return the rows of those of these sessions that lists show, in the order of the ids; five queries at most."""
     found = {values[0]: values for values in of_sessions(_sessions, session_ids)}
+    members: defaultdict[str, list[_Member]] = defaultdict(list)
+    clusters = [pk for pk, values in found.items() if _facts(values).cluster]
+    for member in map(_Member._make, of_sessions(_members, clusters) if clusters else ()):
+        members[member.cluster].append(member)
     shares: defaultdict[str, list[_Share]] = defaultdict(list)
     for share in map(_Share._make, of_sessions(_shares, session_ids)):
         shares[share.session_id].append(share)
@@ -83,7 +109,7 @@ def load_rows(session_ids: Sequence[str]) -> list[Row]:
     public: defaultdict[str, list[str]] = defaultdict(list)
     for session_id, title in of_sessions(_public_apps, session_ids):
         public[session_id].append(title)
-    return [_row(found[pk], shares[pk], folders[pk], public[pk]) for pk in session_ids if pk in found]
+    return [_row(found[pk], members[pk], shares[pk], folders[pk], public[pk]) for pk in session_ids if pk in found]
 
 
 def with_help(rows: Iterable[Row], owner_ids: Collection[int]) -> list[Row]:
@@ -102,7 +128,8 @@ def with_help(rows: Iterable[Row], owner_ids: Collection[int]) -> list[Row]:
 
 def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
     return (
-        Session.objects.filter(pk__in=ids)
+        Session.objects.mains()
+        .filter(pk__in=ids)
         .order_by()
         .values_list(
             *_COLUMNS.values(),
@@ -113,10 +140,18 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
                 "preempt_by",
                 "extension",
                 Least("owner__policy__max_extension", "project__policy__max_extension"),
+                "cluster_id",
             ),
             end_expression(),
             "idle_notice__ends_at",
         )
+    )
+
+
+def _members(ids: RawSQL) -> QuerySet[Any, Any]:
+    members = Session.objects.filter(in_whole(), cluster__in=ids).order_by("rank")
+    return members.values_list(
+        "cluster_id", "rank", "pk", "status", "host__name", *("reason", "detail", "cpu", "memory", "fgpu")
     )
 
 
@@ -135,15 +170,29 @@ def _public_apps(ids: RawSQL) -> QuerySet[Any, Any]:
     return opened.order_by("title").values_list("session_id", "title")
 
 
-def _row(values: tuple[Any, ...], shares: list[_Share], folders: list[FolderMark], public_apps: list[str]) -> Row:
+def _facts(values: tuple[Any, ...]) -> _Facts:
+    return _Facts._make(values[len(_COLUMNS) :])
+
+
+def _row(
+    values: tuple[Any, ...],
+    members: list[_Member],
+    shares: list[_Share],
+    folders: list[FolderMark],
+    public_apps: list[str],
+) -> Row:
     columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=False))
-    facts = _Facts._make(values[len(_COLUMNS) :])
-    status, capacity = Status(columns["status"]), facts.fgpu_per_gpu * 1000
+    facts = _facts(values)
+    whole = whole_of([member.status for member in members] or [columns["status"]])
+    behind = next((member for member in members if member.status == whole != columns["status"]), None)
+    reason, detail = (behind.reason, behind.detail) if behind else (facts.reason, facts.detail)
+    columns["status"] = whole
+    status, capacity = Status(whole), facts.fgpu_per_gpu * 1000
     tiers = share_tiers([(share.milli, share.tier) for share in shares], capacity)
     is_running = status is Status.RUNNING
     return Row(
         **columns,
-        reason="" if is_running else reason_text(facts.reason, facts.detail),
+        reason="" if is_running else reason_text(reason, detail),
         is_host_lost=status not in FINAL and facts.host_status == HostStatus.LOST,
         eta=facts.eta if status is Status.PENDING else None,
         not_before=facts.not_before if facts.reason == Reason.START_TIME else None,
@@ -154,6 +203,8 @@ def _row(values: tuple[Any, ...], shares: list[_Share], folders: list[FolderMark
         is_simulated=any(share.is_simulated for share in shares),
         tier=tiers[0].value if tiers else "",
         host=facts.host or "",
+        members=tuple(each.mark(members[0]) for each in members),
+        behind=member_name(behind.rank) if behind else "",
         folders=tuple(folders),
         public_apps=tuple(public_apps),
         ends_at=facts.ends_at if is_running else None,

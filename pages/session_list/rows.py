@@ -19,6 +19,17 @@ class FolderMark:
     is_over_quota: bool
 
 
+@dataclass(frozen=True, slots=True)
+class MemberMark:
+    """A member of a cluster."""
+
+    pk: str
+    name: str  # its host name there
+    status: str
+    host: str
+    amounts: tuple[int, int, int] | None  # cores, bytes and milli-fGPU, where the first member has others
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What the list shows of a session, but for its live use. Amounts are cores, bytes and milli-fGPU."""
@@ -27,7 +38,7 @@ class Row:
     name: str
     owner_id: int
     owner: str
-    status: str
+    status: str  # of a cluster: of the whole
     reason: str
     is_host_lost: bool
     result: str
@@ -49,6 +60,8 @@ class Row:
     tier: str
     group: str
     host: str
+    members: tuple[MemberMark, ...]  # of its cluster, by rank; none without
+    behind: str  # the name of the member that is less far than the first, of which status and reason are; "" for none
     folders: tuple[FolderMark, ...]
     public_apps: tuple[str, ...]
     created_at: datetime

@@ -5,8 +5,10 @@ from typing import Any
 
 from django import template
 
+from pages.launch.clusters import MODE_WORDS
 from pages.launch.quick_starts import quick_starts as found_for
 from resources.models import ResourceGroup
+from sessions.models import ClusterMode
 
 register = template.Library()
 
@@ -18,3 +20,9 @@ def quick_starts(context: Any, groups: Sequence[ResourceGroup] | None = None) ->
     `groups` are the resource groups of the user, where they are known.
     """
     return {"quick_starts": found_for(context["request"].user, groups)}
+
+
+@register.filter
+def mode_words(mode: str) -> str:
+    """Return on which hosts the members of a cluster are, or would be."""
+    return str(MODE_WORDS[ClusterMode(mode)])

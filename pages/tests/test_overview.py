@@ -146,6 +146,11 @@ class TestHosts:
             assert theirs.owner.email not in mine
             assert f"1 fGPU, strange of {theirs.owner.email}" in text_of(admin, path)
 
+    def test_where_a_host_stands_is_shown(self, browser: Client) -> None:
+        make_host(name="alpha", topology="row1/rack3")
+        for path in ("/hosts/", "/hosts/alpha/"):
+            assert "· row1/rack3</span>" in text_of(browser, path)
+
     def test_only_hosts_of_my_groups_are_there(self, browser: Client) -> None:
         make_host(name="closed", group=make_group(open_to_all=False))
         assert "closed" not in text_of(browser, "/hosts/")

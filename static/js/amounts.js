@@ -32,7 +32,7 @@ export const write = {
 // Returns the steps of an amount's slider and what they stand for; sizes move in half powers of two, so that MiB and
 // TiB are both near.
 export function scaleOf(name, largest) {
-  if (name === "cpu" || name === "count") return { from: 1, to: Math.max(1, largest), toAmount: (x) => x, fromAmount: (x) => x };
+  if (["cpu", "count", "cluster_size"].includes(name)) return { from: 1, to: Math.max(1, largest), toAmount: (x) => x, fromAmount: (x) => x };
   if (name === "fgpu") return { from: 0, to: Math.max(0, largest / 50), toAmount: (x) => x * 50, fromAmount: (x) => x / 50 };
   const first = Math.log2(LEAST_MEMORY) * 2;
   return {

@@ -7,18 +7,21 @@ import { amountOf, changed, facts, field, form, group, image, kindOf, left } fro
 
 const AMOUNTS = ["cpu", "memory", "shared_memory", "fgpu"];
 const MAX_SESSIONS = 50;
+const MAX_MEMBERS = 64;
 const FALLBACKS = { cpu: 64, memory: 256 * GIB, fgpu: 8000 }; // ends of sliders where no host is known
 
 const custom = form.querySelector("[data-custom]");
 const preset = () => facts.presets[form.elements.preset.value];
 
 function largestOf(name) {
+  if (name === "cluster_size") return Math.max(1, Math.min(left().pending ?? MAX_MEMBERS, left().perCluster));
   if (name === "count") return Math.max(1, Math.min(MAX_SESSIONS, left().pending ?? MAX_SESSIONS, left().perLaunch ?? MAX_SESSIONS));
   if (name === "shared_memory") return amountOf("memory") || group()?.memory || 4 * GIB;
   return group()?.[name] ?? FALLBACKS[name];
 }
 
 function hintOf(name) {
+  if (name === "cluster_size") return gettext("up to %(most)s", { most: largestOf(name) });
   const { cpu, memory, fgpu, sessions: count } = left();
   const text = hint(name, kindOf(name), {
     group: group(),
@@ -104,6 +107,26 @@ function showGuarantee() {
   );
 }
 
+// Says what all members of a cluster have together.
+function showCluster() {
+  const box = document.getElementById("cluster-words");
+  const size = amountOf("cluster_size");
+  const each = ["cpu", "memory", "fgpu"].map(amountOf);
+  box.hidden = !(size > 1 && each.every((amount) => amount >= 0));
+  if (box.hidden) return;
+  const readers = { cpu: Number, memory: read.size, fgpu: read.fgpu };
+  const main = Object.entries(readers).map(([name, amount], place) => {
+    const text = field(`cluster_main_${name}`).value.trim();
+    return text ? amount(text) : each[place];
+  });
+  const words = ([cores, memory, fgpu]) => ngettext("%(count)s core, %(memory)s RAM, %(fgpu)s fGPU", "%(count)s cores, %(memory)s RAM, %(fgpu)s fGPU", cores, { memory: write.size(memory), fgpu: write.fgpu(fgpu) });
+  const values = { size, each: words(each), together: words(each.map((amount, place) => main[place] + (size - 1) * amount)) };
+  const isAlike = each.every((amount, place) => amount === main[place]);
+  box.textContent = isAlike
+    ? gettext("%(size)s × (%(each)s) = %(together)s", values)
+    : gettext("main1 (%(main)s) + %(others)s × (%(each)s) = %(together)s", { ...values, main: words(main), others: size - 1 });
+}
+
 // Fills in the words of the review page, which the server leaves to this page's facts.
 export function wordShares(root) {
   for (const each of root.querySelectorAll("[data-gpu-words]")) {
@@ -120,6 +143,7 @@ export function showAmounts() {
   fitSliders();
   showGuarantee();
   showShare();
+  showCluster();
 }
 
 // Takes an amount that the advice proposes: the others stay as they are.

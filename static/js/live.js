@@ -1,5 +1,5 @@
 // Keeps [data-live] up to date: the socket says that something changed, htmx fetches the part again and morphs it in.
-// Ticks, open details, focus and what is being typed survive. data-live="" listens to all, data-live="<id>" to one.
+// Ticks, open details, focus and what is being typed survive. data-live="" listens to all, data-live="<id> <id>" to some.
 // While nothing is heard, all that may be out of date is greyed and says since when.
 //
 // Other modules take part by events of the document: "live:open" once connected and "live:message" with each message,
@@ -45,7 +45,7 @@ function received(message) {
   const event = new CustomEvent("live:message", { detail: message, cancelable: true });
   if (!document.dispatchEvent(event) || !live || !("session" in message)) return;
   const { session } = message;
-  if (!live.dataset.live || !session || live.dataset.live === session) refresh(); // none: many have changed
+  if (!live.dataset.live || !session || live.dataset.live.split(" ").includes(session)) refresh(); // none: many have changed
 }
 
 function socketUrl() {

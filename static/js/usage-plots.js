@@ -122,7 +122,8 @@ function makeSlider({ place }, plotOf) {
 async function ask() {
   if (!card || document.hidden) return;
   const order = ++asked;
-  const response = await fetch(`${card.dataset.url}?window=${card.dataset.window}`, { headers: { Accept: "application/json" } }).catch(() => null);
+  const url = card.querySelector("[data-usage-member]")?.value ?? card.dataset.url;
+  const response = await fetch(`${url}?window=${card.dataset.window}`, { headers: { Accept: "application/json" } }).catch(() => null);
   if (!response?.ok || order !== asked) return; // offline, or signed out meanwhile: asked for again soon
   const before = latest;
   latest = await response.json();
@@ -145,6 +146,7 @@ function attach() {
   drawn = [...card.querySelectorAll("[data-plot]")].map((place) => ({ place, name: place.dataset.plot, plot: null }));
   for (const each of drawn) makeSlider(each, () => each.plot);
   card.addEventListener("click", choose);
+  card.addEventListener("change", ask); // another member of the cluster
   new ResizeObserver(() => {
     for (const { plot, place } of drawn) plot?.setSize({ width: place.querySelector("[data-area]").clientWidth, height: HEIGHT });
   }).observe(card);

@@ -4,6 +4,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(card)s of the GPU": [
 "GPU의 %(card)s"
 ],
+"%(count)s core, %(memory)s RAM, %(fgpu)s fGPU": [
+"%(count)s코어, RAM %(memory)s, %(fgpu)s fGPU"
+],
 "%(count)s file uploaded": [
 "파일 %(count)s개 업로드됨"
 ],
@@ -72,6 +75,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "%(share)s of your share, %(card)s of the GPU": [
 "할당분의 %(share)s, GPU의 %(card)s"
+],
+"%(size)s × (%(each)s) = %(together)s": [
+"%(size)s × (%(each)s) = %(together)s"
 ],
 "%(time)s ago": [
 "%(time)s 전"
@@ -388,6 +394,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "less than a minute left": [
 "1분 미만 남음"
 ],
+"main1 (%(main)s) + %(others)s × (%(each)s) = %(together)s": [
+"main1 (%(main)s) + %(others)s × (%(each)s) = %(together)s"
+],
 "not measured": [
 "측정되지 않음"
 ],
@@ -408,6 +417,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "this environment needs %(size)s of GPU memory": [
 "이 환경에는 GPU 메모리 %(size)s 필요"
+],
+"up to %(most)s": [
+"최대 %(most)s"
 ],
 "up to %(most)s at once": [
 "한 번에 최대 %(most)s개"
