@@ -11,7 +11,7 @@ from gpuplatform_client.errors import (
     SignInRequiredError,
     UnreachableServerError,
 )
-from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec, ResizeSpec
+from gpuplatform_client.models import ClusterSpec, ComputeSession, LaunchSpec, MemberSpec, MountSpec, ResizeSpec
 
 __all__ = [
     "AccessDeniedError",
@@ -19,8 +19,10 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "ClusterSpec",
     "ComputeSession",
     "LaunchSpec",
+    "MemberSpec",
     "MissingObjectError",
     "MountSpec",
     "OverloadedError",

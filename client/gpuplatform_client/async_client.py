@@ -71,6 +71,8 @@ class AsyncClient(ApiMethods):
                 check_stream(response)
                 try:
                     async for event in EventSource(response).aiter_sse():
+                        if not event.data:  # the blank line behind a comment: no event, says the standard
+                            continue
                         is_last = position.advance(event)
                         for item in stream.read(event):
                             yield item

@@ -70,6 +70,8 @@ class Client(ApiMethods):
                 check_stream(response)
                 try:
                     for event in EventSource(response).iter_sse():
+                        if not event.data:  # the blank line behind a comment: no event, says the standard
+                            continue
                         is_last = position.advance(event)
                         yield from stream.read(event)
                         if is_last:

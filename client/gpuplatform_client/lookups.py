@@ -17,16 +17,35 @@ class LookupFailedError(ClientError):
 
 
 def find_session(client: Client, name: str) -> ComputeSession:
-    """Return the session of this id, else the live one of this name, else the last one of this name."""
+    """Return the session of this id, else the live one of this name, else the last one of this name.
+
+    "train.sub1" is the member sub1 of the cluster train, where no session is called so.
+    """
     if SESSION_ID.fullmatch(name):
         try:
             return client.session(name)
         except MissingObjectError:
             pass
-    found = [session for session in client.sessions(name=name) if session.name == name]
+    found = _named(client, name)
+    whole, _, member = name.rpartition(".")
+    if not found and whole:
+        ids = [
+            each.id
+            for head in _named(client, whole)
+            if head.cluster
+            for each in head.cluster.members
+            if each.name == member
+        ]
+        found = [client.session(ids[0])] if ids else []
     if not found:
         raise LookupFailedError(f"There is no session {name!r}.")
-    return next((session for session in found if not session.is_final), found[0])
+    return found[0]
+
+
+def _named(client: Client, name: str) -> list[ComputeSession]:
+    """Return the sessions of this name, a live one first."""
+    found = [session for session in client.sessions(name=name) if session.name == name]
+    return sorted(found, key=lambda session: session.is_final)
 
 
 def find_running_session(client: Client, name: str) -> ComputeSession:

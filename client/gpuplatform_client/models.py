@@ -1,6 +1,6 @@
 """What the API returns and takes. Sizes are in bytes; fields that this version does not know are ignored."""
 
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -37,8 +37,10 @@ class ImageVersion(ApiModel):
     reference: str
     environment: str
     version: str
+    private: bool = False
     is_enabled: bool = True
     is_default: bool = False
+    size: int | None = None
     min_cpu: int = 1
     min_memory: int = 0
     min_fgpu: Decimal = Decimal(0)
@@ -46,9 +48,10 @@ class ImageVersion(ApiModel):
 
 
 class AppState(ApiModel):
-    """An app of a session that was opened."""
+    """An app that a session's image offers, or that was opened."""
 
     name: str
+    title: str = ""
     state: str
     url: str | None = None
     detail: str = ""
@@ -62,12 +65,119 @@ class HeldGpu(ApiModel):
     tier: str = ""
 
 
+class HostGpu(ApiModel):
+    """A GPU of a host, and what of it sessions hold."""
+
+    name: str
+    memory: int
+    held: Decimal = Decimal(0)
+    capacity: Decimal = Decimal(0)
+
+
+class HostInfo(ApiModel):
+    """A host of the user's resource groups, and what sessions hold there; memory in bytes."""
+
+    name: str
+    status: str
+    is_cordoned: bool = False
+    cordon_reason: str = ""
+    resource_group: str
+    cpu: int
+    cpu_held_milli: int = 0
+    memory: int
+    memory_held: int = 0
+    gpus: tuple[HostGpu, ...] = ()
+
+
+class ConversionInfo(ApiModel):
+    """A session's conversion into an image."""
+
+    id: str
+    reference: str
+    state: str
+    progress: str = ""
+    problem: str = ""
+
+
+class LimitAmounts(ApiModel):
+    """Amounts of a policy, used, or left; None is unlimited."""
+
+    cpu: int | None = None
+    memory: int | None = None
+    fgpu: Decimal | None = None
+    sessions: int | None = None
+    pending: int | None = None
+
+
+class AccountLimits(ApiModel):
+    """What the policy allows, what is used, and what is left."""
+
+    limits: LimitAmounts
+    used: LimitAmounts
+    remaining: LimitAmounts
+
+
+class UsedHours(ApiModel):
+    """What sessions have used."""
+
+    gpu_hours: float
+    cpu_hours: float
+    memory_gib_hours: float
+    waiting_hours: float
+
+
+class UsageRow(ApiModel):
+    """What the sessions of a user, project or group have used."""
+
+    name: str
+    sessions: int
+    used: UsedHours
+
+
+class UsageTable(ApiModel):
+    """What sessions have used from one day to another."""
+
+    since: date
+    until: date
+    sessions: int
+    total: UsedHours
+    rows: tuple[UsageRow, ...] = ()
+
+
 class SessionAmounts(ApiModel):
     """What a session holds, or is to hold; memory in bytes."""
 
     cpu: int
     memory: int
     fgpu: Decimal = Decimal(0)
+
+
+class ClusterMember(ApiModel):
+    """A member of a cluster: a session with an id of its own, by the name that it has there."""
+
+    id: str
+    name: str
+    status: str
+    reason: str = ""
+    cpu: int = 0
+    memory: int = 0
+    fgpu: Decimal = Decimal(0)
+    host: str | None = None
+    exit_code: int | None = None
+
+
+class ClusterInfo(ApiModel):
+    """The cluster of a session, and its members, the first of which has the session's own id."""
+
+    size: int
+    max_size: int | None = None
+    mode: str = "any"
+    shares_gpus: bool = False
+    runs_on_all: bool = False
+    main_differs: bool = False
+    max_restarts: int = 0
+    restarts: int = 0
+    members: tuple[ClusterMember, ...] = ()
 
 
 class ComputeSession(ApiModel):
@@ -91,6 +201,7 @@ class ComputeSession(ApiModel):
     resizing: SessionAmounts | None = None
     host: str | None = None
     gpus: tuple[HeldGpu, ...] = ()
+    cluster: ClusterInfo | None = None
     kind: str = "interactive"
     eta: datetime | None = None
     eta_reason: str = ""
@@ -99,6 +210,7 @@ class ComputeSession(ApiModel):
     created_at: datetime
     started_at: datetime | None = None
     ends_at: datetime | None = None
+    idle_ends_at: datetime | None = None
     ended_at: datetime | None = None
     ssh: str = ""
 
@@ -203,11 +315,31 @@ class MountSpec(ApiModel):
     read_only: bool | None = None
 
 
+class MemberSpec(ApiModel):
+    """The size of a cluster's first member; what is None is as in the others."""
+
+    cpu: int | None = None
+    memory: int | str | None = None
+    fgpu: Decimal | None = None
+
+
+class ClusterSpec(ApiModel):
+    """A request for a cluster of equal members, but for the first. What is None is left to the platform."""
+
+    size: int
+    max_size: int | None = None
+    mode: str | None = None
+    shares_gpus: bool | None = None
+    runs_on_all: bool | None = None
+    max_restarts: int | None = None
+    main: MemberSpec | None = None
+
+
 class LaunchSpec(ApiModel):
     """A request for sessions. What is None is left to the platform.
 
     Name an image by its reference, or by environment and version; and a preset, or amounts. Sizes are bytes or texts
-    such as "4g". With a command the session is a batch session.
+    such as "4g". With a command the session is a batch session. Each member of a cluster has the amounts.
     """
 
     image: str | None = None
@@ -221,6 +353,7 @@ class LaunchSpec(ApiModel):
     shared_memory: int | str | None = None
     fgpu: Decimal | None = None
     count: int | None = None
+    cluster: ClusterSpec | None = None
     env: dict[str, str] | None = None
     mounts: tuple[MountSpec, ...] | None = None
     priority: int | None = None

@@ -15,11 +15,14 @@ from httpx_sse import ServerSentEvent
 from gpuplatform_client.errors import UnreachableServerError, no_api
 from gpuplatform_client.models import (
     AccountInfo,
+    AccountLimits,
     ApiModel,
     AppState,
     ComputeSession,
+    ConversionInfo,
     DataFolder,
     EntryInfo,
+    HostInfo,
     ImageVersion,
     IssuedToken,
     LaunchEstimate,
@@ -28,6 +31,7 @@ from gpuplatform_client.models import (
     ProjectMember,
     ResizeSpec,
     TimelineEvent,
+    UsageTable,
     UsageWindow,
 )
 from gpuplatform_client.streams import StreamPosition, read_output, read_session
@@ -140,15 +144,48 @@ def estimate(spec: LaunchSpec) -> ApiOperation[LaunchEstimate]:
 
 def terminate(session_id: str) -> ApiOperation[ComputeSession]:
     """End a session."""
-    return ApiOperation(
-        "POST", f"sessions/{_part(session_id)}/terminate/", _one(ComputeSession), headers=_idempotency_key()
-    )
+    return _changed(session_id, "terminate")
+
+
+def park(session_id: str) -> ApiOperation[ComputeSession]:
+    """Stop a running session and keep its files; what it holds is free for others."""
+    return _changed(session_id, "park")
+
+
+def resume(session_id: str) -> ApiOperation[ComputeSession]:
+    """Have a parked session wait for its host, to go on with its files."""
+    return _changed(session_id, "resume")
+
+
+def extend(session_id: str, by: str | int) -> ApiOperation[ComputeSession]:
+    """Put off the end of a running session by seconds, or a text such as "2h", as far as the policy allows."""
+    return _changed(session_id, "extend", {"by": by})
+
+
+def snooze(session_id: str, by: str | int) -> ApiOperation[ComputeSession]:
+    """Put off the end of an idle session by seconds, or a text such as "30m", as far as the rule allows."""
+    return _changed(session_id, "snooze", {"by": by})
+
+
+def rename(session_id: str, name: str) -> ApiOperation[ComputeSession]:
+    """Give a session another name."""
+    return ApiOperation("PATCH", f"sessions/{_part(session_id)}/", _one(ComputeSession), body={"name": name})
+
+
+def convert(session_id: str, name: str, tag: str = "1", description: str = "") -> ApiOperation[ConversionInfo]:
+    """Have a running session saved as a private image; see `conversions` for how far it is."""
+    path, body = f"sessions/{_part(session_id)}/convert/", {"name": name, "tag": tag, "description": description}
+    return ApiOperation("POST", path, _one(ConversionInfo), body=body, headers=_idempotency_key())
+
+
+def conversions(session_id: str) -> ApiOperation[ResultPage[ConversionInfo]]:
+    """Yield the conversions of a session into images, newest first."""
+    return ApiOperation("GET", f"sessions/{_part(session_id)}/conversions/", _page(ConversionInfo), FIRST_PAGE)
 
 
 def resize(session_id: str, spec: ResizeSpec) -> ApiOperation[ComputeSession]:
     """Have a running session hold other amounts; `resizing` of the session says until when that is under way."""
-    path = f"sessions/{_part(session_id)}/resize/"
-    return ApiOperation("POST", path, _one(ComputeSession), body=_json(spec), headers=_idempotency_key())
+    return _changed(session_id, "resize", _json(spec))
 
 
 def session_events(session_id: str) -> ApiOperation[ResultPage[TimelineEvent]]:
@@ -170,6 +207,26 @@ def open_app(session_id: str, app: str) -> ApiOperation[AppState]:
     """Open an app, or `p8080` for a port."""
     path = f"sessions/{_part(session_id)}/apps/{_part(app)}/"
     return ApiOperation("POST", path, _one(AppState), body={}, headers=_idempotency_key())
+
+
+def apps(session_id: str) -> ApiOperation[ResultPage[AppState]]:
+    """Yield the apps that a session's image offers, and the ports that were opened."""
+    return ApiOperation("GET", f"sessions/{_part(session_id)}/apps/", _page(AppState), FIRST_PAGE)
+
+
+def hosts() -> ApiOperation[ResultPage[HostInfo]]:
+    """Yield the hosts of the user's resource groups."""
+    return ApiOperation("GET", "hosts/", _page(HostInfo), FIRST_PAGE)
+
+
+def limits(**query: str) -> ApiOperation[AccountLimits]:
+    """Return what the policy allows, what is used and what is left; `project` and `resource_group` narrow it."""
+    return ApiOperation("GET", "me/limits/", _one(AccountLimits), query)
+
+
+def usage_report(**query: str) -> ApiOperation[UsageTable]:
+    """Return what sessions have used; `by` (user, project, ...), `since` and `until` (dates) select."""
+    return ApiOperation("GET", "usage/", _one(UsageTable), query)
 
 
 def folders() -> ApiOperation[ResultPage[DataFolder]]:
@@ -240,6 +297,12 @@ def follow_logs(session_id: str) -> ApiStream[str]:
 def watch(session_id: str) -> ApiStream[ComputeSession]:
     """Yield the session now and after every change, until it has ended."""
     return ApiStream(f"sessions/{_part(session_id)}/events/follow/", read_session)
+
+
+def _changed(session_id: str, change: str, body: Any = None) -> ApiOperation[ComputeSession]:
+    """Return the request for a change of a session."""
+    path = f"sessions/{_part(session_id)}/{change}/"
+    return ApiOperation("POST", path, _one(ComputeSession), body=body, headers=_idempotency_key())
 
 
 def _idempotency_key() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpuplatform_client.models import ComputeSession
+from gpuplatform_client.models import ClusterMember, ComputeSession
 
 GIB = 2**30
 MIB = 2**20
@@ -22,9 +22,21 @@ def fgpu_text(fgpu: Decimal) -> str:
 
 
 def resources_text(session: ComputeSession) -> str:
-    """Return what a session has asked for, and what part of its CPU is guaranteed if not all."""
+    """Return what a session, or each member of it, has asked for, and what of its CPU is guaranteed if not all."""
     milli = session.cpu_guaranteed_milli
     guaranteed = "" if milli is None or milli == 1000 * session.cpu else f" ({milli / 1000:g} guaranteed)"
+    cluster, own = session.cluster, _amounts_text(session, guaranteed)
+    if cluster is None:
+        return own
+    others = cluster.members[1:]
+    if others and _amounts_text(others[0]) != _amounts_text(session):
+        most = f"-{cluster.max_size - 1}" if cluster.max_size else ""
+        return f"{own} + {cluster.size - 1}{most} x {_amounts_text(others[0])}"
+    most = f"-{cluster.max_size}" if cluster.max_size else ""
+    return f"{cluster.size}{most} x {own}"
+
+
+def _amounts_text(session: ComputeSession | ClusterMember, guaranteed: str = "") -> str:
     parts = [f"{session.cpu} CPU{guaranteed}", size_text(session.memory)]
     return ", ".join([*parts, f"{fgpu_text(session.fgpu)} fGPU"] if session.fgpu else parts)
 

@@ -1,8 +1,23 @@
 """The program `gpuplatform` and its commands."""
 
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
 import typer
 
-from gpuplatform_client.cli import access, attach, execute, folders, login, projects, resize, run, sessions
+from gpuplatform_client.cli import (
+    access,
+    attach,
+    changes,
+    execute,
+    folders,
+    login,
+    overview,
+    projects,
+    resize,
+    run,
+    sessions,
+)
 
 app = typer.Typer(
     help="GPU Platform from the command line.",
@@ -10,22 +25,47 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(login.login)
-app.command()(login.logout)
-app.command()(login.whoami)
-app.command()(run.run)
-app.command("ls")(sessions.list_sessions)
-app.command()(sessions.logs)
-app.command()(sessions.stop)
-app.command()(resize.resize)
-app.command()(sessions.top)
-app.command(context_settings=access.PASSED_ON)(access.ssh)
-app.command()(attach.attach)
-app.command("exec", context_settings=access.PASSED_ON)(execute.execute)
-app.command("cp")(access.copy)
-app.command("port-forward")(access.port_forward)
-app.add_typer(folders.app, name="folders")
-app.add_typer(projects.app, name="projects")
+PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
+    "Account": {
+        "login": login.login,
+        "logout": login.logout,
+        "whoami": login.whoami,
+        "limits": overview.limits,
+        "usage": overview.usage,
+    },
+    "Sessions": {
+        "run": run.run,
+        "ls": sessions.list_sessions,
+        "logs": sessions.logs,
+        "events": sessions.events,
+        "wait": sessions.wait,
+        "top": sessions.top,
+        "stop": changes.stop,
+        "park": changes.park,
+        "resume": changes.resume,
+        "extend": changes.extend,
+        "snooze": changes.snooze,
+        "resize": resize.resize,
+        "rename": changes.rename,
+        "convert": changes.convert,
+    },
+    "In a session": {
+        "ssh": access.ssh,
+        "attach": attach.attach,
+        "exec": execute.execute,
+        "cp": access.copy,
+        "port-forward": access.port_forward,
+        "apps": overview.apps,
+        "open": overview.open_app,
+    },
+    "What there is": {"images": overview.images, "hosts": overview.hosts},
+}
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        settings = access.PASSED_ON if name in ("ssh", "exec") else None
+        app.command(name, rich_help_panel=panel, context_settings=settings)(command)
+app.add_typer(folders.app, name="folders", rich_help_panel="What there is")
+app.add_typer(projects.app, name="projects", rich_help_panel="What there is")
 
 
 def main() -> None:

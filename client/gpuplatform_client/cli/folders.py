@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.amounts import size_text
-from gpuplatform_client.cli.connection import connected, output, reporting, table_of
+from gpuplatform_client.cli.amounts import clock_text, size_text
+from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.lookups import find_folder
 
 app = typer.Typer(
@@ -18,18 +19,35 @@ app = typer.Typer(
 def list_folders(
     name: Annotated[str | None, typer.Argument(help="A folder, to list its files")] = None,
     path: Annotated[str, typer.Argument(help="A directory in it")] = "",
+    form: ListOption = ListFormat.TABLE,
 ) -> None:
     """List folders, or the files of one."""
     with connected() as client:
         if name is None:
-            table = table_of("NAME", "OWNER", "ACCESS", "USED")
-            for folder in client.folders():
-                table.add_row(folder.name, folder.owner, folder.access, size_text(folder.used_bytes))
+            print_list(
+                client.folders(),
+                form,
+                (
+                    ("NAME", lambda folder: folder.name),
+                    ("OWNER", lambda folder: folder.owner),
+                    ("ACCESS", lambda folder: folder.access),
+                    ("USED", lambda folder: size_text(folder.used_bytes)),
+                ),
+                wide=(("ID", lambda folder: folder.id), ("STORAGE", lambda folder: folder.root)),
+                name_of=lambda folder: folder.id,
+            )
         else:
-            table = table_of("NAME", "KIND", "SIZE")
-            for entry in client.entries(find_folder(client, name).id, path):
-                table.add_row(entry.name, entry.kind, size_text(entry.length_bytes) if entry.kind == "file" else "")
-    output.print(table, markup=False)
+            print_list(
+                client.entries(find_folder(client, name).id, path),
+                form,
+                (
+                    ("NAME", lambda entry: entry.name),
+                    ("KIND", lambda entry: entry.kind),
+                    ("SIZE", lambda entry: size_text(entry.length_bytes) if entry.kind == "file" else ""),
+                ),
+                wide=(("CHANGED", lambda entry: clock_text(entry.modified_at)),),
+                name_of=lambda entry: entry.name,
+            )
 
 
 @app.command("create")

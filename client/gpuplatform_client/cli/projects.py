@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.connection import connected, output, reporting, table_of
+from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.lookups import find_member, find_project
 
 app = typer.Typer(help="Projects: list them, and choose their members.", no_args_is_help=True)
@@ -15,25 +16,33 @@ Email = Annotated[str, typer.Argument(help="E-mail address of an account")]
 
 @app.command("ls")
 @reporting()
-def list_projects() -> None:
+def list_projects(form: ListOption = ListFormat.TABLE) -> None:
     """List your projects."""
-    table = table_of("NAME", "ROLE", "MEMBERS", "ACTIVE")
     with connected() as client:
-        for project in client.projects():
-            state = "yes" if project.is_active else "no"
-            table.add_row(project.name, project.role or "-", str(project.member_count), state)
-    output.print(table, markup=False)
+        print_list(
+            client.projects(),
+            form,
+            (
+                ("NAME", lambda project: project.name),
+                ("ROLE", lambda project: project.role or "-"),
+                ("MEMBERS", lambda project: str(project.member_count)),
+                ("ACTIVE", lambda project: "yes" if project.is_active else "no"),
+            ),
+            name_of=lambda project: project.name,
+        )
 
 
 @app.command("members")
 @reporting()
-def list_members(project: ProjectName) -> None:
+def list_members(project: ProjectName, form: ListOption = ListFormat.TABLE) -> None:
     """List the members of a project."""
-    table = table_of("E-MAIL", "ROLE")
     with connected() as client:
-        for member in client.project_members(find_project(client, project).id):
-            table.add_row(member.email, member.role)
-    output.print(table, markup=False)
+        print_list(
+            client.project_members(find_project(client, project).id),
+            form,
+            (("E-MAIL", lambda member: member.email), ("ROLE", lambda member: member.role)),
+            name_of=lambda member: member.email,
+        )
 
 
 @app.command("add")

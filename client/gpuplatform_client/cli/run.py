@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,7 +13,7 @@ from gpuplatform_client.cli.connection import connected, messages, output, repor
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.lookups import choose_image
-from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec
+from gpuplatform_client.models import ClusterSpec, ComputeSession, LaunchSpec, MemberSpec, MountSpec
 
 NOT_STARTED: Final = 125  # as `docker run` exits when no container was started
 INTERRUPTED: Final = 130
@@ -34,6 +34,19 @@ def run(
     shared_memory: Annotated[str | None, typer.Option(help='Such as "1g"')] = None,
     fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU, in steps of 0.01")] = None,
     preset: Annotated[str | None, typer.Option(help="Instead of the amounts")] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="Members of a cluster, each with these amounts; 2-4: it grows while there is room"),
+    ] = None,
+    main_cpu: Annotated[int | None, typer.Option(help="Of the first member alone")] = None,
+    main_memory: Annotated[str | None, typer.Option(help="Of the first member alone")] = None,
+    main_fgpu: Annotated[str | None, typer.Option(help="Of the first member alone, such as 0")] = None,
+    cluster_mode: Annotated[str | None, typer.Option(help="Its hosts: any, single-host or spread")] = None,
+    share_gpus: Annotated[bool, typer.Option("--share-gpus", help="Its members may have parts of one GPU")] = False,
+    on_main: Annotated[
+        bool, typer.Option("--on-main", help="main1 alone runs the command, as for mpirun and Ray")
+    ] = False,
+    max_restarts: Annotated[int | None, typer.Option(help="How often all start again after one failed")] = None,
     group: Annotated[str | None, typer.Option(help="Resource group")] = None,
     name: Annotated[str | None, typer.Option(help="Of the session")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, may be repeated")] = None,
@@ -60,6 +73,14 @@ def run(
         project=project,
         preemptible=preemptible or None,
         command=shlex.join(command) if command else None,
+        cluster=_cluster(
+            nodes,
+            mode=cluster_mode,
+            shares_gpus=share_gpus or None,
+            runs_on_all=bool(command) and not on_main,
+            max_restarts=max_restarts,
+            main=_main(main_cpu, main_memory, main_fgpu),
+        ),
     )
     raise typer.Exit(_carry_out(spec, is_detached=detach, is_dry=dry_run))
 
@@ -133,6 +154,8 @@ def _follow(client: Client, session: ComputeSession) -> int:
         for piece in client.follow_logs(session.id):
             output.out(piece, end="", highlight=False)
         last = client.session(session.id)
+    if last.cluster:  # its other members end after the first
+        *_, last = client.watch(session.id)
     return _exit_code(last)
 
 
@@ -163,8 +186,14 @@ def _print_entries(session: ComputeSession) -> None:
 
 
 def _exit_code(session: ComputeSession) -> int:
-    """Return the exit code of the command; where it has none, 0 after a success and NOT_STARTED or 1 otherwise."""
+    """Return the exit code of the command; where it has none, 0 after a success and NOT_STARTED or 1 otherwise.
+
+    Of a cluster the highest of its members', as `srun` has it, those left out that were ended because another had.
+    """
     messages.print(_status_text(session), highlight=False, markup=False)
+    members = session.cluster.members if session.cluster else ()
+    if codes := [each.exit_code for each in members if each.exit_code and each.reason != "CLUSTER_ENDED"]:
+        return max(codes)
     if session.exit_code is not None:
         return session.exit_code
     if session.started_at is None:
@@ -180,6 +209,22 @@ def _print_estimate(client: Client, spec: LaunchSpec) -> None:
         output.print(f"It would wait, for how long is not known. {estimate.reason}", markup=False)
     else:
         output.print(f"It would start at {clock_text(estimate.starts)}. {estimate.eta_reason}", markup=False)
+
+
+def _cluster(nodes: str | None, *, runs_on_all: bool, **options: Any) -> ClusterSpec | None:
+    least, dash, most = (nodes or "1").partition("-")
+    if not least.isdecimal() or int(least) < 1 or (dash and not most.isdecimal()):
+        raise typer.BadParameter('Write a number of members such as 4, or "2-4".', param_hint="--nodes")
+    if int(most or least) > 1:
+        return ClusterSpec(size=int(least), max_size=int(most) if most else None, runs_on_all=runs_on_all, **options)
+    if any(value is not None for value in options.values()):
+        raise typer.BadParameter("These options are of clusters: say how many members.", param_hint="--nodes")
+    return None
+
+
+def _main(cpu: int | None, memory: str | None, fgpu: str | None) -> MemberSpec | None:
+    main = MemberSpec(cpu=cpu, memory=memory, fgpu=_fgpu(fgpu))
+    return None if main == MemberSpec() else main
 
 
 def _fgpu(text: str | None) -> Decimal | None:

@@ -1,45 +1,70 @@
-"""Commands about sessions: list, log, end, use."""
+"""Commands that show sessions: list, output, events, use; and wait for them."""
 
 import time
 from collections.abc import Iterable
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Final
 
 import typer
 from rich.live import Live
 from rich.table import Table
 
-from gpuplatform_client.cli.amounts import age_text, resources_text, size_text
+from gpuplatform_client.cli.amounts import age_text, clock_text, resources_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting, table_of
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.client import Client
 from gpuplatform_client.lookups import find_session
 from gpuplatform_client.models import ComputeSession, UsagePoint
+
+OUTAGE_SECONDS: Final = 600.0  # of the connection, after which waiting is given up
+
+
+class WaitFor(StrEnum):
+    """What of a session is waited for."""
+
+    END = "end"
+    RUNNING = "running"
 
 
 @reporting()
 def list_sessions(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Those that have ended too")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one object a line")] = False,
+    members: Annotated[bool, typer.Option("--members", "-m", help="Those of clusters too")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As --output json")] = False,
+    form: ListOption = ListFormat.TABLE,
 ) -> None:
     """List sessions, newest first."""
     with connected() as client:
-        found = list(client.sessions() if everything else client.sessions(tab="running"))
-    if as_json:
-        for session in found:
-            output.out(session.model_dump_json(), highlight=False)
-        return
-    table = table_of("NAME", "ID", "STATUS", "IMAGE", "RESOURCES", "GROUP", "AGE", "DETAIL")
-    for session in found:
-        table.add_row(
-            session.name,
-            session.id,
-            session.status,
-            session.image,
-            resources_text(session),
-            session.resource_group,
-            age_text(session.created_at),
-            session.detail if session.is_waiting or session.status == "ERROR" else "",
+        print_list(
+            client.sessions() if everything else client.sessions(tab="running"),
+            ListFormat.JSON if as_json else form,
+            (
+                ("NAME", lambda session: session.name),
+                ("ID", lambda session: session.id),
+                ("STATUS", lambda session: session.status),
+                ("IMAGE", lambda session: session.image),
+                ("RESOURCES", resources_text),
+                ("GROUP", lambda session: session.resource_group),
+                ("AGE", lambda session: age_text(session.created_at)),
+                ("DETAIL", _detail),
+            ),
+            wide=(
+                ("OWNER", lambda session: session.owner),
+                ("HOST", lambda session: session.host or ""),
+                ("ENDS", lambda session: clock_text(session.ends_at) if session.ends_at else ""),
+            ),
+            name_of=lambda session: session.id,
+            below=_member_rows if members else lambda session: (),
         )
-    output.print(table, markup=False)
+
+
+def _detail(session: ComputeSession) -> str:
+    return session.detail if session.is_waiting or session.status == "ERROR" else ""
+
+
+def _member_rows(session: ComputeSession) -> list[tuple[str, ...]]:
+    members = session.cluster.members if session.cluster else ()
+    return [(f"{session.name}.{each.name}", each.id, each.status, "", "", each.host or "") for each in members]
 
 
 @reporting()
@@ -59,12 +84,45 @@ def logs(
 
 
 @reporting()
-def stop(names: Annotated[list[str], typer.Argument(help="Names or ids of sessions")]) -> None:
-    """End sessions."""
+def events(
+    name: Annotated[str, typer.Argument(help="Name or id of a session")], form: ListOption = ListFormat.TABLE
+) -> None:
+    """List what became of a session, oldest first."""
     with connected() as client:
-        for session in [find_session(client, name) for name in names]:
-            ended = client.terminate(session.id)
-            output.print(f"{ended.name} ({ended.id}): {ended.status}", highlight=False, markup=False)
+        print_list(
+            client.session_events(find_session(client, name).id),
+            form,
+            (
+                ("TIME", lambda event: clock_text(event.at)),
+                ("STATUS", lambda event: event.new_status),
+                ("REASON", lambda event: event.reason),
+                ("BY", lambda event: event.actor or ""),
+                ("DETAIL", lambda event: event.detail),
+            ),
+            name_of=lambda event: event.reason,
+        )
+
+
+@reporting()
+def wait(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or ids of sessions")],
+    until: Annotated[WaitFor, typer.Option("--for", help="What is waited for")] = WaitFor.END,
+) -> None:
+    """Wait until sessions have ended, or run; the exit code says whether all have succeeded, or all run."""
+    with connected(OUTAGE_SECONDS) as client:
+        found = [find_session(client, name) for name in names]
+        reached = [_reached(client, session, until) for session in found]
+    raise typer.Exit(0 if all(reached) else 1)
+
+
+def _reached(client: Client, session: ComputeSession, until: WaitFor) -> bool:
+    """Print the status that a session came to, and return whether it is what was waited for."""
+    last = session
+    for last in client.watch(session.id):
+        if until == WaitFor.RUNNING and not last.is_waiting:
+            break
+    output.print(f"{last.name} ({last.id}): {last.status}", highlight=False, markup=False)
+    return last.status == "RUNNING" if until == WaitFor.RUNNING else last.result == "SUCCESS"
 
 
 @reporting()
@@ -86,7 +144,11 @@ def top(
 def _usage_table(client: Client) -> Table:
     table = table_of("NAME", "CPU", "MEMORY", "GPU MEMORY", "GPU", "HOST")
     for session in client.sessions(status="RUNNING"):
-        table.add_row(session.name, *_usage_cells(session, client.usage(session.id).points), session.host or "")
+        members = session.cluster.members if session.cluster else ()
+        for name, session_id, host in [(f"{session.name}.{each.name}", each.id, each.host) for each in members] or [
+            (session.name, session.id, session.host)
+        ]:
+            table.add_row(name, *_usage_cells(session, client.usage(session_id).points), host or "")
     return table
 
 

@@ -4,12 +4,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
+from typer.testing import Result
+
 from tests.live import ROOT
 from tests.wait import SECONDS
+
+Command = Callable[..., Result]  # runs the program in this process
 
 
 class RunningProgram:

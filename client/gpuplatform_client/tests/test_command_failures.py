@@ -24,7 +24,9 @@ from websockets.sync.server import ServerConnection, serve
 
 from gpuplatform_client import commands
 from gpuplatform_client.cli.app import app
+from gpuplatform_client.cli.run import _exit_code
 from gpuplatform_client.commands import CommandBrokenError, RemoteCommand
+from gpuplatform_client.models import ComputeSession
 from gpuplatform_client.tests.test_failures import responding
 from tests.live import ROOT
 from tests.wait import SECONDS
@@ -176,3 +178,21 @@ async def _nothing() -> AsyncIterator[bytes]:
     pieces: tuple[bytes, ...] = ()
     for piece in pieces:
         yield piece
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        (((0, "CONTAINER_EXITED"), (0, "CONTAINER_EXITED")), 0),
+        (((1, "CONTAINER_EXITED"), (143, "CLUSTER_ENDED")), 1),
+        (((143, "CLUSTER_ENDED"), (3, "CONTAINER_EXITED")), 3),
+        (((2, "CONTAINER_EXITED"), (3, "CONTAINER_EXITED")), 3),
+    ],
+)
+def test_a_cluster_exits_as_the_member_that_failed(ends: tuple[tuple[int, str], ...], code: int) -> None:
+    members = [
+        {"id": SESSION_ID, "name": f"sub{rank}", "status": "ERROR", "reason": reason, "exit_code": exit_code}
+        for rank, (exit_code, reason) in enumerate(ends)
+    ]
+    cluster = {"size": 2, "members": members}
+    assert _exit_code(ComputeSession.model_validate(RUNNING | {"exit_code": ends[0][0], "cluster": cluster})) == code

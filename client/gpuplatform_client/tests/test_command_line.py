@@ -5,7 +5,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from threading import Thread
@@ -13,20 +13,28 @@ from threading import Thread
 import httpx
 import pytest
 from django.db import connections
-from typer.testing import CliRunner, Result
+from django.utils import timezone
 
 from accounts.models import AccountInvitation, ApiToken, User
-from gpuplatform_client.cli.app import app
-from sessions.models import Session
+from gpuplatform_client.tests.program import Command
+from resources.amounts.units import MIB
+from sessions.models import Cluster, Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import StoredResize
-from tests.factories import make_group, make_host, make_image, make_preset, make_project, make_user, run_session
+from tests.factories import (
+    make_group,
+    make_host,
+    make_image,
+    make_preset,
+    make_project,
+    make_user,
+    run_cluster,
+    run_session,
+)
 from tests.live import LiveServer, login_cookie, serving
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture
@@ -43,23 +51,6 @@ def user(transactional_db: None) -> User:
 def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
         yield server
-
-
-@pytest.fixture
-def gpuplatform(tmp_path: Path) -> Command:
-    """Runs the program with a configuration of its own; signed in nowhere."""
-
-    def run(*arguments: str, **variables: str) -> Result:
-        return CliRunner(env={"HOME": str(tmp_path), **variables}).invoke(app, arguments)
-
-    return run
-
-
-@pytest.fixture
-def signed_in(gpuplatform: Command, server: LiveServer, user: User) -> Command:
-    token = ApiToken.objects.issue(user)[1]
-    assert gpuplatform("login", server.url, "--token", token).stdout.startswith("Signed in as user@example.org")
-    return gpuplatform
 
 
 def test_login_is_stored_for_its_user_alone(signed_in: Command, server: LiveServer, tmp_path: Path) -> None:
@@ -116,6 +107,45 @@ def test_sessions_are_launched_listed_and_stopped(signed_in: Command) -> None:
     assert (entered.exit_code, "it can be entered while it is RUNNING" in entered.stderr) == (1, True)
 
 
+def test_members_of_clusters_are_launched_listed_and_named(signed_in: Command, user: User) -> None:
+    host = make_host(gpus=2)
+    common = ("run", "--image", "pytorch", "--fgpu", "0.5", "--name", "train", "--group", host.group.name, "--detach")
+    options = ("--nodes", "3", "--cluster-mode", "single-host", "--share-gpus", "--max-restarts", "1")
+    launched = signed_in(*common, *options, "--", "torchrun", "train.py")
+    head, *others = Session.objects.order_by("rank").select_related("cluster")
+    assert (launched.stdout.strip(), head.command, len(others)) == (head.pk, "torchrun train.py", 2)
+    assert head.cluster
+    assert (head.cluster.mode, head.cluster.shares_gpus, head.cluster.runs_on_all) == ("single-host", True, True)
+    assert head.cluster.max_restarts == 1
+    assert "3 x 1 CPU, 2 GiB, 0.5 fGPU" in signed_in("ls", COLUMNS="200").stdout
+    assert "train.sub1" not in signed_in("ls").stdout
+    listed = signed_in("ls", "--members", COLUMNS="200").stdout
+    assert [f"train.{name}" in listed for name in ("main1", "sub1", "sub2")] == [True] * 3
+    Session.objects.filter(pk=others[1].pk).update(status="ERROR", log_tail="from sub2", ended_at=timezone.now())
+    assert signed_in("logs", "train.sub2").stdout == "from sub2\n"
+    assert "There is no session 'train.sub3'" in signed_in("logs", "train.sub3").stderr
+    assert signed_in(*common[:3], "--cluster-mode", "any").exit_code == 2
+    by_main = signed_in(*common, *options, "--name", "solver", "--on-main", "--", "mpirun", "solve")
+    assert Session.objects.filter(cluster=by_main.stdout.strip(), command="mpirun solve").count() == 1
+    elastic = signed_in(*common, "--nodes", "1-3", "--name", "grows", "--", "torchrun", "train.py")
+    assert Session.objects.get(pk=elastic.stdout.strip()).cluster == Cluster.objects.get(size=1, max_size=3)
+    assert "1-3 x 1 CPU" in signed_in("ls", COLUMNS="200").stdout
+    for wrong in ("0", "-4", "4-", "two"):
+        assert "--nodes" in signed_in(*common, f"--nodes={wrong}", "--", "true").stderr
+    refused = signed_in(*common[:-1], "--nodes", "9", "--name", "more", "--", "true")
+    assert (refused.exit_code, "cluster.size: " in refused.stderr) == (125, True)
+
+
+def test_main_has_the_size_that_is_its_own(signed_in: Command, user: User) -> None:
+    host = make_host(gpus=2)
+    common = ("run", "--image", "pytorch", "--fgpu", "0.5", "--group", host.group.name, "--detach", "--nodes", "3")
+    signed_in(*common, "--main-fgpu", "0", "--main-memory", "1g", "--main-cpu", "4", "--", "true")
+    assert list(Session.objects.order_by("rank").values_list("cpu", "fgpu")) == [(4, 0), (1, 500), (1, 500)]
+    assert "4 CPU, 1 GiB + 2 x 1 CPU, 2 GiB, 0.5 fGPU" in signed_in("ls", COLUMNS="200").stdout
+    refused = signed_in(*common, "--main-fgpu", "0.7", "--", "true")
+    assert (refused.exit_code, "cluster.main.fgpu: " in refused.stderr) == (125, True)
+
+
 def test_a_session_is_resized_and_the_end_waited_for(signed_in: Command, user: User) -> None:
     session = run_session(owner=user, name="train", host=make_host(cpu=8, gpus=1), cpu=1, fgpu=500)
 
@@ -142,6 +172,49 @@ def test_a_session_is_resized_and_the_end_waited_for(signed_in: Command, user: U
     refused = signed_in("resize", "train", "--cpu", "9")
     assert (refused.exit_code, "cpu: Its host has room for at most 8 CPU cores" in refused.stderr) == (1, True)
     assert signed_in("resize", "train").exit_code == 2
+
+
+def test_a_member_that_was_not_resized_is_named(signed_in: Command, user: User) -> None:
+    members = run_cluster(2, owner=user, name="train", hosts=[make_host(cpu=8)], cpu=2)
+
+    def finish() -> None:
+        for member, problem in zip(members, ("", "It is busy."), strict=True):
+            stored = until(lambda member=member: StoredResize.of(Session.objects.get(pk=member.pk)))  # type: ignore[misc]
+            assert stored
+            resizing.finish(member.pk, stored.id, problem)
+        connections.close_all()
+
+    host = Thread(target=finish)
+    host.start()
+    done = signed_in("resize", "train.sub1", "--cpu", "1")
+    host.join()
+    assert (done.stdout, done.exit_code) == (f"train ({members[0].pk}): 1 CPU, 1 GiB + 1 x 2 CPU, 1 GiB\n", 1)
+    assert done.stderr == "sub1: It is busy.\n"
+
+
+def test_members_are_resized_apart_from_a_main_of_another_size(signed_in: Command, user: User) -> None:
+    members = run_cluster(3, owner=user, name="train", hosts=[make_host(cpu=8)], cpu=1)
+    Cluster.objects.update(main_differs=True)
+
+    def finish(*resized: Session) -> Thread:
+        def go() -> None:
+            for member in resized:
+                stored = until(lambda member=member: StoredResize.of(Session.objects.get(pk=member.pk)))  # type: ignore[misc]
+                assert stored
+                resizing.finish(member.pk, stored.id, "")
+            connections.close_all()
+
+        host = Thread(target=go)
+        host.start()
+        return host
+
+    for name, resized, memory in (("train.sub2", members[1:], "512m"), ("train", members[:1], "768m")):
+        host = finish(*resized)
+        done = signed_in("resize", name, "--memory", memory)
+        host.join()
+        assert (done.exit_code, done.stderr) == (0, "")
+    sizes = list(Session.objects.order_by("rank").values_list("memory", flat=True))
+    assert sizes == [768 * MIB, 512 * MIB, 512 * MIB]
 
 
 def test_failures_name_field_and_exit_as_docker_run_does(signed_in: Command) -> None:

@@ -1,6 +1,7 @@
 """What becomes of requests to servers that are no platform, and of transfers that break again and again."""
 
 import io
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -134,3 +135,23 @@ def test_what_is_no_token_is_not_shown(client_class: type[Client]) -> None:
     with pytest.raises(ClientError) as refused:
         client_class("http://127.0.0.1", "a-secret\nof-lines")
     assert "secret" not in str(refused.value)
+
+
+@CLIENTS
+def test_a_comment_within_a_stream_is_no_event(client_class: type[Client]) -> None:
+    fields = (
+        *(("id", "a" * 16), ("name", "train"), ("owner", "user@example.org"), ("status", "RUNNING"), ("cpu", 1)),
+        *(("image", "team/torch:1"), ("resource_group", "lab"), ("memory", 1), ("created_at", "2026-01-01T00:00:00Z")),
+    )
+    session = json.dumps(dict(fields)).encode()
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.end_headers()
+        handler.wfile.write(
+            b'id: 1\nevent: status\ndata: {"session": %s}\n\n:\n\nevent: end\ndata: %s\n\n' % (session, session)
+        )
+
+    with responding(respond) as url, client_class(url, "token") as client:
+        assert [each.name for each in client.watch("a" * 16)] == ["train", "train"]

@@ -1,0 +1,150 @@
+"""Commands that show what there is for a user: images, hosts, apps of a session, limits, use."""
+
+import webbrowser
+from typing import Annotated, Final
+
+import typer
+
+from gpuplatform_client.cli.amounts import fgpu_text, size_text
+from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.lookups import find_running_session, find_session
+from gpuplatform_client.models import HostInfo, LimitAmounts
+
+UNLIMITED: Final = "-"
+AMOUNTS: Final = (
+    *(("CPU", "cpu"), ("Memory", "memory"), ("fGPU", "fgpu")),
+    *(("Sessions", "sessions"), ("Waiting", "pending")),
+)
+
+
+@reporting()
+def images(form: ListOption = ListFormat.TABLE) -> None:
+    """List the images that you may launch."""
+    with connected() as client:
+        print_list(
+            client.images(),
+            form,
+            (
+                ("ENVIRONMENT", lambda image: image.environment),
+                ("VERSION", lambda image: image.version),
+                ("IMAGE", lambda image: image.reference),
+                ("SIZE", lambda image: size_text(image.size)),
+                ("YOURS", lambda image: "yes" if image.private else ""),
+            ),
+            wide=(
+                ("CPU", lambda image: str(image.min_cpu)),
+                ("MEMORY", lambda image: size_text(image.min_memory)),
+                ("FGPU", lambda image: fgpu_text(image.min_fgpu)),
+            ),
+            name_of=lambda image: image.reference,
+        )
+
+
+@reporting()
+def hosts(form: ListOption = ListFormat.TABLE) -> None:
+    """List the hosts of your resource groups, and what sessions hold there."""
+    with connected() as client:
+        print_list(
+            client.hosts(),
+            form,
+            (
+                ("NAME", lambda host: host.name),
+                ("STATUS", lambda host: "CORDONED" if host.is_cordoned else host.status),
+                ("GROUP", lambda host: host.resource_group),
+                ("CPU", lambda host: f"{host.cpu_held_milli / 1000:g}/{host.cpu}"),
+                ("MEMORY", lambda host: f"{size_text(host.memory_held)}/{size_text(host.memory)}"),
+                ("FGPU", _fgpu_of),
+            ),
+            wide=(
+                ("GPUS", lambda host: ", ".join(gpu.name for gpu in host.gpus)),
+                ("DETAIL", lambda host: host.cordon_reason),
+            ),
+            name_of=lambda host: host.name,
+        )
+
+
+def _fgpu_of(host: HostInfo) -> str:
+    held, capacity = (sum(getattr(gpu, name) for gpu in host.gpus) for name in ("held", "capacity"))
+    return f"{held:f}/{capacity:f}" if host.gpus else "-"
+
+
+@reporting()
+def apps(
+    name: Annotated[str, typer.Argument(help="Name or id of a session")], form: ListOption = ListFormat.TABLE
+) -> None:
+    """List the apps that a session offers, and the ports that were opened."""
+    with connected() as client:
+        print_list(
+            client.apps(find_session(client, name).id),
+            form,
+            (
+                ("NAME", lambda app: app.name),
+                ("TITLE", lambda app: app.title),
+                ("STATE", lambda app: app.state),
+                ("ADDRESS", lambda app: app.url or ""),
+            ),
+            wide=(("DETAIL", lambda app: app.detail),),
+            name_of=lambda app: app.name,
+        )
+
+
+@reporting()
+def open_app(
+    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    app: Annotated[str, typer.Argument(help="Name of an app, or a port")],
+    browser: Annotated[bool, typer.Option(help="Open it in a browser")] = True,
+) -> None:
+    """Open an app of a session, or a port, in a browser; print its address."""
+    with connected() as client:
+        opened = client.open_app(find_running_session(client, name).id, f"p{app}" if app.isdecimal() else app)
+        if opened.detail:
+            messages.print(opened.detail, highlight=False, markup=False)
+        output.print(opened.url or "", highlight=False, markup=False)
+        if browser and opened.url:
+            webbrowser.open(opened.url)
+
+
+@reporting()
+def limits(project: Annotated[str | None, typer.Option(help="Its policy counts, too")] = None) -> None:
+    """Show what your policy allows, what your sessions hold, and what is left."""
+    with connected() as client:
+        found = client.limits(**({"project": project} if project else {}))
+    table = table_of("", "ALLOWED", "USED", "LEFT")
+    shown = (found.limits, found.used, found.remaining)
+    for title, field in AMOUNTS:
+        table.add_row(title, *(_amount_text(amounts, field) for amounts in shown))
+    output.print(table, markup=False)
+
+
+def _amount_text(amounts: LimitAmounts, field: str) -> str:
+    amount = getattr(amounts, field)
+    if amount is None:
+        return UNLIMITED
+    if field == "memory":
+        return size_text(amount)
+    return fgpu_text(amount) if field == "fgpu" else str(amount)
+
+
+@reporting()
+def usage(
+    by: Annotated[str, typer.Option(help="What a row stands for: user, project or group")] = "user",
+    since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-01; by default 30 days ago")] = None,
+    until: Annotated[str | None, typer.Option(help="Last day; by default today")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs")] = False,
+) -> None:
+    """Show what sessions have used, in hours of GPUs, cores and GiB of memory."""
+    query = {"by": by, "since": since, "until": until}
+    with connected() as client:
+        report = client.usage_report(**{name: value for name, value in query.items() if value})
+    if as_json:
+        output.out(report.model_dump_json(), highlight=False)
+        return
+    table = table_of(by.upper(), "SESSIONS", "GPU HOURS", "CPU HOURS", "GIB HOURS", "WAITED")
+    for name, count, used in [
+        *((row.name or "-", row.sessions, row.used) for row in report.rows),
+        ("all", report.sessions, report.total),
+    ]:
+        hours = (used.gpu_hours, used.cpu_hours, used.memory_gib_hours, used.waiting_hours)
+        table.add_row(name, str(count), *(f"{each:.1f}" for each in hours))
+    output.print(table, markup=False)

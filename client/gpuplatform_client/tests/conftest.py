@@ -1,0 +1,28 @@
+"""The program `gpuplatform`, signed in at the `server` as the `user` of a module."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from accounts.models import ApiToken, User
+from gpuplatform_client.cli.app import app
+from gpuplatform_client.tests.program import Command
+from tests.live import LiveServer
+
+
+@pytest.fixture
+def gpuplatform(tmp_path: Path) -> Command:
+    """Runs the program with a configuration of its own; signed in nowhere."""
+
+    def run(*arguments: str, **variables: str) -> Result:
+        return CliRunner(env={"HOME": str(tmp_path), **variables}).invoke(app, arguments)
+
+    return run
+
+
+@pytest.fixture
+def signed_in(gpuplatform: Command, server: LiveServer, user: User) -> Command:
+    token = ApiToken.objects.issue(user)[1]
+    assert gpuplatform("login", server.url, "--token", token).stdout.startswith("Signed in as user@example.org")
+    return gpuplatform
