@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
+.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -68,6 +68,9 @@ bench-smoke: $(DEV) $(NODE_DEV) .env fgpu ## Run every benchmark and campaign fo
 
 bench-launch: $(DEV) $(NODE) .env ## Measure launch and release against the bare Docker Engine
 	@$(PYTHON) -m bench.launch
+
+bench-cluster: $(DEV) $(NODE) .env ## Measure clusters against the bare Docker Engine, and their network against the hosts'
+	@$(PYTHON) -m bench.cluster
 
 bench-promote: $(DEV) $(NODE) .env ## Measure from one session's release to the next one's start
 	@$(PYTHON) -m bench.promote

@@ -1,6 +1,6 @@
 """Fixtures that every app's tests may use."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -72,6 +72,7 @@ def _no_left_over_kick() -> None:
         state_cache.clear()  # the database is rolled back, which no commit tells
 
 
+LOGGED: Final = 8000  # characters of a server's log in the report of a failure
 HELD: Final = pytest.StashKey[HeldFixtures]()
 
 
@@ -94,6 +95,19 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     finally:
         if HELD in item.config.stash and nextitem and nextitem.path != item.path:
             item.config.stash[HELD].close_all_but(getattr(nextitem, "fixturenames", ()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what the server or platform of its test has logged since its last error, or at its end."""
+    report = yield
+    for name in ("server", "platform"):
+        running = getattr(item, "funcargs", {}).get(name)
+        if report.failed and isinstance(running, LiveServer | Platform):  # others have fixtures of that name, too
+            text = running.log.read_text(errors="replace")
+            begin = max(text.rfind(" ERROR "), len(text) - LOGGED)
+            report.sections.append((f"log of the {name}", text[begin : begin + LOGGED]))
+    return report
 
 
 @pytest.fixture(scope="module")

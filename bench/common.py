@@ -85,9 +85,9 @@ class ApiUser:
 class BareEngine:
     """The same container without the platform, on the host's own network."""
 
-    def __init__(self, image: str, host: str, sandboxes: int) -> None:
+    def __init__(self, image: str, host: str, sandboxes: int, engine_url: str | None = None) -> None:
         """`sandboxes` is how many the platform keeps ready."""
-        self._client = docker.APIClient(version="auto")
+        self._client = docker.APIClient(engine_url, version="auto")
         # A label value of its own: the reconciler must not take these containers for orphans.
         self._image, self._owner = image, {HOST_LABEL: f"{host}-bare"}
         self._marks = [f"{HOST_LABEL}={host}", SANDBOX_LABEL]
@@ -123,6 +123,14 @@ class BareEngine:
         self._client.create_container_from_config(container_config(spec, self._owner, NETWORK), name)
         self._client.start(name)
         return name
+
+    def make_network(self, name: str) -> None:
+        """Create a network that nothing joins."""
+        self._client.create_network(name, check_duplicate=True)
+
+    def remove_network(self, name: str) -> None:
+        """Remove it."""
+        self._client.remove_network(name)
 
     def end(self, name: str) -> None:
         """Stop and remove."""

@@ -24,6 +24,7 @@ from bench import scale
 from bench.calibration import calibrate
 from bench.database import measure_database
 from bench.sizes import size
+from bench.starvation import bound_broken
 from bench.trace import Trace, synthetic_trace
 from bench.worlds import after_release, big_world, with_clusters, with_limits
 from scheduler.advice.advisor import advise_on
@@ -84,11 +85,11 @@ def measure_release(runs: int) -> Figures:
     return figures
 
 
-def measure_gangs(runs: int) -> Figures:
+def measure_gangs(runs: int, traces: int) -> Figures:
     """Return what passes take where a fifth of the requests are for clusters, against the same without them.
 
     `decision_ratio` is of the sessions placed or explained in a second, each member counted; `request_ratio` counts a
-    cluster once; `release_ratio` is of a pass after one release.
+    cluster once; `release_ratio` is of a pass after one release; `bound_broken` counts late starts.
     """
     world, full = big_world(*SIZES[1]), after_release(*SIZES[1])
     gangs, full_gangs = with_clusters(world), with_clusters(full)
@@ -100,6 +101,7 @@ def measure_gangs(runs: int) -> Figures:
     ratio = seconds[0] / seconds[1]
     figures = {"decision_ratio": members * ratio, "request_ratio": ratio, "release_ratio": released[1] / released[0]}
     figures = {name: round(value, 3) for name, value in figures.items()}
+    figures["bound_broken"] = bound_broken(traces)
     say(f"a fifth of the requests for clusters of 2 to 64: {figures}, {placed} members placed")
     return figures
 
@@ -190,6 +192,7 @@ def main() -> None:
     parser.add_argument("--pods", type=Path, help="sessions: name, cpu_milli, memory_mib, num_gpu, gpu_milli, ...")
     parser.add_argument("--seeds", type=int, default=size(10, 1), help="orders of arrival for the allocation")
     parser.add_argument("--runs", type=int, default=size(5, 1), help="runs of which the quickest counts")
+    parser.add_argument("--traces", type=int, default=size(2000, 20), help="random traces with clusters for the bound")
     parser.add_argument("--loop", type=int, default=size(2000, 100), help="sessions in the closed loop")
     parser.add_argument("--no-scale", action="store_true", help="leave out 100,000 waiting on 5,000 hosts")
     options = parser.parse_args()
@@ -202,7 +205,7 @@ def main() -> None:
     figures: dict[str, object] = {"calibration_s": round(best_of(20, calibration), 5), "snapshot_mib": measure_memory()}
     figures |= measure_cycles(options.runs)
     figures["release_milliseconds"] = measure_release(options.runs)
-    figures["gangs"] = measure_gangs(options.runs)
+    figures["gangs"] = measure_gangs(options.runs, options.traces)
     figures["openb_allocation"], figures["openb_missing_models"] = measure_allocation(trace, options.seeds)
     figures["openb_gangs_allocation"] = measure_allocation(trace, options.seeds, in_clusters=True)[0]
     figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)

@@ -18,7 +18,7 @@ import bench.apps_ready  # noqa: F401  # before what imports models
 from bench.sizes import PLATFORM
 from tests.platform import ROOT, Platform, running_platform
 
-SANDBOXES: Final = 2  # the default of COMPUTE_SANDBOX_POOL
+SANDBOXES: Final = 8  # the default of COMPUTE_SANDBOX_POOL
 
 
 @contextmanager

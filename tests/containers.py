@@ -10,6 +10,7 @@ from docker.errors import APIError
 
 from tests.execs import output_of
 
+LOAD_SECONDS = 600  # of silence while an image of gigabytes is copied
 ENGINE_URL = "unix:///var/run/docker.sock"
 IDLE = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
 # Ends every process whose command line does not show that it idles, until none is left, and deletes files.
@@ -30,7 +31,7 @@ OWN = ("docker-init", "trap 'exit 0'", "sleep 3600")  # processes of every idlin
 
 def copy_image(reference: str, engine: APIClient) -> None:
     """Copy an image of this machine's own engine to another engine."""
-    with closing(APIClient(ENGINE_URL, version="auto")) as own:
+    with closing(APIClient(ENGINE_URL, version="auto", timeout=LOAD_SECONDS)) as own:
         for _ in engine.load_image(own.get_image(reference)):
             pass
 

@@ -1,19 +1,22 @@
 """Plain makers of test rows: one object each, valid by default; keyword arguments replace any field."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any, Final
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
+from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from folders.models import Folder, HostRoot, StorageRoot
 from resources.amounts.units import GIB, MIB
 from resources.models import App, Gpu, Host, HostStatus, Image, Preset, ResourceGroup
-from sessions.lifecycle import Reason, Status
-from sessions.models import Endpoint, EndpointState, GpuShare, Lease, Session
+from sessions.launching import networks
+from sessions.lifecycle import Kind, Reason, Status
+from sessions.models import Cluster, ClusterMode, Endpoint, EndpointState, GpuShare, Lease, Session, new_session_id
 from sessions.parking import services as parking
 
 PASSWORD = "a long enough password"
@@ -58,7 +61,7 @@ def make_group(**overrides: Any) -> ResourceGroup:
 def make_host(*, gpus: int = 0, **overrides: Any) -> Host:
     """Return a READY host of 16 cores and 64 GiB with `gpus` simulated devices of 8 GiB."""
     fields: dict[str, Any] = {"name": f"host-{next(_numbers)}", "status": HostStatus.READY.value, "cpu": 16}
-    fields |= {"memory": 64 * GIB} | overrides
+    fields |= {"memory": 64 * GIB, "cluster_address": "10.0.0.1"} | overrides
     if "group" not in fields:
         fields["group"] = make_group()
     host = Host.objects.create(**fields)
@@ -99,6 +102,43 @@ def make_session(**overrides: Any) -> Session:
     return Session.objects.create(**fields)
 
 
+def make_cluster(
+    size: int = 3,
+    *,
+    max_size: int | None = None,
+    runs_on_all: bool = False,
+    mode: ClusterMode = ClusterMode.ANY,
+    **overrides: Any,
+) -> list[Session]:
+    """Return the PENDING members of a cluster by rank, the elastic ones too; fields of sessions may be given."""
+    head = make_session(**overrides)
+    cluster = Cluster.objects.create(id=head.pk, size=size, max_size=max_size, runs_on_all=runs_on_all, mode=mode.value)
+    members = [head]
+    for rank in range(cluster.most):
+        member = head if rank == 0 else copy(head)
+        if rank:
+            member.pk, member.rank, member._state.adding = new_session_id(), rank, True
+            member.is_elastic = rank >= size
+            member.is_preemptible |= member.is_elastic
+            if not runs_on_all:
+                member.kind, member.command = Kind.INTERACTIVE.value, ""
+            members.append(member)
+        member.cluster = cluster
+        member.save()
+    return members
+
+
+def run_cluster(size: int = 3, *, hosts: Sequence[Host] = (), **overrides: Any) -> list[Session]:
+    """Return the RUNNING members of a cluster, placed at one moment: on these hosts in turn, else each on its own."""
+    group = {"resource_group": hosts[0].group} if hosts else {}
+    members = make_cluster(size, **group | overrides)
+    start_by = timezone.now() + members[0].resource_group.start_allowance
+    for number, member in enumerate(members):
+        Session.objects.filter(pk=member.pk).update(start_by=start_by)
+        run_session(member, host=hosts[number % len(hosts)] if hosts else None)
+    return members
+
+
 def run_session(session: Session | None = None, *, host: Host | None = None, **overrides: Any) -> Session:
     """Return the session RUNNING with its lease: on `host`, else on one of its group with just enough devices."""
     if session is None:
@@ -112,6 +152,16 @@ def run_session(session: Session | None = None, *, host: Host | None = None, **o
         session.move_to(Status.RUNNING, Reason.STARTED, fields=fields)
     session.refresh_from_db()
     return session
+
+
+def scheduled_cluster(*hosts: Host, **overrides: Any) -> list[Session]:
+    """Return the members, by rank, of a cluster that is placed with one on each of these hosts of one group."""
+    with transaction.atomic():
+        members = make_cluster(len(hosts), **{"resource_group": hosts[0].group} | overrides)
+        for member, host in zip(members, hosts, strict=True):
+            lease_session(member, host)
+        networks.place([members[0].pk])
+    return list(Session.objects.filter(cluster=members[0].pk).select_related("cluster").order_by("rank"))
 
 
 def parked_session(**overrides: Any) -> Session:
@@ -169,7 +219,11 @@ _WAY: Final = {
 def session_in(status: Status, *, host: Host | None = None, **overrides: Any) -> Session:
     """Return a session that came to `status` on a legal way: on `host`, else on one made for it."""
     group = {"resource_group": host.group} if host else {}
-    session = make_session(**group | overrides)
+    return moved_to(status, make_session(**group | overrides), host)
+
+
+def moved_to(status: Status, session: Session, host: Host | None = None) -> Session:
+    """Return the PENDING session in this status, as `session_in`."""
     if status == Status.CANCELLED:
         session.move_to(Status.CANCELLED, Reason.USER_REQUEST)
     if status in _WAY:

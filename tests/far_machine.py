@@ -20,10 +20,11 @@ from docker.api import APIClient
 
 from operations.machine.docker_engine import examine
 from operations.machine.system_packages import program
-from tests.containers import copy_image
+from tests.containers import LOAD_SECONDS, copy_image
 from tests.wait import SECONDS, until
 
-IN_MEMORY: Final = 'mount -t tmpfs -o size=4g none "$0" && exec "$@"'  # the folder $0, gone with its last process
+IN_MEMORY: Final = 'mount -t tmpfs -o size=6g none "$0" && exec "$@"'  # the folder $0, gone with its last process
+IN_FOLDER: Final = 'cd "$0" && exec "$@"'  # entering a mount namespace leaves the folder
 IDS: Final = ("/etc/subuid", "/etc/subgid")
 REMAPPED: Final = "daemon"  # a user that every machine has, to whom the engine's subordinate ids belong
 
@@ -36,6 +37,7 @@ class FarMachine:
     near_address: str  # of this machine, at ours
     engine_url: str
     on_it: tuple[str, ...]  # words before a command that run it there
+    beside_engine: tuple[str, ...]  # the same, where it sees the engine's own files as well
 
     def has_container(self, container_id: str) -> bool:
         """Return whether its engine has this container."""
@@ -47,7 +49,7 @@ class FarMachine:
 
     def take_image(self, reference: str) -> None:
         """Copy an image of this machine's engine to its own."""
-        with closing(APIClient(self.engine_url, version="auto")) as far:
+        with closing(APIClient(self.engine_url, version="auto", timeout=LOAD_SECONDS)) as far:
             copy_image(reference, far)
 
 
@@ -74,13 +76,22 @@ def far_machine(subordinate_ids: str = "") -> Iterator[FarMachine]:
         for words in (("link", "set", "lo", "up"), ("addr", "add", f"{far}/30", "dev", far_end)):
             _run(*on_it, "ip", *words)
         _run(*on_it, "ip", "link", "set", far_end, "up")
-        undo.enter_context(_engine(folder, on_it, subordinate_ids))
-        yield FarMachine(address=far, near_address=near, engine_url=f"unix://{folder}/docker.sock", on_it=on_it)
+        engine = undo.enter_context(_engine(folder, on_it, subordinate_ids))
+        yield FarMachine(
+            address=far,
+            near_address=near,
+            engine_url=f"unix://{folder}/docker.sock",
+            on_it=on_it,
+            beside_engine=(*on_it, f"--mount=/proc/{engine}/ns/mnt", "sh", "-c", IN_FOLDER, str(Path.cwd())),
+        )
 
 
 @contextmanager
-def _engine(folder: Path, on_it: tuple[str, ...], subordinate_ids: str) -> Iterator[None]:
-    """Run a Docker Engine whose every file is below `folder`; the large ones in memory that only it sees."""
+def _engine(folder: Path, on_it: tuple[str, ...], subordinate_ids: str) -> Iterator[int]:
+    """Run a Docker Engine whose every file is below `folder`; the large ones in memory that only it sees.
+
+    Yield the id of its process.
+    """
     url, log, data = f"unix://{folder}/docker.sock", folder / "dockerd.log", folder / "data"
     options = {"data-root": data, "exec-root": folder / "exec", "pidfile": folder / "pid", "host": url}
     words = [str(program("dockerd")), *(f"--{name}={value}" for name, value in options.items())]
@@ -111,7 +122,7 @@ def _engine(folder: Path, on_it: tuple[str, ...], subordinate_ids: str) -> Itera
     try:
         until(lambda: process.poll() is not None or not examine(url).problem)
         assert process.poll() is None, log.read_text()
-        yield
+        yield process.pid
         _remove_containers(url)
     finally:
         process.send_signal(signal.SIGTERM)

@@ -58,6 +58,32 @@ _BROKEN_CHAINS: Final = """
 """
 
 
+_HALF_CLUSTERS: Final = """
+    SELECT cluster.id || ' has ' || count(lease.session_id) || ' leases of ' || cluster.size
+    FROM compute_cluster cluster JOIN compute_session member ON member.cluster_id = cluster.id
+    LEFT JOIN compute_lease lease ON lease.session_id = member.id
+    WHERE NOT (cluster.runs_on_all AND member.result = 'SUCCESS') AND NOT member.is_elastic
+    GROUP BY cluster.id HAVING count(lease.session_id) NOT IN (0, count(*))
+    UNION ALL
+    SELECT cluster.id || ' has something left over'
+    FROM compute_cluster cluster JOIN compute_session member ON member.cluster_id = cluster.id
+    LEFT JOIN compute_lease lease ON lease.session_id = member.id
+    GROUP BY cluster.id
+    HAVING (cluster.network IS NOT NULL OR cluster.host_addresses <> '[]') AND count(lease.session_id) = 0
+        OR bool_and(member.ended_at IS NOT NULL) AND (cluster.ended_at IS NULL OR cluster.private_key <> '')
+    UNION ALL
+    SELECT cluster.id || ' does not have its members' FROM compute_cluster cluster
+    WHERE coalesce(cluster.max_size, cluster.size) <> (
+        SELECT count(*) FROM compute_session WHERE cluster_id = cluster.id
+    )
+"""
+
+
+def half_clusters() -> list[str]:
+    """Return the clusters of which only some members hold something, or with something left: none once all settled."""
+    return _texts(_HALF_CLUSTERS)
+
+
 def broken_amounts() -> list[str]:
     """Return what is over-allocated, or granted otherwise than asked for, in words."""
     return _texts(_BROKEN)

@@ -33,6 +33,7 @@ from tests.factories import (
     make_root,
     make_session,
     make_user,
+    run_cluster,
     run_session,
     session_in,
 )
@@ -91,6 +92,7 @@ def make_page_world(directory: Path) -> PageWorld:
     group = make_group(name="default", fgpu_per_gpu=4)
     topology = simulated_gpus.topology(simulated_gpus.declared("2x8GiB numa=0 nvlink=4,2x8GiB numa=1")).as_json()
     amounts: dict[str, Any] = {"group": group, "gpus": 4, "cpu": 64, "memory": 256 * GIB, "gpu_topology": topology}
+    amounts["topology"] = "hall-2/row-b/rack-07/leaf-switch-3"
     hosts = [make_host(name=f"gpu-{number:02d}", **amounts) for number in (1, 2, 3)]
     make_host(name="gpu-04", group=group, gpus=2, status="LOST")
     image = make_image(environment="PyTorch", version="2.7 (CUDA 12.6)", reference="gpuplatform/pytorch:2.7")
@@ -146,6 +148,8 @@ def _sessions(world: PageWorld, hosts: list[Any], image: Image) -> Session:
     running = run_session(host=hosts[0], name="train-resnet", **common)
     run_session(host=hosts[1], name="notebook", **common)
     run_session(host=hosts[0], name="evaluate-llm", **common | {"owner": world.admin, "fgpu": 4000})
+    members = run_cluster(3, hosts=hosts[:2], name="train-llama", **common)
+    world.extra |= {"session-cluster": f"/sessions/{members[0].pk}/", "session-member": f"/sessions/{members[1].pk}/"}
     for status in Status:
         if status not in (Status.RUNNING, Status.PENDING):
             ended = session_in(status, host=hosts[2], name=f"sweep-{status.lower()}", **common)

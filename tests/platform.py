@@ -46,6 +46,11 @@ class Platform:
     passwords: dict[str, str]
     environment: dict[str, str]
 
+    @property
+    def log(self) -> Path:
+        """What its processes have written."""
+        return self.var_dir / "up.log"
+
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         """Return the rows of a query on the platform's own database."""
         with psycopg.connect(embedded.database_url(self.var_dir), row_factory=dict_row) as connection:

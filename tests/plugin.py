@@ -11,6 +11,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ ENVIRONMENT: Final = {
     "COMPUTE_SHARED_ENGINE": "true",  # all test processes use one engine, and a developer's platform may run
     "COMPUTE_RUNTIME": "hostworker.runtime.memory.runtime.MemoryRuntime",
     "COMPUTE_SIMULATED_GPUS": "1x8GiB",
+    "COMPUTE_SANDBOX_POOL": "2",  # more would take time from the tests beside
     "COMPUTE_LOG_LEVEL": "INFO",
 }
 
@@ -70,6 +72,11 @@ def _own_folder() -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
+def _own_networks() -> str:
+    """Return a range of networks of clusters that no other process of this machine has, of 240.0.0.0/4."""
+    return str(IPv4Network((0xF000_0000 + (os.getpid() % (1 << 16) << 12), 20)))
+
+
 def write_without_care(var_dir: Path) -> None:
     """Let PostgreSQL wait for no disk: nobody needs these data after a crash of the machine."""
     with psycopg.connect(embedded.database_url(var_dir), autocommit=True) as connection:
@@ -83,6 +90,7 @@ def _start_services(config: pytest.Config) -> None:
     var_dir, lock = _own_folder()
     config.add_cleanup(functools.partial(os.close, lock))
     os.environ["COMPUTE_VAR_DIR"] = str(var_dir)
+    os.environ["COMPUTE_CLUSTER_RANGE"] = _own_networks()
     (var_dir / "static").mkdir(parents=True, exist_ok=True)  # WhiteNoise warns without it
     config.add_cleanup(functools.partial(_stop_services, var_dir))
     config.stash[SERVICES] = var_dir

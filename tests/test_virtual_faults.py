@@ -1,15 +1,18 @@
 """Stories of random faults, told at high speed to the real product: nothing is lost, and what is planted is found."""
 
+import signal
+
 import pytest
 from django.db import connection
 
 from resources import clock
 from tests.virtual import campaign
 from tests.virtual.clock import START
-from tests.virtual.faults import FaultKind, Steps
+from tests.virtual.faults import Fault, FaultKind, Steps
 from tests.virtual.machines import VirtualRuntime
+from tests.virtual.operations import Teller
 from tests.virtual.plants import PLANTS, planted
-from tests.virtual.story import Story, shortest, story_of
+from tests.virtual.story import Operation, Story, shortest, story_of
 from tests.virtual.verdict import Judge
 from tests.virtual.world import virtual_world
 
@@ -47,6 +50,36 @@ def test_no_story_of_faults_loses_or_leaves_anything(capsys: pytest.CaptureFixtu
     assert result.counts["seeds"] == SEEDS
     assert result.counts["sessions"] > SEEDS
     assert result.faults.keys() >= {FaultKind.KILLED, FaultKind.DATABASE_ERROR, FaultKind.CUT_OFF}
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_members_on_a_gone_host_end_once_it_is_lost() -> None:
+    """Until it has been silent for long enough, one is TERMINATING on it, whose cluster has ended elsewhere."""
+    story = Story(
+        2,
+        (
+            Operation("submit", 69, 8),
+            Operation("run_pass", 0, 542),
+            Operation("terminate", 106, 58),
+            Operation("deliver", 1580, 2356, Fault(FaultKind.CUT_OFF, 9)),
+            Operation("lose_host", 2079, 782),
+        ),
+    )
+    with virtual_world() as world:
+        world.reset(story.hosts)
+        assert Judge(world).judge(story).problems == []
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_a_story_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "STORY_SECONDS", 1)
+    monkeypatch.setattr(campaign, "SHORTENING_SECONDS", 0.0)
+    monkeypatch.setattr(Teller, "submit", lambda *_: signal.pause())
+    [failing] = campaign.run(range(1)).failing
+    assert failing["seed"] == 0
+    assert any(text.startswith("it has not ended: <lambda> ") for text in failing["problems"])
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ Rounds of several faults at once, while people use the platform; after each roun
 promise to hold. Prints one JSON object as its last line and exits with 1 where something did not hold:
 
 faults:            how often each kind happened.
+gang_faults:       how many acted on clusters.
 sessions:          how many were submitted and accepted.
 violations:        broken invariants, sessions past their limits, and what did not settle.
 lost:              sessions that were accepted and are gone, or ended although neither their owner nor a fault that
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=int, default=size(3, 1))
     parser.add_argument("--kinds", default=size("", "host worker killed"), help="comma-separated; all by default")
+    parser.add_argument("--gangs", action="store_true", help="only kinds that act on clusters")
     parser.add_argument("--story", choices=["campaign", "short"], default="campaign", help="short: each kind once")
     parser.add_argument("--logs", type=Path, default=ROOT / "var" / "faults", help="folder of the processes' output")
     parser.add_argument("--minutes", type=float, default=60, help="begin no round after that")

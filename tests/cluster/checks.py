@@ -15,6 +15,7 @@ from resources.models import HostStatus
 from sessions.lifecycle import FINAL, HOSTED, Reason, Status
 from sessions.models import Lease, Session
 from sessions.requeueing.host_faults import MAX_RETRIES
+from tests.cluster import gangs
 from tests.cluster.people import Promises
 from tests.cluster.site import Host, Site
 from tests.invariants import broken_invariants
@@ -88,10 +89,11 @@ class Inspector:
         found += [f"session {pk} is {status}: {detail}" for pk, status, detail in _rows(between)]
         resizing = Session.objects.filter(status=Status.RUNNING, resize__isnull=False)
         found += [f"session {pk} is being resized" for pk in resizing.values_list("pk", flat=True)]
+        found += gangs.unsettled()
         if found:
             return found
         for host in self._site.hosts:
-            found += self._differences(host)
+            found += self._differences(host) or gangs.differences(host)
         return found
 
     def judge(self) -> Verdict:
@@ -163,10 +165,13 @@ class Inspector:
 
     def _is_explained(self, session: Session) -> bool:
         reason, ended_at = Reason(session.reason), session.ended_at.timestamp() if session.ended_at else 0.0
+        main = session.cluster_id or session.pk
         if reason == Reason.USER_REQUEST:
-            return session.pk in self._promises.ended
+            return main in self._promises.ended
         if reason == Reason.TIME_LIMIT:
-            return session.pk in self._promises.limits
+            return main in self._promises.limits
+        if reason == Reason.CLUSTER_ENDED:  # by the end of another, which is looked at as well
+            return session.members.filter(status__in=FINAL).exclude(reason=Reason.CLUSTER_ENDED).exists()
         if reason == Reason.CONTAINER_EXITED and session.command and session.exit_code == 0:
             return True
         if session.start_failures > MAX_RETRIES:  # each by a host's own fault, of which a round has many

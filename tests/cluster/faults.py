@@ -47,8 +47,8 @@ class World:
             self.inspector.excuses.append(Excuse(host, reasons, begun, time.time()))
 
 
-HostFault = Callable[[World, Host, random.Random], None]
-SiteFault = Callable[[World, random.Random], None]
+HostFault = Callable[[World, Host, random.Random], bool | None]  # False: there was nothing that it could act on
+SiteFault = Callable[[World, random.Random], bool | None]
 
 
 @dataclass(frozen=True)
@@ -59,26 +59,27 @@ class Kind:
     weight: int
     target: str  # "host", or a lock of the site
     act: HostFault | SiteFault
+    is_of_gangs: bool
 
 
 KINDS: Final[dict[str, Kind]] = {}
 
 
-def on_host(name: str, weight: int = 4) -> Callable[[HostFault], HostFault]:
+def on_host(name: str, weight: int = 4, *, is_of_gangs: bool = False) -> Callable[[HostFault], HostFault]:
     """Register a fault of a host."""
 
     def register(act: HostFault) -> HostFault:
-        KINDS[name] = Kind(name, weight, "host", act)
+        KINDS[name] = Kind(name, weight, "host", act, is_of_gangs)
         return act
 
     return register
 
 
-def on_site(name: str, target: str, weight: int = 4) -> Callable[[SiteFault], SiteFault]:
+def on_site(name: str, target: str, weight: int = 4, *, is_of_gangs: bool = False) -> Callable[[SiteFault], SiteFault]:
     """Register a fault of the platform's own services."""
 
     def register(act: SiteFault) -> SiteFault:
-        KINDS[name] = Kind(name, weight, target, act)
+        KINDS[name] = Kind(name, weight, target, act, is_of_gangs)
         return act
 
     return register
@@ -144,7 +145,7 @@ def clock_apart(world: World, host: Host, chance: random.Random) -> None:
 
 @on_host("engine killed")
 def engine_killed(world: World, host: Host, chance: random.Random) -> None:
-    with _excused_unless_restored(world, host):
+    with excused_unless_restored(world, host):
         host.engine.kill()
         time.sleep(chance.uniform(0, 3))
         host.engine.start()
@@ -152,7 +153,7 @@ def engine_killed(world: World, host: Host, chance: random.Random) -> None:
 
 @on_host("engine restarted")
 def engine_restarted(world: World, host: Host, chance: random.Random) -> None:
-    with _excused_unless_restored(world, host):
+    with excused_unless_restored(world, host):
         host.engine.process.stop()
         time.sleep(chance.uniform(0, 3))
         host.engine.start()
@@ -407,7 +408,7 @@ def _wait_for_crash(host: Host, seconds: float) -> None:
 
 
 @contextmanager
-def _excused_unless_restored(world: World, host: Host) -> Iterator[None]:
+def excused_unless_restored(world: World, host: Host) -> Iterator[None]:
     if host.engine.live_restore:
         yield
         return

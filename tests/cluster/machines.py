@@ -1,13 +1,14 @@
 """Machines of a cluster: network namespaces on one bridge, with an own Docker Engine where they are hosts."""
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import docker
 import requests
-from docker.errors import APIError, DockerException
+from docker.errors import DockerException
 
 from engine.containers import ATTEMPT_LABEL, SESSION_LABEL
 from operations.machine.docker_engine import examine
@@ -29,6 +30,8 @@ case " $* " in
 esac
 exec runc "$@"
 """
+
+Answer = TypeVar("Answer")
 
 
 def make_network() -> None:
@@ -71,6 +74,23 @@ class Machine:
             yield
         finally:
             self.plug_in()
+
+    @contextmanager
+    def apart_from(self, other: "Machine") -> Iterator[None]:
+        """Let nothing pass between it and another until the block ends; both reach all others."""
+        both = (self, other), (other, self)
+        for near, far in both:
+            run(*near.on_it, "ip", "route", "add", "blackhole", f"{far.address}/32")
+        try:
+            yield
+        finally:
+            for near, far in both:
+                run(*near.on_it, "ip", "route", "delete", "blackhole", f"{far.address}/32")
+
+    def shows(self, *command: str) -> str:
+        """Return what a program on it shows, nothing where it fails."""
+        words = [*self.on_it, str(program(command[0])), *command[1:]]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
 class Engine:
@@ -117,8 +137,12 @@ class Engine:
         self.process.kill()
         kill_all(own)
         if with_containers:
-            for shim in pids_with(f"{self._folder}/exec"):
-                kill_all([shim, *descendants(shim)])
+            kill_all(self.contained())
+
+    def contained(self) -> list[int]:
+        """Return the ids of all processes in its containers, and of what looks after them."""
+        shims = pids_with(f"{self._folder}/exec")
+        return [*shims, *(pid for shim in shims for pid in descendants(shim))]
 
     @contextmanager
     def broken_runtime(self) -> Iterator[None]:
@@ -167,10 +191,17 @@ class Engine:
 
     def kill_container(self, container_id: str) -> None:
         """Kill a container behind the platform's back; one that has ended is no error."""
+        self.ask(lambda client: client.kill(container_id))
+
+    def ask(self, question: Callable[[Any], Answer]) -> Answer | None:
+        """Return what its client returns; None where it refuses, or does not respond."""
         client = self.client()
-        with suppress(APIError, requests.RequestException):
-            client.kill(container_id)
-        client.close()
+        try:
+            return question(client)
+        except (DockerException, requests.RequestException):
+            return None
+        finally:
+            client.close()
 
 
 def _environment() -> dict[str, str]:

@@ -4,7 +4,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -59,8 +59,9 @@ class People:
         image: Image | None = None,
         time_limit: int = 0,
         fgpu: str = "",
+        cluster: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """Submit one session; return its id, or nothing where the platform did not respond for long."""
+        """Submit one session, or a cluster; return its id, or nothing where the platform did not respond for long."""
         body: dict[str, Any] = {
             "image": (image or self._image).reference,
             "resource_group": self._group.name,
@@ -70,6 +71,7 @@ class People:
             "fgpu": fgpu or chance.choice(["0", "0.5", "1"]),
         }
         body |= ({"command": command} if command else {}) | ({"time_limit": time_limit} if time_limit else {})
+        body |= {"cluster": dict(cluster)} if cluster else {}
         token = chance.choice(self._tokens)
         answer = self._post(chance, token, "/sessions/", body)
         ids = [str(each["id"]) for each in answer or ()]

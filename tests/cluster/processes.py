@@ -162,9 +162,14 @@ def descendants(pid: int) -> list[int]:
 
 def kill_all(pids: Sequence[int]) -> None:
     """Kill these processes by SIGKILL; those that have ended are no error."""
+    signal_all(pids, signal.SIGKILL)
+
+
+def signal_all(pids: Sequence[int], number: signal.Signals) -> None:
+    """Send these processes a signal; those that have ended are no error."""
     for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def pids_with(word: str) -> list[int]:

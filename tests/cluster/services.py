@@ -81,6 +81,30 @@ class Database:
             for connection in taken:
                 connection.close()
 
+    @contextmanager
+    def refusing_leases(self) -> Iterator[None]:
+        """Let whoever writes a lease wait until the block ends."""
+        with psycopg.connect(self.local_url) as connection:
+            connection.execute("LOCK TABLE compute_lease IN SHARE MODE")
+            yield
+
+    def has_waiting_writer(self) -> bool:
+        """Return whether anybody waits to write a lease."""
+        waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'compute_lease'::regclass AND NOT granted"
+        return self._as_administrator(waiting) > 0
+
+    def cut_connections(self, address: str = "") -> int:
+        """End the connections of a machine, else those of all; return how many there were."""
+        where = "client_addr = %s" if address else "client_addr IS NOT NULL AND %s = ''"
+        return self._as_administrator(
+            f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {where}", address
+        )
+
+    def _as_administrator(self, query: str, *parameters: str) -> int:
+        with psycopg.connect(embedded.database_url(self._var_dir), autocommit=True) as connection:
+            row = connection.execute(query, parameters).fetchone()
+        return int(row[0]) if row else 0
+
     def _initialise(self) -> Path:
         """Make the data, the role and the database, by a server that listens on no network."""
         postgres.start(self._var_dir)

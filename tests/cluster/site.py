@@ -1,8 +1,10 @@
 """All processes of a cluster, and how each is made anew."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
@@ -12,7 +14,7 @@ import requests
 from operations.supervisor.processes import CELERY
 from tests.cluster.isolation import MEMORY
 from tests.cluster.machines import PLATFORM, Engine, Machine, make_network
-from tests.cluster.processes import Process, machine_library
+from tests.cluster.processes import Process, descendants, machine_library, signal_all
 from tests.cluster.services import Broker, Database
 from tests.crashing import CRASH_FILE
 from tests.wait import until
@@ -69,6 +71,17 @@ class Host:
         for process in (self.worker, self.gateway):
             process.kill()
         self.engine.kill(with_containers=True)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let all of it stand still until the block ends, as a virtual machine does that is moved."""
+        tops = [process.pid for process in (self.worker, self.gateway, self.engine.process)]
+        pids = [*tops, *(pid for top in tops for pid in descendants(top)), *self.engine.contained()]
+        signal_all(pids, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            signal_all(pids, signal.SIGCONT)
 
     def boot(self) -> None:
         """Switch it on again."""

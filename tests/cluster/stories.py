@@ -20,9 +20,11 @@ from hostaccess import services as access
 from resources.models import Host as HostRow
 from resources.models import HostStatus, ImageSource
 from sessions.lifecycle import FINAL, Status
-from sessions.models import Session
+from sessions.models import Session, SessionQuerySet
+from tests.cluster import gang_faults  # registers them
 from tests.cluster.checks import Inspector, Verdict, asked
 from tests.cluster.faults import BEYOND_GRACE, GRACE_S, KINDS, Kind, World
+from tests.cluster.gangs import HalfGangs
 from tests.cluster.killed_host import EXPECTED, kill_host
 from tests.cluster.people import BATCH, People
 from tests.cluster.pulls import SlowRegistry
@@ -34,6 +36,7 @@ from tests.wait import until
 GROUP: Final = "faults"
 MIN_LIVE: Final = 8  # sessions that people keep going
 MAX_LIVE: Final = 14
+GANGS: Final = 0.3  # of what people submit
 MIN_AT_ONCE: Final = size(5, 1)  # faults of a round
 MAX_AT_ONCE: Final = size(12, 1)
 TIME_LIMIT_S: Final = 300
@@ -48,7 +51,9 @@ def tell(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     campaign = Campaign(world, options.seed)
     if options.story == "campaign":
         kinds = [KINDS[name] for name in options.kinds.split(",")] if options.kinds else list(KINDS.values())
+        kinds = [kind for kind in kinds if kind.is_of_gangs or not options.gangs]
         campaign.run(kinds, options.faults, options.minutes * 60)
+        campaign.end()
     else:
         return _short_story(campaign)
     return campaign.figures()
@@ -103,6 +108,8 @@ class Campaign:
         self._begun = time.monotonic()
         self._rounds = 0
         self._mended: dict[str, float] = {}  # by target: Unix time when the last fault on it ended
+        locks = [world.site.locks[name] for name in ("platform", "database", "broker")]
+        self._half_gangs = HalfGangs(lambda: not any(lock.locked() for lock in locks))
 
     def run(self, kinds: list[Kind], faults: int, seconds: float) -> None:
         """Have at least so many faults happen, each kind at least once, unless the time is over before."""
@@ -136,13 +143,21 @@ class Campaign:
             kind, mended_at = each.result()
             self._recovery[kind].append(quiet_at - mended_at)
         verdict = self.world.inspector.judge()
-        verdict.violations += [f"not settled: {text}" for text in unrest]
+        verdict.violations += [f"not settled: {text}" for text in unrest] + self._half_gangs.take()
         verdict.orphans += self.world.inspector.orphans()
         for name in ("violations", "lost", "orphans", "leaked_leases"):
             for text in getattr(verdict, name):
                 self.say(f"  {name}: {text}")
                 getattr(self.found, name).append(f"round {self._rounds}: {text}")
         self.say(f"  settled, {sum(self._faults.values())} faults, {self._age():.0f} s")
+
+    def end(self) -> None:
+        """Have all sessions ended: then nothing is to be left of them."""
+        self.say("all sessions are ended")
+        for pk in asked(lambda: list(_live().mains().values_list("pk", flat=True))):
+            self.world.people.end(self._chance, pk)
+        until(lambda: asked(lambda: not _live().exists()), seconds=MAX_WAIT_S)
+        self.settle()
 
     def live(self) -> None:
         """Do one thing that people do, and keep the number of live sessions within bounds."""
@@ -153,7 +168,8 @@ class Campaign:
         parked = [pk for pk, status, _ in mine if status == Status.PARKED]
         if len(live) < MIN_LIVE or (len(live) < MAX_LIVE and chance.random() < 0.5):
             command = chance.choice(["", "", BATCH.format(seconds=chance.randint(0, 4))])
-            people.submit(chance, command, time_limit=chance.choices([0, TIME_LIMIT_S], [9, 1])[0])
+            cluster = gang_faults.shape(chance) if chance.random() < GANGS else None
+            people.submit(chance, command, time_limit=chance.choices([0, TIME_LIMIT_S], [9, 1])[0], cluster=cluster)
         elif parked and chance.random() < 0.5:
             people.act(chance, chance.choice(parked), "resume")
         elif running:
@@ -174,6 +190,7 @@ class Campaign:
         return {
             "faults": dict(self._faults.most_common()),
             "total_faults": sum(self._faults.values()),
+            "gang_faults": sum(count for name, count in self._faults.items() if KINDS[name].is_of_gangs),
             "rounds": self._rounds,
             "sessions": len(self.world.people.promises.accepted),
             "violations": len(found.violations),
@@ -195,11 +212,9 @@ class Campaign:
         """Have a fault happen, once nothing else acts on its target; return its kind and when it was mended."""
         try:
             with self._target(kind, chance) as host:
-                if host:
-                    kind.act(self.world, host, chance)  # type: ignore[call-arg,arg-type]
-                else:
-                    kind.act(self.world, chance)  # type: ignore[call-arg,arg-type]
-            self._faults[kind.name] += 1
+                arguments = (self.world, host, chance) if host else (self.world, chance)
+                has_happened = kind.act(*arguments)
+            self._faults[kind.name] += has_happened is not False
             return kind.name, time.monotonic()
         finally:
             connections.close_all()
@@ -237,7 +252,7 @@ class Campaign:
         return time.monotonic() - self._begun
 
 
-def _live() -> Any:
+def _live() -> SessionQuerySet:
     return Session.objects.filter(resource_group__name=GROUP).exclude(status__in=FINAL)
 
 

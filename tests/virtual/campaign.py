@@ -6,21 +6,25 @@ import itertools
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bench.sizes import size
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 TOLD_BETWEEN_LINES: Final = 1000  # by one process, about how far it is
 MAX_TOLD: Final = 5  # failing stories that are made shorter and printed
+STORY_SECONDS: Final = 300  # after which a story, which takes a second or so, counts as one without an end
+SHORTENING_SECONDS: Final = 300.0  # for one failing story: it is told hundreds of times
 COUNTS: Final = ("seeds", "operations", "sessions", "violations", "lost", "orphans_after_60s", "leaked_leases")
 
 
@@ -38,23 +42,36 @@ class Result:
         return figures | {"faults": dict(self.faults.most_common()), "failing": self.failing}
 
 
+class EndlessStoryError(BaseException):
+    """A story has no end: nothing of the product may catch it."""
+
+
 def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math.inf) -> Result:
     """Tell the stories of these seeds in this process, on its database, or as many as these minutes allow."""
     from tests.virtual.story import Story, shortest, story_of
-    from tests.virtual.verdict import Judge
+    from tests.virtual.verdict import Judge, Verdict
     from tests.virtual.world import virtual_world
 
     result, until = Result(), time.monotonic() + 60 * minutes
     with virtual_world() as world:
 
-        def problems(story: Story) -> list[str]:
+        def verdict_on(story: Story) -> Verdict:
             world.reset(story.hosts)
-            return Judge(world).judge(story).problems
+            judge = Judge(world)
+            try:
+                with _bounded():
+                    return judge.judge(story)
+            except EndlessStoryError as error:
+                judge.verdict.violations.append(f"it has not ended: {_place(error)}")
+                return judge.verdict
+
+        def shortened(story: Story) -> Story:
+            last = time.monotonic() + SHORTENING_SECONDS
+            return shortest(story, lambda told: time.monotonic() < last and bool(verdict_on(told).problems))
 
         for seed in itertools.takewhile(lambda _: time.monotonic() < until, seeds):
             story = story_of(seed)
-            world.reset(story.hosts)
-            verdict = Judge(world).judge(story)
+            verdict = verdict_on(story)
             result.counts.update(
                 seeds=1,
                 operations=len(story.operations),
@@ -67,13 +84,36 @@ def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math
             if result.counts["seeds"] % TOLD_BETWEEN_LINES == 0:
                 sys.stderr.write(f"{result.counts['seeds']} stories, {len(result.failing)} of them failed\n")
             if verdict.problems and len(result.failing) < max_told:
-                found = shortest(story, lambda told: bool(problems(told)))
-                failing = {"seed": seed, "problems": verdict.problems}  # as it was told first
-                failing["shortest"] = {"story": str(found), "problems": problems(found)}
+                failing: dict[str, Any] = {"seed": seed, "problems": verdict.problems}  # as it was told first
+                sys.stderr.write(f"{json.dumps(failing, indent=1)}\n")
+                found = shortened(story)
+                failing["shortest"] = {"story": str(found), "problems": verdict_on(found).problems}
                 result.failing.append(failing)
-                sys.stderr.write(f"{json.dumps(result.failing[-1], indent=1)}\n")
+                sys.stderr.write(f"{json.dumps(failing, indent=1)}\n")
         result.faults = world.faults
     return result
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Raise EndlessStoryError in the block after `STORY_SECONDS`."""
+
+    def end(*_: object) -> NoReturn:
+        raise EndlessStoryError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(STORY_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _place(error: BaseException) -> str:
+    """Return where it was raised, the callers last."""
+    frames = traceback.extract_tb(error.__traceback__)[-2::-1]  # the last is of the signal's handler
+    return " < ".join(f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})" for frame in frames)
 
 
 def main() -> None:

@@ -11,8 +11,9 @@ from resources.models import Gpu, Host
 from sessions.drains import services as drains
 from sessions.extensions import services as extensions
 from sessions.launching import services
+from sessions.launching.requests import ClusterRequest
 from sessions.lifecycle import Status
-from sessions.models import Session
+from sessions.models import ClusterMode, Session
 from sessions.parking import services as parking
 from sessions.requeueing import requests as requeue
 from sessions.resizing import services as resizing
@@ -53,6 +54,7 @@ class Teller:
     # How it goes on
 
     def submit(self, which: int, amount: int, fault: Fault | None) -> None:
+        cluster = self._cluster(which, amount)
         order = services.LaunchRequest(
             image=self.world.image,
             resource_group=self.world.groups[which // 7 % len(self.world.groups)],
@@ -62,17 +64,42 @@ class Teller:
             shared_memory=64 * MIB,
             fgpu=(0, 500, 1000, 2000, 1500, 500)[amount // 3 % 6],
             name=f"session-{len(self.submitted)}-{self.world.steps_told}",
-            count=1 + (amount % 4 == 0),
+            count=1 + (amount % 4 == 0 and cluster is None),
             command="true" if which % 3 == 0 else "",
             time_limit=TIME_LIMIT if which % 3 == 0 else None,
-            is_preemptible=amount // 2 % 3 == 0,
+            is_preemptible=amount // 2 % 3 == 0 and cluster is None,
             priority=10 + 10 * (amount // 5 % 2),
-            depends_on=list(Session.objects.filter(pk__in=self.submitted[-1:])) if which % 11 == 0 else (),
+            depends_on=self._dependencies() if which % 11 == 0 else (),
+            cluster=cluster,
         )
         self._of_web(self._submit, self.world.users[which % 2], order, fault=fault)
 
     def _submit(self, owner: Any, order: services.LaunchRequest) -> None:
-        self.submitted += [session.pk for session in services.submit(owner, order)]
+        for session in services.submit(owner, order):
+            self.submitted += session.members.values_list("pk", flat=True)
+
+    def _cluster(self, which: int, amount: int) -> ClusterRequest | None:
+        """Return what a cluster is to be; about every third session is one."""
+        if which // 3 % 3 < 2:
+            return None
+        modes = (ClusterMode.ANY, ClusterMode.SINGLE_HOST, ClusterMode.SPREAD)
+        size = 2 + amount % 2
+        return ClusterRequest(
+            size=size,
+            max_size=size + amount % 7 % 3 or None,
+            mode=modes[amount // 2 % 3],
+            shares_gpus=amount % 5 < 2,
+            runs_on_all=which % 6 == 0,  # a batch session
+            max_restarts=amount // 3 % 3,
+        )
+
+    def _dependencies(self) -> list[Session]:
+        last = Session.objects.filter(pk__in=self.submitted[-1:])
+        return [session.main for session in last]
+
+    def _ask(self, session: Session, what: str) -> None:
+        """Note what is asked for, of all members of a cluster."""
+        self.asked |= {(pk, what) for pk in session.members.values_list("pk", flat=True)}
 
     def run_pass(self, which: int, amount: int, fault: Fault | None) -> None:
         self.world.run_pass(which, fault)
@@ -105,12 +132,12 @@ class Teller:
 
     def terminate(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which):
-            self.asked.add((session.pk, "end"))
+            self._ask(session, "end")
             self._of_web(services.terminate, session, fault=fault, actor=self._person(session, amount))
 
     def force_end(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which):
-            self.asked.add((session.pk, "end"))
+            self._ask(session, "end")
             self._of_web(services.force_end, session, fault=fault, actor=self.world.admin)
 
     def extend(self, which: int, amount: int, fault: Fault | None) -> None:
@@ -126,7 +153,7 @@ class Teller:
 
     def park(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which, Status.RUNNING):
-            self.asked.add((session.pk, "park"))
+            self._ask(session, "park")
             self._of_web(parking.park, session, fault=fault, actor=session.owner)
 
     def resume(self, which: int, amount: int, fault: Fault | None) -> None:
@@ -135,7 +162,7 @@ class Teller:
 
     def requeue(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which):
-            self.asked.add((session.pk, "requeue"))
+            self._ask(session, "requeue")
             self._of_web(requeue.requeue, session, fault=fault, actor=self.world.admin)
 
     def cordon(self, which: int, amount: int, fault: Fault | None) -> None:

@@ -13,6 +13,7 @@ from hostworker.containers import resizer, runner
 from resources.clock import SharedClock
 from resources.models import HostStatus
 from sessions import sweeps
+from sessions.clusters import settling
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
 from sessions.models import Session
 from sessions.models import session as session_model
@@ -65,6 +66,8 @@ def _story(*operations: Operation, runs: bool = True) -> Story:
 
 
 SUBMIT: Final = Operation("submit", 1, 2)  # one interactive session of three cores
+CLUSTER: Final = Operation("submit", 7, 0)  # two interactive members
+_REFUSED: Final = Operation("deliver", fault=Fault(FaultKind.START_REFUSED, 1))
 _WEB_IS_LATE: Final = Operation("set_clock", 3, 5)  # by thirty hours
 _AWAY_AS_IT_STARTS: Final = Operation("deliver", fault=Fault(FaultKind.ENGINE_ERROR, 1))
 _A_WHILE: Final = Operation("pass_time", 6, 1)  # shorter than the grace of a silent host
@@ -91,6 +94,13 @@ PLANTS: Final = {
         _story(Operation("cut_off"), _A_WHILE, Operation("return_host")),
     ),
     "resizes are not applied": Plant([(resizer, "apply", _finish_unapplied)], _story(Operation("resize"))),
+    "ends of members are not followed": Plant(
+        [(settling, "_end_others", no_op)],
+        _story(CLUSTER, Operation("run_pass"), Operation("go_on"), Operation("terminate"), runs=False),
+    ),
+    "returns of members are not followed": Plant(
+        [(settling, "_return_others", no_op)], _story(CLUSTER, Operation("run_pass"), _REFUSED, runs=False)
+    ),
     "clocks of machines are trusted": Plant(
         [(SharedClock, "now", lambda self: timezone.now())], _story(_WEB_IS_LATE, SUBMIT, runs=False)
     ),

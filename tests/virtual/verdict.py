@@ -1,5 +1,6 @@
 """What must hold of a story: while it is told, a minute after its last fault, and once all deadlines are over."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,10 +9,12 @@ from django.db import connection
 
 from hostworker.containers import parking, runner
 from hostworker.runtime_protocol import ContainerPhase
-from sessions.lifecycle import FINAL, HOSTED, Kind, Reason, Status
-from sessions.models import Lease, Session
+from resources.models import Host, HostStatus
+from sessions.clusters import settling
+from sessions.lifecycle import FINAL, HOSTED, UNPLACED, Kind, Reason, Status
+from sessions.models import Cluster, Lease, Session
 from tests.invariants import broken_invariants
-from tests.virtual.clock import NO_TIME
+from tests.virtual.clock import NO_TIME, START
 from tests.virtual.machines import VirtualHost
 from tests.virtual.operations import Teller
 from tests.virtual.story import Story
@@ -79,6 +82,7 @@ class Judge:
         self._calm_down()
         self._settle()
         self._after_a_minute()
+        self._after_the_silence()
         self._wait_for_deadlines()
         self.verdict.violations += self.world.errors
         self.verdict.sessions = len(self.teller.submitted)
@@ -95,10 +99,17 @@ class Judge:
         for _ in range(ROUNDS):
             self.world.round()
             self._look()
-            if not Session.objects.exclude(status__in=SETTLED).exists() and not any(
-                host.queue or host.pulls for host in self.world.hosts
-            ):
+            if self._has_settled():
                 break
+
+    def _has_settled(self) -> bool:
+        here = [host for host in self.world.hosts if not host.is_gone]
+        return not (
+            Session.objects.exclude(status__in=SETTLED).exists()
+            or settling.unsettled().exists()
+            or Host.objects.filter(pk__in=[host.row.pk for host in here]).exclude(status=HostStatus.READY).exists()
+            or any(host.queue or host.pulls for host in self.world.hosts)
+        )
 
     def _after_a_minute(self) -> None:
         self._invariants("a minute later")
@@ -106,7 +117,6 @@ class Judge:
         if missing := set(self.teller.submitted) - set(rows):
             self.verdict.lost.append(f"sessions are gone: {sorted(missing)}")
         seen: set[str] = set()
-        gone = {host.row.pk for host in self.world.hosts if host.is_gone}
         for host in self.world.hosts:
             for (pk, attempt), phase in () if host.is_gone else host.runtime.states().items():
                 row = rows.get(pk)
@@ -115,9 +125,44 @@ class Judge:
                 elif phase is ContainerPhase.RUNNING:
                     seen.add(pk)
                     self._check_spec(row, host)
-        for row in rows.values():
-            if row.host_id not in gone:
-                self._check_settled(row, is_seen=row.pk in seen)
+        here = [row for row in rows.values() if row.host_id not in self._gone]
+        for row in here:
+            self._check_settled(row, is_seen=row.pk in seen)
+        self._check_clusters(here)
+
+    def _after_the_silence(self) -> None:
+        """Check clusters once more after hosts that are gone were lost; until then their sessions stay as they are."""
+        if self._gone:
+            self.world.round(LOSS_GRACE)
+            self._settle()
+            self._check_clusters(Session.objects.all())
+
+    @property
+    def _gone(self) -> set[int]:
+        """The ids of the hosts that have gone for ever."""
+        return {host.row.pk for host in self.world.hosts if host.is_gone}
+
+    def _check_clusters(self, rows: Iterable[Session]) -> None:
+        """Check that each cluster waits, runs, is parked or has ended as a whole; elastic ones do not go on alone."""
+        clusters: dict[str, list[Session]] = {}
+        for row in rows:
+            if row.cluster_id:
+                clusters.setdefault(row.cluster_id, []).append(row)
+        for cluster_id, all_members in clusters.items():
+            members = [member for member in all_members if not member.is_elastic]
+            alone = [member for member in all_members if member.is_elastic and member.status not in FINAL]
+            unplaced = [sum(member.status == status for member in members) for status in UNPLACED]
+            left = [member for member in members if not member.has_succeeded or member.kind != Kind.BATCH]
+            ended = [member for member in left if member.status in FINAL]
+            if any(count not in (0, len(members)) for count in unplaced) or len(ended) not in (0, len(left)):
+                states = sorted((member.rank, member.status, member.reason) for member in members)
+                self.verdict.violations.append(f"cluster {cluster_id} is no whole: {states}")
+            if any(unplaced) and any(member.status not in UNPLACED for member in alone):
+                self.verdict.violations.append(f"elastic members of cluster {cluster_id} run while the others wait")
+            if ended and alone:
+                self.verdict.violations.append(
+                    f"elastic members of cluster {cluster_id} have not ended with the others"
+                )
 
     def _check_spec(self, row: Session, host: VirtualHost) -> None:
         spec = host.runtime.spec(row.pk, row.attempt)
@@ -135,9 +180,14 @@ class Judge:
         if row.status == Status.RUNNING:
             if row.resize:
                 self.verdict.violations.append(f"{row.pk} is still being resized after a minute")
-            elapsed = self.world.clock.now - self._started[row.pk]
+            elapsed = self.world.clock.now - self._started_of(row)
             if elapsed > self._limit(row) + row.extension + SLACK:
                 self.verdict.violations.append(f"{row.pk} runs {elapsed}, past its limit of {self._limit(row)}")
+
+    def _started_of(self, row: Session) -> datetime:
+        """Return from when its limits count: of a cluster's members, when the last began that is not elastic."""
+        members = row.members.filter(is_elastic=False)
+        return max(self._started.get(pk, START) for pk in members.values_list("pk", flat=True))
 
     def _wait_for_deadlines(self) -> None:
         """Let more time pass than anything may take: then all has ended, and nothing is left."""
@@ -160,6 +210,10 @@ class Judge:
             self.verdict.leaked_leases.append(f"leases are left: {leases}")
         for row in Session.objects.exclude(status__in=FINAL):
             self.verdict.violations.append(f"{row.pk} is {row.status} for ever ({row.reason})")
+        self.world.sweep()
+        for cluster in Cluster.objects.all():
+            if (cluster.ended_at, cluster.network, cluster.private_key) != (cluster.ended_at or NO_TIME, None, ""):
+                self.verdict.violations.append(f"cluster {cluster.pk} has left its network or its key")
         if runner._preparing:
             self.verdict.violations.append(f"still preparing {runner._preparing}")
             runner._preparing.clear()
@@ -206,7 +260,8 @@ class Judge:
             return "" if (pk, "lose") in self.teller.asked else "nobody removed its container"
         row = Session.objects.select_related("owner__policy", "host").get(pk=pk)
         in_state = self.world.clock.now - self._since[pk][1]
-        ran = self.world.clock.now - self._started.get(pk, self.world.clock.now)
+        began = self._started_of(row) if row.is_elastic else self._started.get(pk, self.world.clock.now)
+        ran = self.world.clock.now - began
         least = {
             Reason.LIFETIME: self._limit(row) - SLACK,
             Reason.TIME_LIMIT: self._limit(row) - SLACK,
@@ -225,6 +280,8 @@ class Judge:
             Reason.PARK_TIMEOUT: in_state >= WAIT_LIMIT - SLACK,
             Reason.PREEMPTED: row.is_preemptible,
             Reason.DEPENDENCY_FAILED: row.depends_on.exists(),
+            Reason.CLUSTER_ENDED: row.members.exclude(pk=row.pk).filter(status__in=ENDS).exists(),
+            Reason.CLUSTER_RETURNED: row.members.exclude(pk=row.pk).filter(attempt__gt=0).exists(),
         }.get(reason, True)
         return "" if is_explained else f"after {in_state} {old}, hosts silent for {silence} at most"
 

@@ -44,7 +44,14 @@ MAX_HOSTS: Final = 3  # the last one in a group of its own
 # What a story changes, each emptied before the tables that it refers to.
 CHANGED: Final = (
     *("compute_change", "compute_gpushare", "compute_lease", "compute_sessionevent", "compute_session_depends_on"),
-    *("compute_session", "resources_hosthealth", "resources_hostimage", "resources_gpu", "resources_host"),
+    *(
+        "compute_session",
+        "compute_cluster",
+        "resources_hosthealth",
+        "resources_hostimage",
+        "resources_gpu",
+        "resources_host",
+    ),
 )
 _HAS_TO_PLACE: Final = """
     SELECT EXISTS (
@@ -78,11 +85,11 @@ class World:
         other = make_group(**halves, host_loss_grace=LOSS_GRACE)
         with mock.patch.object(transaction, "on_commit"):
             self._rows = [
-                make_host(group=group, gpus=1, cpu=4, memory=8 * GIB),
-                make_host(group=group, gpus=2, cpu=6, memory=6 * GIB),
-                make_host(group=other, gpus=1, cpu=3, memory=4 * GIB),
+                make_host(group=group, gpus=1, cpu=4, memory=8 * GIB, cluster_address="192.0.2.1"),
+                make_host(group=group, gpus=2, cpu=6, memory=6 * GIB, cluster_address="192.0.2.2"),
+                make_host(group=other, gpus=1, cpu=3, memory=4 * GIB, cluster_address="192.0.2.3"),
             ]
-        parks = {"max_parked": 2, "max_parked_time": WAIT_LIMIT, "max_extension": HOUR, "max_priority": 20}
+        parks = {"max_parked": 3, "max_parked_time": WAIT_LIMIT, "max_extension": HOUR, "max_priority": 20}
         limited = make_policy(max_sessions=3, fgpu=2500, max_lifetime=MAX_LIFETIME, **parks)
         self.users: list[User] = [make_user(policy=limited), make_user(policy=make_policy(**parks))]
         self.admin = make_user(is_superuser=True)
