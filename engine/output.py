@@ -61,10 +61,22 @@ def _entry(frame: bytes) -> LogEntry:
 
 async def last_lines(engine: Engine, container: str, tail: int) -> str:
     """Return the last `tail` lines of stdout and stderr in order, "" when the container is gone. Raises ExecError."""
-    path = f"/containers/{container}/logs?stdout=1&stderr=1&tail={tail}"
-    answer = await engine.request("GET", path, limit=LOG_LIMIT)
+    return unframed(await _last(engine, container, f"tail={tail}", LOG_LIMIT)).decode(errors="replace")
+
+
+async def last_entries(engine: Engine, container: str, tail: int, *, limit: int) -> list[LogEntry]:
+    """Return the last `tail` entries, of up to `limit` bytes together; none when the container is gone.
+
+    Raises ExecError.
+    """
+    framed = await _last(engine, container, f"tail={tail}&timestamps=1", limit)
+    return [_entry(frame) for frame in FrameReader().feed(framed)]
+
+
+async def _last(engine: Engine, container: str, query: str, limit: int) -> bytes:
+    answer = await engine.request("GET", f"/containers/{container}/logs?stdout=1&stderr=1&{query}", limit=limit)
     if answer.status == 404:
-        return ""
+        return b""
     if not answer.is_success:
         raise ExecError(refusal(answer))
-    return unframed(answer.body).decode(errors="replace")
+    return answer.body
