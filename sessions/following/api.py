@@ -49,7 +49,7 @@ class FollowActions(ApiViewSet[Session]):
         """Send the session's changes of status, those of before first, until it has ended.
 
         Events: `status` `{event, session}`, `wait` `{event: null, session}` where its reason or estimate has changed,
-        or the status of its cluster as a whole, and `end` with the session.
+        or the status of its cluster as a whole, or its members are resized, and `end` with the session.
         """
         session = self.get_object()
         last = request.headers.get(LAST_EVENT_ID, "0")

@@ -77,7 +77,8 @@ async def status_events(
 ) -> AsyncGenerator[ServerSentEvent]:
     """Yield the changes of status after `last_id`, with the session as it is now, until it has ended.
 
-    While it waits, its reason and estimate are told as they change, in events without an id.
+    In events without an id: while it waits, its reason and estimate as they change; of a cluster, its status as a
+    whole, and that its last member is resized.
     """
     sent: Any = None
     async with Changes(session.pk, session.owner_id) as changes:
@@ -90,7 +91,7 @@ async def status_events(
             if found is None:
                 return
             status = found.whole_status
-            waits = (found.reason, found.detail, found.eta, found.eta_reason, status)
+            waits = (found.reason, found.detail, found.eta, found.eta_reason, status, found.whole_resize)
             if not events and waits != sent and status not in FINAL:
                 yield ServerSentEvent(name="wait", data={"event": None, "session": shown})
             sent = waits

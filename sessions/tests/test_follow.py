@@ -23,8 +23,10 @@ from sessions.following.stream import LogFollower, Position, ResumedPosition
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize, StoredResize
 from tests.api import client_of
-from tests.factories import make_session, make_user, run_session
+from tests.factories import make_host, make_session, make_user, run_cluster, run_session
 from tests.live import serving
 from tests.wait import SECONDS
 
@@ -95,6 +97,34 @@ def test_a_session_is_sent_as_its_last_event_left_it() -> None:
         name, events = read(0)
     later, more = read(events[-1][0])
     assert (later if more else name) == "after"
+
+
+@pytest.mark.asyncio
+async def test_of_a_cluster_the_last_resize_is_told(transactional_db: None) -> None:
+    def begin() -> list[Session]:
+        members = run_cluster(2, name="train", hosts=[make_host(cpu=8)], cpu=1)
+        resizing.resize(members[0], SessionSize(cpu=2, memory=members[0].memory, fgpu=0), actor=members[0].owner)
+        return members
+
+    def finish(member: Session) -> None:
+        stored = StoredResize.of(Session.objects.get(pk=member.pk))
+        assert stored
+        assert resizing.finish(member.pk, stored.id)
+
+    members = await database_sync_to_async(begin)()
+    position = (
+        await SessionEvent.objects.filter(session=members[0]).order_by("-pk").values_list("pk", flat=True).afirst()
+    )
+    events = follow.status_events(
+        members[0], position or 0, lambda each: bool(each.whole_resize), lambda event: event.pk
+    )
+    told = [(await anext(events)).data]
+    for member in members:
+        await database_sync_to_async(finish)(member)
+        async with asyncio.timeout(SECONDS):
+            told.append((await anext(events)).data)
+    await events.aclose()
+    assert [each["session"] for each in told] == [True, True, False]
 
 
 async def outputs_of(follower: LogFollower) -> list[tuple[str, str, Any]]:
