@@ -32,7 +32,7 @@ class Route:
     gateway: str = ""  # http://host:port of the gateway of its host; empty: the container is on this machine
     gateway_key: str = ""  # which that gateway knows
     listen_port: int | None = None  # of this endpoint alone, beside the host name or in its place
-    is_ready: bool = True  # requests are forwarded
+    is_ready: bool = field(default=True, compare=False)  # requests are forwarded; those under way go on if it is not
     condition: AppCondition = field(default=AppCondition(), compare=False)
 
 
