@@ -20,6 +20,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 # of the host worker imports them.
 app.autodiscover_tasks(
     [
+        "deployments",
         "endpoints",
         "folders",
         "gpuplatform",
@@ -44,6 +45,8 @@ app.conf.beat_schedule = {
     "back_up": {"task": "gpuplatform.tasks.back_up_if_due", "schedule": 1800.0, "options": {"expires": 600}},
     "remove_old": {"task": "gpuplatform.tasks.remove_old", "schedule": 3600.0, "options": {"expires": 600}},
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
+    # Changes ask for it; this one covers lost messages, and what comes with time: drains, and pauses after failures.
+    "reconcile_deployments": {"task": "deployments.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }
 

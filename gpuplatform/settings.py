@@ -136,6 +136,7 @@ INSTALLED_APPS = [
     "hostaccess",
     "folders",
     "sessions",
+    "deployments",
     "scheduler",
     "hostworker",
     "sshserver",

@@ -90,6 +90,7 @@ class Kind(StrEnum):
 
     INTERACTIVE = "interactive"  # runs until it is ended
     BATCH = "batch"  # runs a command and ends with it
+    REPLICA = "replica"  # runs the server of a deployment, which replaces it when it ends
 
 
 class Result(StrEnum):

@@ -14,7 +14,7 @@ from resources.models import Gpu, Host, ResourceGroup
 from sessions.launching import clusters, mounts
 from sessions.launching.mounts import MountPlan
 from sessions.launching.requests import LaunchRequest
-from sessions.lifecycle import Status
+from sessions.lifecycle import Kind, Status
 from sessions.limits import policy_checks
 from sessions.models import Session, group_waits
 from sessions.models.group_waits import GroupWait
@@ -70,7 +70,7 @@ def _of_other(group: ResourceGroup, refused: Mapping[str, str], known: Mapping[s
 
 def _errors_in(owner: User, group: ResourceGroup, request: LaunchRequest, planned: MountPlan) -> dict[str, str]:
     """Return {field: message} for what the group does not admit, and what no host of it has even when empty."""
-    found = policy_checks.group_errors(owner, group, request.project, is_batch=bool(request.command))
+    found = policy_checks.group_errors(owner, group, request.project, is_batch=request.kind == Kind.BATCH)
     if "resource_group" in found:
         return found
     if request.time_limit and group.max_lifetime and request.time_limit > group.max_lifetime:

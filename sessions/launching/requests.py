@@ -8,6 +8,7 @@ from typing import NamedTuple
 from accounts.models import Project
 from resources.models import Image, ResourceGroup
 from sessions.launching.mounts import MountRequest
+from sessions.lifecycle import Kind
 from sessions.models import ClusterMode, Session
 
 
@@ -68,6 +69,7 @@ class LaunchRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     priority: int | None = None  # None: the default, as far as the policies allow it
     command: str = ""  # of a batch session, which ends with it; empty: an interactive one
+    is_replica: bool = False  # of a deployment: its command goes on until the deployment ends it
     time_limit: timedelta | None = None
     not_before: datetime | None = None
     depends_on: Sequence[Session] = ()
@@ -79,6 +81,13 @@ class LaunchRequest:
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
     project: Project | None = None
     cluster: ClusterRequest | None = None  # None: each is one container
+
+    @property
+    def kind(self) -> Kind:
+        """How each session ends."""
+        if self.is_replica:
+            return Kind.REPLICA
+        return Kind.BATCH if self.command else Kind.INTERACTIVE
 
     @property
     def members(self) -> int:

@@ -22,7 +22,7 @@ from sessions.launching import clusters, group_choice, image_choice, mounts, net
 from sessions.launching.mounts import MountPlan
 from sessions.launching.names import random_name
 from sessions.launching.requests import LaunchRequest as LaunchRequest
-from sessions.lifecycle import FINAL, LIVE, Kind, Reason, Status
+from sessions.lifecycle import FINAL, LIVE, Reason, Status
 from sessions.limits import policy_checks
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
 from sessions.requeueing import preemption
@@ -279,7 +279,7 @@ def _rows(
             allow_sudo=bounds.allow_sudo,
             is_preemptible=is_preemptible,
             charge_percent=preemption.charge_percent(groups[0], is_preemptible=is_preemptible),
-            kind=(Kind.BATCH if request.command else Kind.INTERACTIVE).value,
+            kind=request.kind.value,
             command=request.command,
             time_limit=request.time_limit,
             not_before=request.not_before,

@@ -1,6 +1,7 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached.
 
-Used by endpoints, gpuplatform, hostworker, notifications, operations, pages, scheduler, sshserver and webhooks.
+Used by deployments, endpoints, gpuplatform, hostworker, notifications, operations, pages, scheduler, sshserver and
+webhooks.
 """
 
 from sessions.models import group_waits
@@ -14,6 +15,7 @@ from sessions.models.endpoint import (
     EndpointEvent,
     EndpointQuerySet,
     EndpointState,
+    HandOver,
     Revocation,
     ShareLink,
     ShareLinkQuerySet,

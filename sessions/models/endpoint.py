@@ -94,17 +94,25 @@ class Endpoint(models.Model):
         return f"{self.app}--{self.session_id}"
 
 
-class Ticket(models.Model):
-    """A hand-over from the platform to an endpoint: once, within 30 seconds, in the browser that asked for it."""
+class HandOver(models.Model):
+    """What hands a browser over to an address of its own: once, within 30 seconds, in the browser that asked for it."""
 
     digest = models.CharField(primary_key=True, max_length=DIGEST_LENGTH)
-    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="tickets")
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="+")
     login = models.CharField(max_length=DIGEST_LENGTH, help_text="Digest of the login session or share link behind it")
     state = models.CharField(max_length=DIGEST_LENGTH, help_text="Digest of the nonce that the browser keeps")
     next = models.CharField(max_length=2000, default="/")
     expires_at = models.DateTimeField(db_index=True)
     used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+
+class Ticket(HandOver):
+    """A hand-over to an endpoint."""
+
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="tickets")
 
     def __str__(self) -> str:
         return f"{self.endpoint_id} until {self.expires_at}"

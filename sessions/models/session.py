@@ -181,7 +181,7 @@ class Session(models.Model):
     kind = models.CharField(
         max_length=16, choices=[(kind.value, kind.value) for kind in Kind], default=Kind.INTERACTIVE.value
     )
-    command = models.TextField(blank=True, help_text="What a batch session runs, as a line of the shell")
+    command = models.TextField(blank=True, help_text="What a batch session or a replica runs, as a line of the shell")
     time_limit = models.DurationField(null=True, blank=True, help_text="It ends this long after it started")
     extension = models.DurationField(
         default=timedelta(0), editable=False, help_text="How much longer than its limits allow it was let run"

@@ -10,6 +10,7 @@ from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Status
 
 _FINAL: Final = sorted(status.value for status in FINAL)
 _HOSTED: Final = sorted(status.value for status in HOSTED)
+_WITH_COMMAND: Final = (Kind.BATCH.value, Kind.REPLICA.value)
 _LIVE: Final = sorted(status.value for status in LIVE)
 
 # Each index is written whenever a session moves, so there is none that only the removal of a host, image or
@@ -36,7 +37,7 @@ CONSTRAINTS: Final = (
     models.CheckConstraint(condition=Q(rank=0) | Q(cluster__isnull=False), name="session_rank_is_of_a_cluster"),
     models.CheckConstraint(condition=Q(shared_memory__lte=F("memory")), name="session_shared_memory_within_memory"),
     models.CheckConstraint(condition=Q(cpu__gte=1), name="session_has_a_core"),
-    models.CheckConstraint(condition=Q(kind=Kind.BATCH.value) ^ Q(command=""), name="session_batch_has_a_command"),
+    models.CheckConstraint(condition=Q(kind__in=_WITH_COMMAND) ^ Q(command=""), name="session_kind_has_its_command"),
     models.CheckConstraint(
         condition=Q(time_limit=None) | Q(time_limit__gt=timedelta(0)), name="session_time_limit_is_a_span"
     ),

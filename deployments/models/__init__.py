@@ -1,0 +1,17 @@
+"""The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets and events.
+
+Used by its package alone.
+"""
+
+from deployments.models.deployment import (
+    DEPLOYMENT_NAME,
+    MAX_NAME_LENGTH,
+    Deployment,
+    DeploymentEvent,
+    DeploymentQuerySet,
+    DeploymentState,
+)
+from deployments.models.replica import Replica, ReplicaHealth, ReplicaQuerySet
+from deployments.models.revision import HealthKind, Revision, RevisionMount
+from deployments.models.tokens import TOKEN_PREFIX, DeploymentTicket, DeploymentToken, DeploymentTokenQuerySet
+from deployments.models.variant import RuntimeVariant

@@ -1,0 +1,54 @@
+"""What opens the address of a deployment: tokens of programs, and tickets of browsers. Both are stored as digests."""
+
+from typing import ClassVar, Final
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts.models import User
+from deployments.models.deployment import Deployment
+from resources import clock
+from sessions.models import HandOver
+
+TOKEN_PREFIX: Final = "gpd_"  # noqa: S105  # how a secret begins
+DIGEST_LENGTH: Final = 64
+
+
+class DeploymentTokenQuerySet(models.QuerySet["DeploymentToken"]):
+    """Questions about tokens."""
+
+    def valid(self) -> "DeploymentTokenQuerySet":
+        """Return those that open their deployment now."""
+        return self.filter(Q(expires_at=None) | Q(expires_at__gt=clock.now()), revoked_at=None)
+
+
+class DeploymentToken(models.Model):
+    """A secret that opens one deployment, `Authorization: Bearer gpd_...`; it is shown once."""
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="tokens", editable=False)
+    name = models.CharField(max_length=64)
+    digest = models.CharField(max_length=DIGEST_LENGTH, unique=True, editable=False)
+    created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    rate_per_minute = models.PositiveIntegerField(default=0, help_text="Requests; 0: no limit")
+
+    objects: ClassVar[DeploymentTokenQuerySet] = DeploymentTokenQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeploymentTicket(HandOver):
+    """A hand-over from the platform to the address of a deployment, for a user who has signed in."""
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="tickets")
+
+    def __str__(self) -> str:
+        return f"{self.deployment_id} until {self.expires_at}"

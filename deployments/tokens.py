@@ -1,0 +1,72 @@
+"""Tokens of deployments: made, revoked, and noted as used. A secret is shown once; its digest is stored."""
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from django.db import transaction
+
+from accounts import audit
+from accounts.models import User
+from deployments import events, validation
+from deployments.models import TOKEN_PREFIX, Deployment, DeploymentToken
+from proxy.authorization.signing import digest
+from resources import clock
+from sessions.errors import GENERAL, RejectedError
+
+MAX_TOKENS: Final = 200  # of one deployment that are not revoked
+SECRET_BYTES: Final = 32  # 43 characters
+
+
+class IssuedToken(NamedTuple):
+    """A token and its secret, which is not stored."""
+
+    token: DeploymentToken
+    secret: str
+
+
+def create_token(
+    deployment: Deployment, *, name: str, actor: User, expires_at: datetime | None = None, rate_per_minute: int = 0
+) -> IssuedToken:
+    """Make a token of the deployment and return it with its secret. Raises RejectedError at its fields."""
+    if errors := validation.token_errors(name, expires_at, rate_per_minute, clock.now()):
+        raise RejectedError(errors)
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    with transaction.atomic():
+        row = Deployment.objects.select_for_update(no_key=True).get(pk=deployment.pk)
+        if row.ended_at is not None:
+            raise RejectedError({GENERAL: "This deployment has ended."})
+        if row.tokens.filter(revoked_at=None).count() >= MAX_TOKENS:
+            raise RejectedError({"name": f"A deployment has at most {MAX_TOKENS} tokens; revoke one first."})
+        token = DeploymentToken.objects.create(
+            deployment=row,
+            name=name.strip(),
+            digest=digest(secret),
+            created_by=actor,
+            created_at=clock.now(),
+            expires_at=expires_at,
+            rate_per_minute=rate_per_minute,
+        )
+        events.record(row, f"Added the token {token.name}.", actor)
+        if actor != row.owner:
+            audit.record(actor, "add token", row, {"token": (None, token.name)})
+        events.changed(row.pk)
+    return IssuedToken(token, secret)
+
+
+def revoke_token(token: DeploymentToken, *, actor: User) -> None:
+    """Revoke the token at once, with the connections that it opened; without effect if it was revoked already."""
+    with transaction.atomic():
+        if not DeploymentToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=clock.now()):
+            return
+        deployment = token.deployment
+        events.record(deployment, f"Revoked the token {token.name}.", actor)
+        if actor != deployment.owner:
+            audit.record(actor, "revoke token", deployment, {"token": (token.name, None)})
+        events.changed(deployment.pk)
+
+
+def note_use(tokens: Iterable[int]) -> None:
+    """Note that these tokens, by their ids, are in use now; one query."""
+    DeploymentToken.objects.filter(pk__in=[*tokens]).update(last_used_at=clock.now())

@@ -1,0 +1,84 @@
+"""Rules of what users enter for deployments, revisions and tokens: what is out of range, by field. Pure."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+MAX_REPLICAS: Final = 64
+MAX_TOKEN_LIFE: Final = timedelta(days=3660)
+MAX_NOTE_LENGTH: Final = 200
+MAX_TOKEN_NAME_LENGTH: Final = 64
+_NAME: Final = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,19}")
+_STICKY: Final = re.compile(r"|cookie|header:(?P<header>[A-Za-z0-9-]{1,64})")
+_NOT_OF_A_CLIENT: Final = frozenset({"cookie", "host", "connection", "content-length", "transfer-encoding"})
+_PATH: Final = re.compile(r"/[!-~]*")
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "replicas": (0, MAX_REPLICAS),
+    "max_surge": (0, MAX_REPLICAS),
+    "max_unavailable": (0, MAX_REPLICAS),
+    "concurrency": (0, 100_000),
+    "queue": (0, 100_000),
+    "drain_seconds": (0, 3600),
+    "port": (1024, 65535),
+    "start_seconds": (1, 7200),
+    "interval_seconds": (1, 300),
+    "timeout_seconds": (1, 60),
+    "retries": (1, 20),
+    "rate_per_minute": (0, 1_000_000),
+}
+
+
+def name_error(name: str) -> str | None:
+    """Return what is wrong with the name of a deployment, or None."""
+    if _NAME.fullmatch(name):
+        return None
+    return (
+        "A name is part of an address: 1 to 20 lower-case letters, digits and single hyphens, beginning with a letter"
+        " and not ending with a hyphen."
+    )
+
+
+def range_errors(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return {field: message} for numbers out of range, of those fields that are given."""
+    return {
+        name: f"Choose a number from {low} to {high}."
+        for name, (low, high) in _RANGES.items()
+        if name in values and not low <= values[name] <= high
+    }
+
+
+def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return {field: message} for the settings of a deployment. Give max_surge and max_unavailable together."""
+    errors = range_errors(values)
+    if "max_surge" in values and not errors and values["max_surge"] + values["max_unavailable"] < 1:
+        errors["max_surge"] = (
+            "Allow one replica more than are wanted, or one less; else no replica could ever be replaced."
+        )
+    if "sticky" in values:
+        match = _STICKY.fullmatch(values["sticky"])
+        if not match:
+            errors["sticky"] = 'Write "cookie", "header:" with the name of a request header, or nothing.'
+        elif (match["header"] or "").lower() in _NOT_OF_A_CLIENT:
+            errors["sticky"] = f"The header {match['header']} does not tell clients apart."
+    return errors
+
+
+def health_errors(*, kind: str, path: str, numbers: Mapping[str, int]) -> dict[str, str]:
+    """Return {field: message} for a health check."""
+    errors = range_errors(numbers)
+    if kind == "http" and (not _PATH.fullmatch(path) or len(path) > 255):
+        errors["health_path"] = "A path begins with / and has at most 255 printable ASCII characters, without spaces."
+    if not errors and numbers["timeout_seconds"] > numbers["interval_seconds"]:
+        errors["timeout_seconds"] = "A probe must be over before the next one: choose at most the interval."
+    return errors
+
+
+def token_errors(name: str, expires_at: datetime | None, rate_per_minute: int, now: datetime) -> dict[str, str]:
+    """Return {field: message} for a token."""
+    errors = range_errors({"rate_per_minute": rate_per_minute})
+    if not name.strip() or len(name) > MAX_TOKEN_NAME_LENGTH or not name.isprintable():
+        errors["name"] = f"Write a name of 1 to {MAX_TOKEN_NAME_LENGTH} printable characters."
+    if expires_at is not None and not now < expires_at <= now + MAX_TOKEN_LIFE:
+        errors["expires_at"] = "Choose a time that is still to come, within ten years."
+    return errors
