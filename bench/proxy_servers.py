@@ -8,12 +8,14 @@ import asyncio
 import base64
 import hashlib
 import sys
+from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import Final, cast
 
 import uvloop
 
 from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.signing import Grant, Keys
 from proxy.data_plane import DataPlane
 from proxy.listener.client_connection import ClientConnection
@@ -70,6 +72,9 @@ class NoControlPlane:
         """Do nothing."""
 
     def used(self, session: str) -> None:
+        """Forget it."""
+
+    def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Forget it."""
 
 

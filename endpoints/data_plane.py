@@ -1,6 +1,6 @@
 """Builds the data plane of a process from the settings and the database."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
@@ -11,6 +11,7 @@ from endpoints import services
 from endpoints.handoff import tickets
 from endpoints.routing.feed import RouteSource, synchronized
 from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.authorization.signing import Grant, Keys
 from proxy.counters import ConnectionCounters
@@ -39,6 +40,9 @@ class DatabaseControlPlane:
     def used(self, session: str) -> None:
         """Record that the session is in use."""
         activity.used(session)
+
+    def served(self, figures: Sequence[ServiceFigures]) -> None:
+        """Drop the figures of deployments: nothing stores them."""
 
 
 def data_plane(counters: ConnectionCounters | None = None) -> DataPlane:

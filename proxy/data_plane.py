@@ -14,7 +14,7 @@ from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.pending import RETRY_AFTER, PendingConnections, source_of
-from proxy.routes import ConnectionFilter, RouteTable
+from proxy.routes import Access, ConnectionFilter, RouteTable
 from proxy.upstream.pool import UpstreamPool
 
 DRAIN_POLL_SECONDS: Final = 0.1
@@ -85,6 +85,11 @@ class ConnectionSlot:
     def address_key(self) -> str:
         """What the anonymous connections of its address are counted by."""
         return f"anonymous {source_of(self.client)}"
+
+    @property
+    def access(self) -> Access:
+        """What it is used for now."""
+        return Access(self.principal.route, self.principal.login, self.principal.user)
 
     def counter_keys(self) -> tuple[str, ...]:
         """Return all keys that it is counted by."""
@@ -171,10 +176,10 @@ class DataPlane:
         """Abort the connections of the routes, logins and users whose access has ended."""
         for connection in list(self.connections):
             slot = connection.slot
-            if slot and slot.is_busy and matches(slot.principal.route, slot.principal.login, slot.principal.user):
+            if slot and slot.is_busy and matches(slot.access):
                 connection.abort()
         for label, pool in list(self._pools.items()):
-            if matches(pool.route, "", 0):
+            if matches(Access(pool.route, "", 0)):
                 pool.close_idle()
                 del self._pools[label]
 

@@ -1,10 +1,11 @@
-"""The routes to the endpoints and the revocations of cookies: a table in memory, filled by the control plane.
+"""The routes to endpoints, the services of replicas, and revocations: a table in memory, filled by the control plane.
 
 It is read for every request of the data plane, without any I/O; a route that is missing may be asked for.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,73 @@ class Route:
     is_ready: bool = field(default=True, compare=False)  # requests are forwarded; those under way go on if it is not
     condition: AppCondition = field(default=AppCondition(), compare=False)
 
+    @property
+    def place(self) -> tuple[str, str, str, int, str]:
+        """What it leads to: connections go on while that is the same."""
+        return self.label, self.session, self.address, self.port, self.gateway
 
-ConnectionFilter = Callable[[Route, str, int], bool]  # matches route, login digest and user id of a connection
+
+@dataclass(frozen=True, slots=True)
+class ServiceToken:
+    """A secret that opens one service."""
+
+    pk: int
+    digest: str  # hex SHA-256 of the secret
+    expires_at: float  # Unix seconds, infinite for none
+    rate: int  # requests a minute, 0: not limited
+
+    @property
+    def login(self) -> str:
+        """What stands for it where a browser has the digest of its login; no digest is written so."""
+        return f"token {self.pk}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRoute:
+    """One of the equal servers of a service. It is reached only while the table has the same route."""
+
+    route: Route  # of the replica's endpoint
+    takes_requests: bool  # False: it drains or is not healthy; what is under way goes on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Replicas behind one address, among which requests are spread."""
+
+    label: str  # <name>--<deployment id>, first part of its host name
+    deployment: str  # id
+    owner: int  # user id
+    epoch: int  # a cookie of another epoch is void
+    is_public: bool = False
+    tokens: tuple[ServiceToken, ...] = ()
+    replicas: tuple[ReplicaRoute, ...] = ()
+    sticky: str = ""  # "", "cookie", or the name of a request header in lower case
+    concurrency: int = 0  # outstanding requests of a replica at most, over the processes of a server; 0: not bounded
+    queue: int = 100  # requests that wait for a replica at most, in each process
+    condition: AppCondition = AppCondition()  # what is said while no replica takes requests
+
+
+class Access(NamedTuple):
+    """What a connection is used for now. Anonymous connections have the login "" and the user 0."""
+
+    route: Route | None  # None: it waits for a replica
+    login: str  # digest of the login session or share link, or `ServiceToken.login`
+    user: int  # id
+    service: str = ""  # label, "" for an endpoint's own address
+
+
+ConnectionFilter = Callable[[Access], bool]  # whether a connection must end
 RevocationObserver = Callable[[ConnectionFilter], None]
-RouteReader = Callable[[str], Awaitable[None]]  # reads the routes of a session into the table
+RouteReader = Callable[[str], Awaitable[None]]  # reads the routes of a session, or a deployment, into the table
 
 
 class RouteTable:
-    """Routes by label and by port, and revocations; observers of `on_revocation` abort the connections concerned.
-
-    Anonymous connections have the login "" and the user 0.
-    """
+    """Routes, services and revocations; observers of `on_revocation` abort the connections concerned."""
 
     def __init__(self) -> None:
         self._routes: dict[str, Route] = {}
         self._ports: dict[int, Route] = {}
+        self._services: dict[str, Service] = {}
         self._logins: dict[str, float] = {}
         self._users: dict[int, float] = {}
         self._observers: list[RevocationObserver] = []
@@ -64,7 +117,7 @@ class RouteTable:
         self._observers.append(observer)
 
     def on_change(self, observer: Callable[[], None]) -> None:
-        """Call `observer` whenever routes were replaced, by equal ones perhaps."""
+        """Call `observer` whenever routes or services were replaced, by equal ones perhaps."""
         self._change_observers.append(observer)
 
     def read_by(self, reader: RouteReader | None) -> None:
@@ -77,7 +130,7 @@ class RouteTable:
         return self._reader is not None
 
     async def refresh(self, label: str) -> None:
-        """Read the routes of the label's session again: a message that one has changed may still be on its way."""
+        """Read the label's session or deployment again: a message that one has changed may still be on its way."""
         if self._reader is not None:
             await self._reader(label.rpartition("--")[2])
 
@@ -89,35 +142,62 @@ class RouteTable:
         """Return the route with this `listen_port`."""
         return self._ports.get(port)
 
+    def get_service(self, label: str) -> Service | None:
+        """Return the service with this label."""
+        return self._services.get(label)
+
+    @property
+    def services(self) -> list[Service]:
+        """All services."""
+        return list(self._services.values())
+
     def is_void(self, login: str, user: int, issued_at: float) -> bool:
         """Return whether a cookie of this login digest and user was revoked after `issued_at`, in Unix seconds."""
         return self._logins.get(login, 0.0) >= issued_at or self._users.get(user, 0.0) >= issued_at
 
     def replace(self, routes: Iterable[Route], *, session: str | None = None) -> None:
-        """Replace the routes of one session or of all; abort connections of routes that are gone or have changed."""
+        """Replace the routes of one session or of all; abort connections of routes that are gone or have changed.
+
+        Those of services end only if the route leads elsewhere: an exchange outlives that its replica is not ready.
+        """
         new = {route.label: route for route in routes}
         old = {route.label: route for route in self if session in (None, route.session)}
         gone = [route for label, route in old.items() if new.get(label) != route]
+        left = {route.place for route in gone} - {route.place for route in new.values()}
         for route in gone:
             del self._routes[route.label]
         self._routes |= new
         self._ports = {route.listen_port: route for route in self if route.listen_port}
         if gone:
-            self._abort(lambda route, login, user: route in gone)
-        for observer in self._change_observers:
-            observer()
+            self._abort(lambda access: _is_at(access, left) if access.service else access.route in gone)
+        self._tell_change()
+
+    def replace_services(self, services: Iterable[Service], *, deployment: str | None = None) -> None:
+        """Replace the service of one deployment or all services; abort what is under way without access or replica.
+
+        A replica that no longer takes requests keeps its connections.
+        """
+        new = {service.label: service for service in services}
+        old = [service for service in self.services if deployment in (None, service.deployment)]
+        changed = [service for service in old if new.get(service.label) != service]
+        for service in old:
+            del self._services[service.label]
+        self._services |= new
+        for service in changed:
+            self._abort(_ended(service, new.get(service.label)))
+        self._tell_change()
 
     def revoke_login(self, login: str, at: float) -> None:
         """Void the cookies of this login digest issued until `at`, in Unix seconds, and abort its connections."""
         if self._logins.get(login, 0.0) < at:
             self._logins[login] = at
-            self._abort(lambda route, connection_login, user: connection_login == login)
+            self._abort(lambda access: access.login == login)
 
     def revoke_user(self, user: int, at: float) -> None:
         """Void the cookies of this user issued until `at`, in Unix seconds, and abort their connections."""
         if self._users.get(user, 0.0) < at:
             self._users[user] = at
-            self._abort(lambda route, login, connection_user: connection_user == user)
+            self._abort(lambda access: access.user == user)
 
     def forget_revocations(self, until: float) -> None:
         """Drop the revocations made until then, in Unix seconds; all cookies that they void must have expired."""
@@ -127,3 +207,35 @@ class RouteTable:
     def _abort(self, matches: ConnectionFilter) -> None:
         for observer in self._observers:
             observer(matches)
+
+    def _tell_change(self) -> None:
+        for observer in self._change_observers:
+            observer()
+
+
+def _is_at(access: Access, places: set[tuple[str, str, str, int, str]]) -> bool:
+    """Return whether the connection leads to one of these places."""
+    return access.route is not None and access.route.place in places
+
+
+def _ended(old: Service, new: Service | None) -> ConnectionFilter:
+    """Return a filter of the connections that end when a service is replaced by this one, or is gone."""
+    if new is None:
+        return lambda access: access.service == old.label
+    left = {each.route.place for each in old.replicas} - {each.route.place for each in new.replicas}
+    kept = {(token.pk, token.digest, token.expires_at) for token in new.tokens}
+    tokens = {token.login for token in old.tokens}
+    ended = {token.login for token in old.tokens if (token.pk, token.digest, token.expires_at) not in kept}
+    is_new_epoch, is_withdrawn = new.epoch != old.epoch, old.is_public and not new.is_public
+
+    def matches(access: Access) -> bool:
+        if access.service != old.label:
+            return False
+        has_lost_access = (
+            access.login in ended
+            or (is_new_epoch and access.login not in tokens)
+            or (is_withdrawn and not access.login)
+        )
+        return has_lost_access or _is_at(access, left)
+
+    return matches

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import urlsplit
 
-LABEL: Final = re.compile(r"[a-z0-9]{1,20}--[a-z0-9]{1,32}")
+LABEL: Final = re.compile(r"(?=.{1,20}--)[a-z0-9]+(?:-[a-z0-9]+)*--[a-z0-9]{1,32}")  # of an app or a deployment
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 

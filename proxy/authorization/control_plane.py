@@ -1,8 +1,33 @@
 """What the data plane asks the control plane: the only calls that leave the process."""
 
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from proxy.authorization.signing import Grant
+
+DURATION_BOUNDS: Final = (  # seconds, of the counts in `ServiceFigures.durations`
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFigures:
+    """What one replica of a service has served in this process since the last figures, and how much it does now.
+
+    What reached no replica is in figures with the session "".
+    """
+
+    deployment: str  # id
+    session: str  # id of the replica's session
+    outstanding: int = 0  # requests, streams and websockets under way now; of the session "": requests that wait
+    requests: int = 0  # that ended, whatever their response
+    errors: int = 0  # of these: 5xx, or failed
+    rejected: int = 0  # answered here with 429 or 503
+    durations: Sequence[int] = ()  # requests by DURATION_BOUNDS, each up to its bound alone, and one that took longer
+    seconds: float = 0.0  # sum of the durations
+    sent_bytes: int = 0  # of responses, websockets excluded
+    tokens: Mapping[int, int] = field(default_factory=dict)  # requests by the primary key of their token
 
 
 class ControlPlane(Protocol):
@@ -21,4 +46,11 @@ class ControlPlane(Protocol):
 
     def used(self, session: str) -> None:
         """Record that an app of the session is in use; called about once a second while it is."""
+        ...
+
+    def served(self, figures: Sequence[ServiceFigures]) -> None:
+        """Record what was served; called about once a second while there are services, with `figures` empty perhaps.
+
+        A replica is in them while requests are under way at it, and once more after the last of these has ended.
+        """
         ...

@@ -1,12 +1,14 @@
 """A site for the tests of the data plane: its names, keys, cookies, and a control plane without a database."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.signing import Grant, Keys, digest
-from proxy.routes import Route, RouteTable
+from proxy.routes import ReplicaRoute, Route, RouteTable, Service, ServiceToken
 from proxy.site import Site
 
 SITE = Site(platform_url="http://platform.localhost:8000", apps_domain="apps.localhost")
@@ -18,12 +20,31 @@ GATEWAY_KEYS = Keys([f"host:{GATEWAY_KEY}"])
 LOGIN = digest("a login session")
 HOST = "echo--s1.apps.localhost:8000"
 ORIGIN = f"http://{HOST}"
+SECRET = f"gpd_{'s' * 43}"
 
 
 def route(**changes: object) -> Route:
     """Return a route to `echo--s1`, with changes."""
     fields = {"label": "echo--s1", "session": "s1", "owner": 7, "address": "127.0.0.1", "port": 8888, "epoch": 1}
     return Route(**(fields | changes))  # type: ignore[arg-type]
+
+
+def replica(number: int, *, takes_requests: bool = True, **changes: object) -> ReplicaRoute:
+    """Return a replica in the session `r<number>`, with changes of its route."""
+    named = {"label": f"serve--r{number}", "session": f"r{number}"}
+    return ReplicaRoute(route=route(**(named | changes)), takes_requests=takes_requests)
+
+
+def token(pk: int = 1, secret: str = SECRET, expires_at: float = float("inf"), rate: int = 0) -> ServiceToken:
+    """Return a token with this secret."""
+    return ServiceToken(pk, digest(secret), expires_at, rate)
+
+
+def service(**changes: object) -> Service:
+    """Return the service `chat--d1` of user 7 with two replicas and a token, with changes."""
+    fields = {"label": "chat--d1", "deployment": "d1", "owner": 7, "epoch": 1}
+    parts = {"tokens": (token(),), "replicas": (replica(1), replica(2))}
+    return Service(**(fields | parts | changes))  # type: ignore[arg-type]
 
 
 def grant(**changes: object) -> Grant:
@@ -45,6 +66,7 @@ class FakeControlPlane:
     tickets: dict[tuple[str, str, str], tuple[Grant, str]] = field(default_factory=dict)
     sessions_used: set[str] = field(default_factory=set)
     looks: list[str] = field(default_factory=list)  # labels
+    figures: list[ServiceFigures] = field(default_factory=list)
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
         """Return the grant and path of the ticket, once."""
@@ -57,6 +79,10 @@ class FakeControlPlane:
     def used(self, session: str) -> None:
         """Record the session."""
         self.sessions_used.add(session)
+
+    def served(self, figures: Sequence[ServiceFigures]) -> None:
+        """Keep the figures."""
+        self.figures += figures
 
 
 def authorizer(*routes: Route, **options: object) -> BrowserAuthorizer:
