@@ -154,7 +154,7 @@ def restart(deployment: Deployment, *, actor: User) -> Deployment:
     """Replace all replicas by new ones of the same revision, within the limits of the rollout."""
     with _locked(deployment) as row:
         events.record(row, "Restarted.", actor)
-        _save(row, restarted_at=clock.now(), activated_at=clock.now())
+        _save(row, restarted_at=clock.now())
     return row
 
 
@@ -182,7 +182,7 @@ def _roll_out(row: Deployment, revision: Revision, actor: User | None) -> None:
     previous = row.revision if row.revision_id != revision.pk else row.previous_revision
     before = f", in place of {row.revision.number}" if row.revision else ""
     events.record(row, f"Activated revision {revision.number}{before}.", actor)
-    _save(row, revision=revision, previous_revision=previous, activated_at=clock.now(), problem="")
+    _save(row, revision=revision, previous_revision=previous, given_up=None, activated_at=clock.now())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from notifications.services import tell
 from resources.hosts.health import health_changed
 from resources.models import Host, HostHealth
 from sessions.conversion.services import conversion_ended
-from sessions.lifecycle import FINAL, Reason, Result, Status, result_of
+from sessions.lifecycle import FINAL, Kind, Reason, Result, Status, result_of
 from sessions.models import Conversion, ConversionState, SessionEvent
 
 SEEN_WITHIN: Final = timedelta(seconds=10)  # of the launch: whoever launched it still looks
@@ -85,6 +85,8 @@ def _kind_of(event: SessionEvent) -> NoticeKind | None:
     """Return what the event is to the session's owner; None for what they need not be told, such as their own doing."""
     if event.old_status == event.new_status:
         return NOTED.get(event.reason) or _kind_of_whole(event)
+    if event.session.kind == Kind.REPLICA:
+        return None  # its deployment replaces it, and says what is wrong
     if event.session.cluster_id is not None:
         return None  # what it means for the whole is an event of its own
     if event.new_status == Status.RUNNING:

@@ -63,6 +63,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.PREEMPTED: "Ended for another session, as it is preemptible",
     Reason.REQUEUED: "Returned to the queue by an administrator",
     Reason.HOST_DRAINED: "Its host is being taken out of service",
+    Reason.DEPLOYMENT: "Ended by its deployment",
     Reason.CLUSTER_ENDED: "Another member of the cluster ended",
     Reason.CLUSTER_RETURNED: "Waiting again with its cluster",
     Reason.HOST_LOST: "The host was unreachable for too long",

@@ -88,6 +88,14 @@ class Deployment(models.Model):
     previous_revision = models.ForeignKey(
         "Revision", on_delete=models.PROTECT, null=True, blank=True, related_name="+", help_text="To roll back to"
     )
+    given_up = models.ForeignKey(
+        "Revision",
+        on_delete=models.PROTECT,
+        null=True,
+        editable=False,
+        related_name="+",
+        help_text="Whose replicas failed, so that the one before it is current again",
+    )
     activated_at = models.DateTimeField(null=True, editable=False, help_text="When the revision became current")
     restarted_at = models.DateTimeField(
         null=True, editable=False, help_text="Replicas that were launched before are replaced"

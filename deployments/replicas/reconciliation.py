@@ -1,5 +1,202 @@
-"""Brings the replicas of deployments to what is wanted of them. Every few seconds, and after changes."""
+"""Brings the replicas of deployments to what is wanted of them: every few seconds, and after changes.
+
+Each deployment is reconciled in a transaction of its own, under the lock of its row, from what the rows say then. So it
+may die anywhere, run twice, or be asked for by many at once.
+"""
+
+import logging
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import Error, transaction
+from django.db.models import Count, Exists, F, OuterRef, Q
+from redis.exceptions import RedisError
+
+from deployments import events, figures
+from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth
+from deployments.replicas import launching, observation, rollout, status
+from resources import clock
+from resources.models import HostStatus
+from sessions import notify
+from sessions.errors import RejectedError
+from sessions.launching import services as sessions
+from sessions.lifecycle import Reason, Status
+
+logger = logging.getLogger(__name__)
+
+QUIET: Final = timedelta(seconds=3)  # without a request, as processes report each second, before a replica ends
+SETTLED: Final = (DeploymentState.HEALTHY, DeploymentState.STOPPED, DeploymentState.ENDED)
 
 
 def reconcile_all() -> None:
-    """Reconcile all deployments that are not as wanted."""
+    """Reconcile the deployments that are not as wanted; what another process reconciles is left to it."""
+    for pk in due():
+        try:
+            reconcile(pk)
+        except (Error, RejectedError):
+            logger.exception("deployment %s: not reconciled, will try again", pk)
+
+
+def due() -> list[str]:
+    """Return the ids of the deployments that may not be as wanted; one query."""
+    unsettled = Replica.objects.filter(deployment=OuterRef("pk"), is_settled=False)
+    irregular = unsettled.filter(
+        ~Q(session__status=Status.RUNNING)
+        | ~Q(health=ReplicaHealth.HEALTHY)
+        | Q(draining_since__isnull=False)
+        | ~Q(session__host__status=HostStatus.READY)
+        | Q(session__host__drain_by__isnull=False)
+        | ~Q(revision=OuterRef("revision"))
+        | Q(created_at__lt=OuterRef("restarted_at"))
+    )
+    counted = Count("replica_rows", filter=Q(replica_rows__is_settled=False))
+    rows = Deployment.objects.annotate(unsettled=counted)
+    is_changing = ~Q(state__in=SETTLED) | ~Q(unsettled=F("replicas")) | Exists(irregular) | Q(owner__is_active=False)
+    live = rows.filter(Q(ended_at=None) | Q(unsettled__gt=0) | ~Q(state=DeploymentState.ENDED))
+    return list(live.filter(is_changing).order_by("pk").values_list("pk", flat=True))
+
+
+def reconcile(pk: str) -> None:
+    """Take the next step with this deployment, unless another process does so at this moment."""
+    related = ("owner__policy", "project__policy", "resource_group", "revision__image", "previous_revision", "given_up")
+    rows = Deployment.objects.select_for_update(no_key=True, of=("self",), skip_locked=True).select_related(*related)
+    with transaction.atomic():
+        if row := rows.filter(pk=pk).first():
+            _Reconciliation(row, clock.now()).run()
+
+
+class _Reconciliation:
+    """One step with one deployment, in the transaction that has locked its row."""
+
+    def __init__(self, row: Deployment, now: datetime) -> None:
+        self._row = row
+        self._now = now
+        self._is_over = row.ended_at is not None or not row.owner.is_active
+        self._wanted = 0 if self._is_over else row.replicas
+        self._has_changed = False  # so that proxies must know
+
+    def run(self) -> None:
+        """Take note of what has ended, plan the next step, take it, and store how far it is."""
+        observed = observation.observe(self._row)
+        for replica in observed.ended:
+            self._settle(replica)
+        given_up = [replica for replica in observed.serving if self._give_up(replica)]
+        serving = [replica for replica in observed.serving if replica not in given_up]
+        past = observation.past_of(self._row)
+        if self._must_return(past):
+            self._return()
+            past = []
+        until = rollout.launch_after(past)
+        plan = rollout.plan(
+            wanted=self._wanted,
+            surge=self._row.max_surge,
+            unavailable=self._row.max_unavailable,
+            replicas=[observation.fact_of(replica, self._row) for replica in serving],
+            may_launch=until is None or self._now >= until,
+        )
+        drained = [replica for replica in serving if replica.pk in plan.drains]
+        for replica in drained:
+            self._drain(replica)
+        launched, refusal = self._launch(plan.launches)
+        self._end_drained([*observed.draining, *given_up, *drained])
+        left = [replica for replica in serving if replica not in drained]
+        self._note([*left, *launched], has_failed=bool(refusal) or rollout.failures_in_row(past) > 0, refusal=refusal)
+        if self._has_changed:
+            notify.publish_to_proxies({"deployment": self._row.pk})
+
+    def _settle(self, replica: Replica) -> None:
+        """Take note of a replica that has ended, by itself or as it was to."""
+        replica.failure, replica.is_settled = observation.failure_of(replica), True
+        replica.save(update_fields=["failure", "is_settled"])
+        self._has_changed = True
+        if replica.failure and replica.draining_since is None:
+            words = f"A replica of revision {replica.revision.number} has failed. {replica.failure}"
+            events.record(self._row, words)
+
+    def _give_up(self, replica: Replica) -> bool:
+        """Drain a replica that is unhealthy for too long, or whose host is silent; return whether that was so."""
+        words = observation.given_up_words(replica, self._now)
+        if not words and not observation.is_on_lost_host(replica, self._now):
+            return False
+        replica.failure = words
+        events.record(self._row, f"A replica of revision {replica.revision.number} is replaced. {words}".strip())
+        self._drain(replica)
+        return True
+
+    def _drain(self, replica: Replica) -> None:
+        replica.draining_since = self._now
+        replica.save(update_fields=["draining_since", "failure"])
+        self._has_changed = True
+
+    def _must_return(self, past: list[rollout.PastReplica]) -> bool:
+        row = self._row
+        if self._is_over or row.previous_revision is None or not any(each.has_failed for each in past):
+            return False
+        return rollout.must_return(past, was_any_healthy=observation.was_any_healthy(row))
+
+    def _return(self) -> None:
+        """Make the revision before the current one current again."""
+        row, failed = self._row, self._row.revision
+        assert failed is not None and row.previous_revision is not None  # noqa: PT018  # `_must_return` says so
+        words = f"Revision {failed.number} was given up, since its replicas failed before any was healthy."
+        events.record(row, f"{words} Activated revision {row.previous_revision.number} again.")
+        row.revision, row.previous_revision, row.given_up = row.previous_revision, None, failed
+        row.activated_at = self._now
+        row.save(update_fields=["revision", "previous_revision", "given_up", "activated_at"])
+
+    def _launch(self, count: int) -> tuple[list[Replica], str]:
+        """Launch so many replicas; return them, and why no more of them could be, or ""."""
+        launched: list[Replica] = []
+        if self._row.revision is None:
+            return launched, ""
+        for _ in range(count):
+            try:
+                with transaction.atomic():
+                    launched.append(launching.launch(self._row, self._row.revision))
+            except RejectedError as error:
+                return launched, " ".join(error.errors.values())
+        return launched, ""
+
+    def _end_drained(self, draining: list[Replica]) -> None:
+        """End the replicas that drain and have no request left, or have had their time."""
+        waiting = [replica for replica in draining if replica.session.status != Status.TERMINATING]
+        busy = self._last_busy() if waiting else {}
+        for replica in waiting:
+            if self._may_end(replica, busy):
+                sessions.end(replica.session, Reason.DEPLOYMENT, self._words_of_end(replica))
+
+    def _last_busy(self) -> dict[str, float] | None:
+        try:
+            return figures.last_busy(self._row.pk)
+        except (RedisError, OSError) as error:
+            logger.warning("deployment %s: it is not known what its replicas serve: %s", self._row.pk, error)
+            return None
+
+    def _may_end(self, replica: Replica, busy: dict[str, float] | None) -> bool:
+        since = replica.draining_since or self._now
+        has_served = replica.healthy_at is not None and replica.session.status == Status.RUNNING
+        if self._is_over or not has_served:
+            return True
+        if self._now - since >= timedelta(seconds=self._row.drain_seconds) + QUIET:
+            return True
+        if busy is None:
+            return False
+        quiet_since = max(since.timestamp(), busy.get(replica.pk, 0.0))
+        return self._now.timestamp() - quiet_since >= QUIET.total_seconds()
+
+    def _words_of_end(self, replica: Replica) -> str:
+        if self._row.ended_at is not None:
+            return "Its deployment has ended."
+        return replica.failure or "Its deployment no longer needs it."
+
+    def _note(self, serving: list[Replica], *, has_failed: bool, refusal: str) -> None:
+        """Store the state and what is wrong, where either has changed."""
+        row = self._row
+        facts = [observation.fact_of(replica, row) for replica in serving]
+        is_unhealthy = any(replica.health == ReplicaHealth.UNHEALTHY for replica in serving)
+        state = status.state_of(row, facts, self._wanted, has_failed=has_failed or is_unhealthy)
+        problem = "" if self._is_over else status.problem_of(row, serving, refusal)
+        if (state, problem) != (row.state, row.problem):
+            row.state, row.problem = state.value, problem
+            row.save(update_fields=["state", "problem"])
+            self._has_changed = True

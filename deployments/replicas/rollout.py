@@ -95,7 +95,8 @@ def launch_after(past: Sequence[PastReplica]) -> datetime | None:
     if not failures:
         return None
     last = max(replica.ended_at for replica in past if replica.has_failed)
-    return last + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 10))
+    doublings: int = 2 ** min(failures - 1, 10)
+    return last + min(LONGEST_PAUSE, FIRST_PAUSE * doublings)
 
 
 def must_return(past: Sequence[PastReplica], *, was_any_healthy: bool) -> bool:

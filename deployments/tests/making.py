@@ -1,14 +1,18 @@
 """Makers of deployments for tests: valid by default; keyword arguments replace any field."""
 
+from datetime import datetime
 from typing import Any
 
 from accounts.models import User
 from deployments import services
-from deployments.models import Deployment
+from deployments.models import Deployment, Replica, ReplicaHealth
+from deployments.replicas import reconciliation
 from deployments.requests import DeploymentRequest, RevisionRequest
+from resources import clock
 from resources.amounts.units import GIB, MIB
 from resources.models import Host
-from tests.factories import make_host, make_image, make_user
+from sessions.lifecycle import Status
+from tests.factories import make_host, make_image, make_user, run_session
 
 SERVE = 'exec python3 -m http.server "$PORT"'
 
@@ -34,3 +38,29 @@ def deployment_request(*, host: Host | None = None, **overrides: Any) -> Deploym
 def make_deployment(owner: User | None = None, *, host: Host | None = None, **overrides: Any) -> Deployment:
     """Return a deployment whose replicas are not launched yet."""
     return services.create(owner or make_user(), deployment_request(host=host, **overrides))
+
+
+def run_replicas(deployment: Deployment, host: Host) -> list[Replica]:
+    """Have the replicas that wait run on the host; return all that run, the oldest first."""
+    for replica in deployment.replica_rows.filter(session__status=Status.PENDING).select_related("session"):
+        run_session(replica.session, host=host)
+    running = deployment.replica_rows.filter(session__status=Status.RUNNING, draining_since=None)
+    return list(running.select_related("session", "revision").order_by("created_at"))
+
+
+def heal(*replicas: Replica, at: datetime | None = None) -> None:
+    """Have these replicas be healthy, as their host finds them."""
+    pks = [replica.pk for replica in replicas]
+    at = at or clock.now()
+    Replica.objects.filter(pk__in=pks).update(health=ReplicaHealth.HEALTHY.value, healthy_at=at, unhealthy_at=None)
+
+
+def serving_deployment(replicas: int = 2, *, host: Host | None = None, **overrides: Any) -> Deployment:
+    """Return a deployment whose replicas all run and are healthy."""
+    host = host or make_host()
+    deployment = make_deployment(host=host, replicas=replicas, **overrides)
+    reconciliation.reconcile(deployment.pk)
+    heal(*run_replicas(deployment, host))
+    reconciliation.reconcile(deployment.pk)
+    deployment.refresh_from_db()
+    return deployment

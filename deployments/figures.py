@@ -1,0 +1,164 @@
+"""What deployments have served, as the processes of the data plane report it each second, kept in Redis for hours.
+
+Losable: without Redis there are no figures, and replicas that drain are given all the time that they may take.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
+from resources import clock
+from sessions.notify import proxies_redis
+
+RETENTION: Final = timedelta(hours=3)
+REPORT_SECONDS: Final = 5.0  # after which a process that has not reported serves nothing any more
+MINUTE: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinuteFigures:
+    """What a deployment has served in one minute, which begins at `at`, in Unix seconds."""
+
+    at: int
+    requests: int = 0
+    errors: int = 0
+    rejected: int = 0
+    seconds: float = 0.0  # sum of the durations
+    sent_bytes: int = 0
+    durations: Sequence[int] = ()  # requests by DURATION_BOUNDS, and one that took longer
+    by_replica: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # requests and errors by session id
+    by_token: Mapping[int, int] = field(default_factory=dict)  # requests by the id of their token
+
+    def quantile(self, share: float) -> float | None:
+        """Return the bound, in seconds, below which this share of the requests stayed; None without any."""
+        return quantile(self.durations, share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadNow:
+    """What a deployment serves now."""
+
+    waiting: int = 0  # requests that wait for a replica
+    outstanding: Mapping[str, int] = field(default_factory=dict)  # requests under way, by session id
+
+
+def store(process: str, figures: Sequence[ServiceFigures]) -> None:
+    """Add what the process, which has this name among all, has served since its last report. Raises RedisError."""
+    now = clock.now().timestamp()
+    by_deployment: dict[str, list[ServiceFigures]] = {}
+    for each in figures:
+        by_deployment.setdefault(each.deployment, []).append(each)
+    if not by_deployment:
+        return
+    with proxies_redis().pipeline(transaction=False) as pipeline:
+        for deployment, reported in by_deployment.items():
+            outstanding = {each.session: each.outstanding for each in reported if each.outstanding}
+            report = json.dumps({"at": now, "outstanding": outstanding})
+            pipeline.hset(_now_key(deployment), process, report)
+            for session in outstanding:
+                pipeline.hset(_busy_key(deployment), session, now)
+            minute = _minute_key(deployment, int(now) // MINUTE * MINUTE)
+            for name, amount in _sums(reported).items():
+                pipeline.hincrby(minute, name, amount)
+            for key in (_now_key(deployment), _busy_key(deployment), minute):
+                pipeline.expire(key, int(RETENTION.total_seconds()))
+        pipeline.execute()
+
+
+def last_busy(deployment: str) -> dict[str, float]:
+    """Return when each replica had a request under way last, in Unix seconds, by session id. Raises RedisError."""
+    found = proxies_redis().hgetall(_busy_key(deployment))
+    return {_text(session): float(at) for session, at in found.items()}
+
+
+def forget_replica(deployment: str, session: str) -> None:
+    """Drop what is kept of a replica that has ended. Raises RedisError."""
+    proxies_redis().hdel(_busy_key(deployment), session)
+
+
+def load_now(deployment: str) -> LoadNow:
+    """Return what all processes together serve now. Raises RedisError."""
+    oldest, sums = clock.now().timestamp() - REPORT_SECONDS, dict[str, int]()
+    for raw in proxies_redis().hvals(_now_key(deployment)):
+        report = json.loads(raw)
+        for session, count in report["outstanding"].items() if report["at"] >= oldest else ():
+            sums[session] = sums.get(session, 0) + count
+    return LoadNow(waiting=sums.pop("", 0), outstanding=sums)
+
+
+def minutes(deployment: str, count: int) -> list[MinuteFigures]:
+    """Return the figures of the last `count` minutes, the running one last. Raises RedisError."""
+    last = int(clock.now().timestamp()) // MINUTE * MINUTE
+    starts = range(last - (count - 1) * MINUTE, last + 1, MINUTE)
+    with proxies_redis().pipeline(transaction=False) as pipeline:
+        for at in starts:
+            pipeline.hgetall(_minute_key(deployment, at))
+        return [_figures(at, found) for at, found in zip(starts, pipeline.execute(), strict=True)]
+
+
+def quantile(durations: Sequence[int], share: float) -> float | None:
+    """Return the bound, in seconds, below which this share of the requests stayed; None without any.
+
+    Of those beyond the last bound it is that one.
+    """
+    total, seen = sum(durations), 0
+    for bound, count in zip((*DURATION_BOUNDS, DURATION_BOUNDS[-1]), durations, strict=False):
+        seen += count
+        if total and seen >= share * total:
+            return bound
+    return None
+
+
+def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for each in reported:
+        counts = {
+            "requests": each.requests,
+            "errors": each.errors,
+            "rejected": each.rejected,
+            "bytes": each.sent_bytes,
+            "microseconds": round(each.seconds * 1e6),
+            f"requests of {each.session}": each.requests if each.session else 0,
+            f"errors of {each.session}": each.errors if each.session else 0,
+            **{f"duration {number}": count for number, count in enumerate(each.durations)},
+            **{f"token {pk}": count for pk, count in each.tokens.items()},
+        }
+        for name, amount in counts.items():
+            if amount:
+                sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def _figures(at: int, found: Mapping[bytes, bytes]) -> MinuteFigures:
+    sums = {_text(name): int(amount) for name, amount in found.items()}
+    sessions = [name.removeprefix("requests of ") for name in sums if name.startswith("requests of ")]
+    return MinuteFigures(
+        at=at,
+        requests=sums.get("requests", 0),
+        errors=sums.get("errors", 0),
+        rejected=sums.get("rejected", 0),
+        seconds=sums.get("microseconds", 0) / 1e6,
+        sent_bytes=sums.get("bytes", 0),
+        durations=[sums.get(f"duration {number}", 0) for number in range(len(DURATION_BOUNDS) + 1)],
+        by_replica={pk: (sums.get(f"requests of {pk}", 0), sums.get(f"errors of {pk}", 0)) for pk in sessions},
+        by_token={int(name.removeprefix("token ")): count for name, count in sums.items() if name.startswith("token ")},
+    )
+
+
+def _text(raw: bytes | str) -> str:
+    return raw if isinstance(raw, str) else raw.decode()
+
+
+def _now_key(deployment: str) -> str:
+    return f"gp.serving:{deployment}:now"
+
+
+def _busy_key(deployment: str) -> str:
+    return f"gp.serving:{deployment}:busy"
+
+
+def _minute_key(deployment: str, at: int) -> str:
+    return f"gp.serving:{deployment}:{at}"
