@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
 from resources import clock
@@ -55,11 +55,13 @@ def store(process: str, figures: Sequence[ServiceFigures]) -> None:
         return
     with proxies_redis().pipeline(transaction=False) as pipeline:
         for deployment, reported in by_deployment.items():
-            outstanding = {each.session: each.outstanding for each in reported if each.outstanding}
+            last = {each.session: each.outstanding for each in reported}
+            outstanding = {session: count for session, count in last.items() if count}
             report = json.dumps({"at": now, "outstanding": outstanding})
             pipeline.hset(_now_key(deployment), process, report)
-            for session in outstanding:
-                pipeline.hset(_busy_key(deployment), session, now)
+            if busy := {session: now for session in outstanding if session}:
+                pipeline.zadd(_busy_key(deployment), busy)
+            pipeline.zremrangebyscore(_busy_key(deployment), 0, now - RETENTION.total_seconds())
             minute = _minute_key(deployment, int(now) // MINUTE * MINUTE)
             for name, amount in _sums(reported).items():
                 pipeline.hincrby(minute, name, amount)
@@ -70,21 +72,19 @@ def store(process: str, figures: Sequence[ServiceFigures]) -> None:
 
 def last_busy(deployment: str) -> dict[str, float]:
     """Return when each replica had a request under way last, in Unix seconds, by session id. Raises RedisError."""
-    found = proxies_redis().hgetall(_busy_key(deployment))
-    return {_text(session): float(at) for session, at in found.items()}
-
-
-def forget_replica(deployment: str, session: str) -> None:
-    """Drop what is kept of a replica that has ended. Raises RedisError."""
-    proxies_redis().hdel(_busy_key(deployment), session)
+    found: Any = proxies_redis().zrange(_busy_key(deployment), 0, -1, withscores=True)
+    return {_text(session): float(at) for session, at in found}
 
 
 def load_now(deployment: str) -> LoadNow:
     """Return what all processes together serve now. Raises RedisError."""
     oldest, sums = clock.now().timestamp() - REPORT_SECONDS, dict[str, int]()
-    for raw in proxies_redis().hvals(_now_key(deployment)):
+    for process, raw in proxies_redis().hgetall(_now_key(deployment)).items():
         report = json.loads(raw)
-        for session, count in report["outstanding"].items() if report["at"] >= oldest else ():
+        if report["at"] < oldest:  # it has ended, or serves nothing
+            proxies_redis().hdel(_now_key(deployment), _text(process))
+            continue
+        for session, count in report["outstanding"].items():
             sums[session] = sums.get(session, 0) + count
     return LoadNow(waiting=sums.pop("", 0), outstanding=sums)
 

@@ -238,8 +238,7 @@ def _amounts(revision: Revision) -> Amounts:
 
 
 def _public_error(deployment: Deployment) -> str | None:
-    policies = [deployment.owner.policy, *([deployment.project.policy] if deployment.project else [])]
-    if all(policy is None or policy.allow_public_apps for policy in policies):
+    if deployment.allows_public:
         return None
     return "Your policy does not allow to open deployments to people without an account."
 

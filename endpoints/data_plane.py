@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from endpoints import services
+from endpoints import served, services
 from endpoints.handoff import tickets
 from endpoints.routing.feed import RouteSource, synchronized
 from proxy.authorization.authorizer import BrowserAuthorizer
@@ -42,7 +42,8 @@ class DatabaseControlPlane:
         activity.used(session)
 
     def served(self, figures: Sequence[ServiceFigures]) -> None:
-        """Drop the figures of deployments: nothing stores them."""
+        """Record what deployments have served; see `served.record`."""
+        served.record(figures)
 
 
 def data_plane(counters: ConnectionCounters | None = None) -> DataPlane:

@@ -3,6 +3,7 @@
 from celery import shared_task
 from django.db.models import Q
 
+from deployments.models import DeploymentTicket
 from endpoints import services
 from endpoints.routing.revocations import RETENTION
 from resources import clock
@@ -29,5 +30,6 @@ def end_expired_access() -> None:
 
 def delete_stale_rows() -> None:
     """Delete the tickets and revocations that concern only cookies that have expired."""
-    Ticket.objects.filter(expires_at__lt=clock.now() - RETENTION).delete()
+    for tickets in (Ticket.objects, DeploymentTicket.objects):
+        tickets.filter(expires_at__lt=clock.now() - RETENTION).delete()
     Revocation.objects.filter(at__lt=clock.now() - RETENTION).delete()

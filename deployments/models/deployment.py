@@ -8,6 +8,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, User
+from accounts.policies import bounds_of
 from resources.models import ResourceGroup
 from sessions.models import new_session_id
 
@@ -136,6 +137,11 @@ class Deployment(models.Model):
     def label(self) -> str:
         """The first part of its host name."""
         return f"{self.name}--{self.pk}"
+
+    @property
+    def allows_public(self) -> bool:
+        """Whether the policies of owner and project let it be public; fetch both with it."""
+        return bounds_of(self.owner, self.project).allow_public_apps
 
     @property
     def sticky_key(self) -> str:

@@ -60,17 +60,28 @@ def reconcile(pk: str) -> None:
     """Take the next step with this deployment, unless another process does so at this moment."""
     related = ("owner__policy", "project__policy", "resource_group", "revision__image", "previous_revision", "given_up")
     rows = Deployment.objects.select_for_update(no_key=True, of=("self",), skip_locked=True).select_related(*related)
+    busy = _last_busy(pk)
     with transaction.atomic():
         if row := rows.filter(pk=pk).first():
-            _Reconciliation(row, clock.now()).run()
+            _Reconciliation(row, clock.now(), busy).run()
+
+
+def _last_busy(pk: str) -> dict[str, float] | None:
+    """Return when each replica was busy last, in Unix seconds; None where that is not known."""
+    try:
+        return figures.last_busy(pk) if Replica.objects.live().filter(deployment=pk).exists() else {}
+    except (RedisError, OSError) as error:
+        logger.warning("deployment %s: it is not known what its replicas serve: %s", pk, error)
+        return None
 
 
 class _Reconciliation:
     """One step with one deployment, in the transaction that has locked its row."""
 
-    def __init__(self, row: Deployment, now: datetime) -> None:
+    def __init__(self, row: Deployment, now: datetime, busy: dict[str, float] | None) -> None:
         self._row = row
         self._now = now
+        self._busy = busy
         self._is_over = row.ended_at is not None or not row.owner.is_active
         self._wanted = 0 if self._is_over else row.replicas
         self._has_changed = False  # so that proxies must know
@@ -159,29 +170,20 @@ class _Reconciliation:
 
     def _end_drained(self, draining: list[Replica]) -> None:
         """End the replicas that drain and have no request left, or have had their time."""
-        waiting = [replica for replica in draining if replica.session.status != Status.TERMINATING]
-        busy = self._last_busy() if waiting else {}
-        for replica in waiting:
-            if self._may_end(replica, busy):
+        for replica in draining:
+            if replica.session.status != Status.TERMINATING and self._may_end(replica):
                 sessions.end(replica.session, Reason.DEPLOYMENT, self._words_of_end(replica))
 
-    def _last_busy(self) -> dict[str, float] | None:
-        try:
-            return figures.last_busy(self._row.pk)
-        except (RedisError, OSError) as error:
-            logger.warning("deployment %s: it is not known what its replicas serve: %s", self._row.pk, error)
-            return None
-
-    def _may_end(self, replica: Replica, busy: dict[str, float] | None) -> bool:
+    def _may_end(self, replica: Replica) -> bool:
         since = replica.draining_since or self._now
         has_served = replica.healthy_at is not None and replica.session.status == Status.RUNNING
         if self._is_over or not has_served:
             return True
         if self._now - since >= timedelta(seconds=self._row.drain_seconds) + QUIET:
             return True
-        if busy is None:
+        if self._busy is None:
             return False
-        quiet_since = max(since.timestamp(), busy.get(replica.pk, 0.0))
+        quiet_since = max(since.timestamp(), self._busy.get(replica.pk, 0.0))
         return self._now.timestamp() - quiet_since >= QUIET.total_seconds()
 
     def _words_of_end(self, replica: Replica) -> str:

@@ -18,6 +18,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.models import User
+from deployments import events
+from deployments.models import Deployment
 from endpoints import services
 from endpoints.handoff import tickets
 from endpoints.routing import addresses, routes
@@ -41,9 +43,9 @@ class SeeOther(HttpResponseRedirectBase):
 @require_GET
 @never_cache
 def authorize(request: HttpRequest) -> HttpResponse:
-    """Redirect an authorized browser back to the endpoint `h` with a ticket; `s` is the digest of the browser's nonce.
+    """Redirect an authorized browser back to the app or deployment `h` with a ticket; `s` is its nonce's digest.
 
-    Anonymous users sign in first; an endpoint that the user may not use does not exist. An app that is not READY yet
+    Anonymous users sign in first; an address that the user may not use does not exist. An app that is not READY yet
     has its proxy say so; where it can have none, the owner is redirected to its page.
     """
     state, path = request.GET.get("s", ""), request.GET.get("next", "/")
@@ -57,6 +59,12 @@ def authorize(request: HttpRequest) -> HttpResponse:
         response = _hand_over(request, endpoint, user=user, login=login, state=state, path=path)
     elif endpoint and (link := _shared(request.COOKIES.get(share_cookie(), "")).filter(endpoint=endpoint).first()):
         response = _hand_over(request, endpoint, user=None, login=link.digest, state=state, path=path)
+    elif user and (deployment := _deployment(user, request.GET.get("h", ""))):
+        login = digest(request.session.session_key or "")
+        ticket = tickets.issue_for(deployment, user=user, login=login, state=state, path=_path_within(path))
+        response = SeeOther(f"{app_addresses.site().origin(deployment.label)}/.gp/callback?t={ticket}")
+        if user.is_superuser and user != deployment.owner:
+            events.record(deployment, "Used by a superadmin.", user)
     elif user is None:
         return redirect_to_login(request.get_full_path())
     else:
@@ -107,8 +115,18 @@ def _hand_over(
     if user is None:
         ShareLink.objects.filter(digest=login).update(last_used_at=timezone.now())
         record_entry(endpoint.session, None, f"the app {endpoint.title}")
-    ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=path if NEXT.fullmatch(path) else "/")
+    ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=_path_within(path))
     return SeeOther(f"{app_addresses.origin(endpoint)}/.gp/callback?t={ticket}")
+
+
+def _deployment(user: User, label: str) -> Deployment | None:
+    """Return the deployment with this label, if the user may use it, and deployments have addresses."""
+    has_address = not app_addresses.site().is_by_port
+    return Deployment.objects.visible_to(user).labelled(label).first() if has_address else None
+
+
+def _path_within(path: str) -> str:
+    return path if NEXT.fullmatch(path) else "/"
 
 
 def _is_ready(endpoint: Endpoint) -> bool:

@@ -3,6 +3,7 @@
 Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
 
 * {"session": id}: read this session's routes again;
+* {"deployment": id}: read the service of this deployment and the routes to its replicas again;
 * {"withdraw": id, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
 * {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: revoke the cookies issued until then.
 
@@ -16,6 +17,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from channels.db import database_sync_to_async
@@ -25,10 +27,11 @@ from django.utils import timezone
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from endpoints.routing import routes
+from endpoints.routing import routes, service_routes
 from endpoints.routing.revocations import RETENTION
+from endpoints.routing.service_routes import ServiceRows
 from messaging import clients
-from proxy.routes import Route, RouteTable
+from proxy.routes import Route, RouteTable, Service
 from sessions.models import Revocation
 from sessions.notify import ROUTES_CHANNEL
 from sessions.revocation.withdrawal import REPLY_TTL_SECONDS
@@ -51,6 +54,7 @@ class RouteSnapshot(NamedTuple):
     routes: list[Route]
     logins: list[tuple[str, float]] = []  # digest, and until when its cookies are void in Unix seconds
     users: list[tuple[int, float]] = []
+    services: list[Service] = []
 
 
 class RouteSource(Protocol):
@@ -58,6 +62,9 @@ class RouteSource(Protocol):
 
     def read(self, sessions: Collection[str]) -> list[Route]:
         """Return the routes of these sessions."""
+
+    def read_services(self, deployments: Collection[str]) -> ServiceRows:
+        """Return the services of these deployments, and the routes to their replicas."""
 
     def read_all(self) -> RouteSnapshot:
         """Return everything."""
@@ -70,13 +77,18 @@ class PlatformRoutes:
         """Return the routes of these sessions; one query."""
         return routes.read(sessions)
 
+    def read_services(self, deployments: Collection[str]) -> ServiceRows:
+        """Return the services of these deployments, and the routes to their replicas; three queries."""
+        return service_routes.read(deployments)
+
     def read_all(self) -> RouteSnapshot:
-        """Return all routes and revocations, in two queries."""
+        """Return all routes, services and revocations, in five queries."""
         revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
         rows = list(revoked)
         return RouteSnapshot(
             logins=[(login, at.timestamp()) for login, user, at in rows if user is None],
             users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
+            services=service_routes.read().services,
             routes=routes.read(),  # last, so that it lacks routes withdrawn meanwhile
         )
 
@@ -87,6 +99,10 @@ class HostRoutes:
     def read(self, sessions: Collection[str]) -> list[Route]:
         """Return the routes of these sessions; one query."""
         return routes.read_here(sessions)
+
+    def read_services(self, deployments: Collection[str]) -> ServiceRows:
+        """Return no services, and the routes to replicas of these deployments on this host; two queries."""
+        return ServiceRows([], service_routes.read_here(deployments))
 
     def read_all(self) -> RouteSnapshot:
         """Return the routes of the host; one query."""
@@ -111,6 +127,7 @@ class RouteFeed:
         self._table = table
         self._source = source
         self._sessions: set[str] = set()  # to be read again
+        self._deployments: set[str] = set()  # the same
         self._is_full_read_due = True
         self._wake = asyncio.Event()
         self._is_subscribed = False  # to the Redis channel
@@ -138,14 +155,17 @@ class RouteFeed:
             await asyncio.wait(left, timeout=CANCEL_SECONDS)
         self._reader.shutdown(wait=False)
 
-    async def refresh(self, session: str) -> None:
-        """Read the routes of this session again; return after that, or after REFRESH_SECONDS.
+    async def refresh(self, pk: str) -> None:
+        """Read the routes of the session, or the service of the deployment, with this id again.
+
+        Return after that, or after REFRESH_SECONDS.
 
         Requests are served by one query after the other, however many there are at once.
         """
         read = asyncio.get_running_loop().create_future()
         self._waiting.append(read)
-        self._sessions.add(session)
+        self._sessions.add(pk)
+        self._deployments.add(pk)
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_SECONDS):
@@ -168,13 +188,14 @@ class RouteFeed:
     async def _read(self) -> None:
         """Read what is due into the table; after an error, a full read is due."""
         sessions, self._sessions = self._sessions, set()
+        deployments, self._deployments = self._deployments, set()
         everything, self._is_full_read_due = self._is_full_read_due, False
         waiting, self._waiting = self._waiting, []
         try:
             if everything:
                 await self._read_everything()
-            elif sessions:
-                self._replace(await self._in_background(lambda: self._source.read(sessions)), sessions)
+            else:
+                await self._read_some(sessions, deployments)
         except Error as error:
             self._is_full_read_due = True  # at the next reconciliation
             if str(error) != self._failure:
@@ -187,6 +208,16 @@ class RouteFeed:
                 if not read.done():
                     read.set_result(None)
 
+    async def _read_some(self, sessions: set[str], deployments: set[str]) -> None:
+        if sessions:
+            self._replace(await self._in_background(lambda: self._source.read(sessions)), sessions)
+        if deployments:
+            found = await self._in_background(lambda: self._source.read_services(deployments))
+            self._replace(found.routes, {route.session for route in found.routes})
+            for deployment in deployments:
+                services = [service for service in found.services if service.deployment == deployment]
+                self._table.replace_services(self._without_withdrawn(services), deployment=deployment)
+
     async def _read_everything(self) -> None:
         known = set(self._withdrawn)
         found = await self._in_background(self._source.read_all)
@@ -195,8 +226,19 @@ class RouteFeed:
             self._table.revoke_login(login, at)
         for user, at in found.users:
             self._table.revoke_user(user, at)
-        self._table.replace(route for route in found.routes if route.session not in self._withdrawn)
+        self._table.replace(route for route in found.routes if self._is_offered(route))
+        self._table.replace_services(self._without_withdrawn(found.services))
         self._withdrawn -= known
+
+    def _without_withdrawn(self, services: Iterable[Service]) -> list[Service]:
+        """Return the services without the replicas that are about to stop."""
+        return [
+            replace(service, replicas=tuple(each for each in service.replicas if self._is_offered(each.route)))
+            for service in services
+        ]
+
+    def _is_offered(self, route: Route) -> bool:
+        return route.session not in self._withdrawn
 
     async def _in_background(self, read: Callable[[], Read]) -> Read:
         """Call `read` in the reader's thread, which has a database connection of its own."""
@@ -244,6 +286,9 @@ class RouteFeed:
     async def _handle(self, client: Redis, message: dict[str, Any]) -> None:
         if "session" in message:
             self._sessions.add(str(message["session"]))
+            self._wake.set()
+        elif "deployment" in message:
+            self._deployments.add(str(message["deployment"]))
             self._wake.set()
         elif "withdraw" in message:
             session, reply_list = str(message["withdraw"]), str(message["reply"])

@@ -6,6 +6,7 @@ from typing import Final
 from django.utils import timezone
 
 from accounts.models import User
+from deployments.models import DeploymentTicket
 from proxy.authorization.login_flow import MAX_COOKIE_SECONDS
 from proxy.authorization.signing import digest
 from sessions import notify
@@ -45,5 +46,7 @@ def revoke_user(user: User) -> None:
 def revoke_logins_of(user: User) -> None:
     """Revoke the cookies of each login session of this user, which outlives the deletion of the user's row."""
     notify.account_changed(user.pk)
-    for login in set(Ticket.objects.filter(user=user).values_list("login", flat=True)):
+    tickets = Ticket.objects.filter(user=user).values_list("login", flat=True)
+    of_deployments = DeploymentTicket.objects.filter(user=user).values_list("login", flat=True)
+    for login in {*tickets, *of_deployments}:
         revoke_login(login)

@@ -33,7 +33,7 @@ def read(sessions: Collection[str] | None = None) -> list[Route]:
     if sessions is not None:
         opened = opened.filter(session__in=sessions)
     now = clock.now()
-    found = (route_of(endpoint, now, bytes(endpoint.host_key or b"")) for endpoint in _with_keys(opened))
+    found = (route_of(endpoint, now, bytes(endpoint.host_key or b"")) for endpoint in with_keys(opened))
     return [route for route in found if route]
 
 
@@ -54,7 +54,7 @@ def read_here(sessions: Collection[str] | None = None) -> list[Route]:
     ]
 
 
-def _with_keys(endpoints: EndpointQuerySet) -> Any:
+def with_keys(endpoints: EndpointQuerySet) -> Any:
     """Return the endpoints with all that a route needs, no user's password among it; `host_key` as it is stored."""
     key = HostAccess.objects.filter(name=OuterRef("session__host__name")).values("encrypted_key")
     related = endpoints.select_related("session__owner__policy", "session__project__policy", "session__host").defer(

@@ -1,0 +1,66 @@
+"""Records what a process of the data plane has served for deployments, without holding it up."""
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from django.db import Error, close_old_connections
+from redis.exceptions import RedisError
+
+from deployments import figures, tokens
+from messaging.background import BackgroundThread
+from proxy.authorization.control_plane import ServiceFigures
+
+logger = logging.getLogger(__name__)
+
+NOTE_USE_SECONDS: Final = 30.0  # between two notes of one process that a token is in use
+MAX_PENDING: Final = 10_000  # figures that wait while Redis does not answer; the oldest are dropped
+PROCESS: Final = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
+
+_writer = BackgroundThread("served")
+_lock = threading.Lock()
+_pending: list[ServiceFigures] = []
+_noted: dict[int, float] = {}  # when the use of a token was noted last, by the steady clock
+
+
+def record(served: Sequence[ServiceFigures]) -> None:
+    """Store the figures in the background. Cheap, never raises, callable from any thread or event loop."""
+    if not served:
+        return
+    with _lock:
+        is_idle = not _pending
+        _pending.extend(served)
+        del _pending[:-MAX_PENDING]
+    if is_idle:
+        _writer.run(_write)
+
+
+def _write() -> None:
+    with _lock:
+        served = _pending[:]
+        _pending.clear()
+    try:
+        figures.store(PROCESS, served)
+    except (RedisError, OSError) as error:
+        logger.warning("what was served could not be recorded: %s", error)
+    _note_use({pk for each in served for pk in each.tokens})
+
+
+def _note_use(used: set[int]) -> None:
+    now = time.monotonic()
+    due = {pk for pk in used if now - _noted.get(pk, float("-inf")) >= NOTE_USE_SECONDS}
+    if not due:
+        return
+    try:
+        close_old_connections()
+        tokens.note_use(due)
+        _noted.update(dict.fromkeys(due, now))
+    except Error as error:
+        logger.warning("the use of tokens could not be recorded: %s", error)
+    finally:
+        close_old_connections()
