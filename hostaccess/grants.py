@@ -258,6 +258,20 @@ GRANTS: Final = (
         may_insert=True,
         rows=_of_session(),
     ),
+    TableGrant(
+        table="deployments_replica",
+        read="session_id deployment_id revision_id health health_detail failures healthy_at unhealthy_at draining_since"
+        " failure is_settled created_at",
+        update="health health_detail failures healthy_at unhealthy_at",
+        rows=_of_session(),
+    ),
+    TableGrant(
+        table="deployments_revision",
+        read="id port health_kind health_path start_seconds interval_seconds timeout_seconds retries",
+        withheld="deployment_id number image_id variant_id command environment cpu memory shared_memory fgpu"
+        " created_by_id created_at note",
+        rows="EXISTS (SELECT FROM deployments_replica mine WHERE mine.revision_id = deployments_revision.id)",
+    ),
     TableGrant(table="folders_storageroot", read="id name path key is_shared is_enabled is_default", rows=ALL_ROWS),
     TableGrant(
         table="folders_hostroot",

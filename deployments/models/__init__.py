@@ -1,6 +1,6 @@
 """The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets and events.
 
-Used by its package alone.
+Used by endpoints and hostworker.
 """
 
 from deployments.models.deployment import (

@@ -23,6 +23,7 @@ from hostworker.agent import reconciler
 from hostworker.app_processes import starter as app_starter
 from hostworker.containers import cluster_networks
 from hostworker.images import converter, host_images
+from hostworker.replicas import replica_watch
 from hostworker.storage import share_watch, storage_quota
 from resources.hosts import health as host_health
 from resources.hosts import services as hosts
@@ -41,6 +42,7 @@ class Work(Enum):
     SESSIONS = (reconciler.sessions_of,)
     CLUSTERS = (cluster_networks.placed,)
     APPS = (app_starter.starting,)
+    REPLICAS = (replica_watch.probed,)
     CONVERSIONS = (converter.unfinished, converter.deleted, converter.waiting_reports)
     PULLS = (host_images.waiting_pulls,)
     PROBE = (host_health.due_probes,)

@@ -34,6 +34,8 @@ from hostworker.images import converter, host_images
 from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.host_privileges import HostPrivileges
+from hostworker.replicas import replica_watch
+from hostworker.replicas.replica_watch import ReplicaWatch
 from hostworker.runtime_protocol import EngineUnreachableError, Key, Runtime
 from hostworker.storage import disk_watch, share_watch, storage_quota
 from hostworker.storage.disk_watch import DiskWatch
@@ -97,6 +99,7 @@ class HostWorker:
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
+        self._replicas = ReplicaWatch(host)
         self._storage = FolderStorage(runtime, host, privileges or HostPrivileges(), self._stopped)
         self.loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]  # each returns soon
         if hold_firewall:
@@ -130,6 +133,7 @@ class HostWorker:
             (due(Work.SHARES, ShareWatch(self.runtime, self.host).poll), share_watch.POLL_INTERVAL_SECONDS),
             (SessionKeys(self.runtime, self.host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(self.host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
+            (due(Work.REPLICAS, self._replicas.poll), replica_watch.POLL_INTERVAL_SECONDS),
         ]
 
     def _gpu_loops(
@@ -169,6 +173,7 @@ class HostWorker:
         for thread in begun:
             thread.join()
         self._storage.end()
+        self._replicas.end()
         if not begun:  # ended while it began; what an earlier worker kept ready is removed all the same
             self._once(self.keep_warm)
         for pool in (self._starts, self._stops):

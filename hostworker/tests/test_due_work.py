@@ -8,13 +8,15 @@ import pytest
 from django.db import ProgrammingError, connection
 from django.utils import timezone
 
+from deployments.replicas.reconciliation import reconcile
+from deployments.tests.making import make_deployment
 from folders.models import HostRoot, QuotaSupport
 from hostworker.agent import due_work
 from hostworker.agent.due_work import DueWork, Work
 from resources.hosts import services as hosts
 from resources.models import Host, HostHealth, HostImage, HostStatus, ImagePull
-from sessions.lifecycle import Status
-from sessions.models import ChangeReport, Conversion, EndpointState, Mount
+from sessions.lifecycle import Kind, Status
+from sessions.models import ChangeReport, Conversion, EndpointState, Mount, Session
 from tests.factories import (
     make_endpoint,
     make_folder,
@@ -41,6 +43,11 @@ def have_parked(host: Host) -> None:
 
 def have_app(host: Host) -> None:
     make_endpoint(run_session(host=host), state=EndpointState.STARTING)
+
+
+def have_replica(host: Host) -> None:
+    reconcile(make_deployment(host=host).pk)
+    run_session(Session.objects.get(kind=Kind.REPLICA), host=host)
 
 
 def have_conversion(host: Host) -> None:
@@ -92,6 +99,7 @@ CASES = [
     (lambda host: session_in(Status.SCHEDULED, host=host), Work.SESSIONS),
     (lambda host: scheduled_cluster(host, host), Work.CLUSTERS),
     (have_app, Work.APPS),
+    (have_replica, Work.REPLICAS),
     (have_conversion, Work.CONVERSIONS),
     (have_deleted_image, Work.CONVERSIONS),
     (have_report, Work.CONVERSIONS),
