@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from itertools import product
 
@@ -76,30 +76,31 @@ def test_the_last_probes_alone_decide_the_health() -> None:
 def serve() -> Iterator[Serve]:
     """Answer every connection with these bytes and hold it open; return the port."""
     listeners: list[socket.socket] = []
-    connections: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def run(listener: socket.socket, answer: bytes) -> None:
+        with ExitStack() as held, suppress(OSError):
+            while True:
+                connection = held.enter_context(listener.accept()[0])
+                connection.recv(10_000)
+                connection.sendall(answer)
+                if not answer:
+                    connection.close()
 
     def start(answer: bytes) -> int:
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
-
-        def run() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = listener.accept()
-                    connections.append(connection)
-                    connection.recv(10_000)
-                    connection.sendall(answer)
-                    if not answer:
-                        connection.close()
-
-        threading.Thread(target=run, daemon=True).start()
+        threads.append(threading.Thread(target=run, args=(listener, answer)))
+        threads[-1].start()
         return int(listener.getsockname()[1])
 
     yield start
-    for each in (*listeners, *connections):
-        with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
-        each.close()
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join()
+    for listener in listeners:
+        listener.close()
 
 
 @pytest.mark.loopback
