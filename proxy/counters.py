@@ -22,8 +22,30 @@ ROW_BYTES: Final = COLUMNS * COUNTER_BYTES
 SPARE_ROWS: Final = 2  # for a process that is being replaced, until it has ended
 
 
+class KeyCounter(Protocol):
+    """The count of one key, which is found faster than by the key."""
+
+    own: int  # counted by this process
+
+    def count(self) -> int:
+        """Return the count over all processes."""
+        ...
+
+    def add(self, number: int = 1) -> None:
+        """Count so many more."""
+        ...
+
+    def remove(self, number: int = 1) -> None:
+        """Count so many less."""
+        ...
+
+
 class ConnectionCounters(Protocol):
     """Counts by key, such as "user 5"; keys of different kinds must differ."""
+
+    def counter(self, key: str) -> KeyCounter:
+        """Return a counter of the key, the only one of this process to count it by."""
+        ...
 
     def count(self, key: str) -> int:
         """Return the count of the key."""
@@ -38,11 +60,36 @@ class ConnectionCounters(Protocol):
         ...
 
 
+class LocalCounter:
+    """The count of one key in this process."""
+
+    __slots__ = ("own",)
+
+    def __init__(self) -> None:
+        self.own = 0
+
+    def count(self) -> int:
+        """Return the count."""
+        return self.own
+
+    def add(self, number: int = 1) -> None:
+        """Count so many more."""
+        self.own += number
+
+    def remove(self, number: int = 1) -> None:
+        """Count so many less."""
+        self.own -= number
+
+
 class LocalCounters:
     """The counts of this process."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+
+    def counter(self, key: str) -> LocalCounter:
+        """Return a counter of the key."""
+        return LocalCounter()
 
     def count(self, key: str) -> int:
         """Return the count of the key."""
@@ -79,6 +126,36 @@ class CounterMemory:
         self.descriptor = state["descriptor"].detach()
 
 
+class SharedCounter:
+    """The count of one key over all processes, the others' an estimate that is never too low."""
+
+    __slots__ = ("_first", "_others", "_row", "_second", "own")
+
+    def __init__(self, row: "memoryview[int]", others: "list[memoryview[int]]", columns: tuple[int, int]) -> None:
+        self.own = 0
+        self._row = row
+        self._others = others
+        self._first, self._second = columns
+
+    def count(self) -> int:
+        """Return the count over all processes."""
+        first = second = 0
+        for row in self._others:
+            first += row[self._first]
+            second += row[self._second]
+        return self.own + (first if first < second else second)
+
+    def add(self, number: int = 1) -> None:
+        """Count so many more."""
+        self.own += number
+        self._row[self._first] += number
+        self._row[self._second] += number
+
+    def remove(self, number: int = 1) -> None:
+        """Count so many less."""
+        self.add(-number)
+
+
 class SharedCounters:
     """The counts of all processes that use the memory."""
 
@@ -93,6 +170,10 @@ class SharedCounters:
         claimed = self._claim(rows)
         self._row = rows[claimed]
         self._others = [row for number, row in enumerate(rows) if number != claimed]
+
+    def counter(self, key: str) -> SharedCounter:
+        """Return a counter of the key, the only one of this process to count it by."""
+        return SharedCounter(self._row, self._others, self._columns(key))
 
     def count(self, key: str) -> int:
         """Return the count of the key over all processes; of others', an estimate that is never too low."""

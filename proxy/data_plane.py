@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from proxy.authorization.authorizer import Decision, Deferred, Network, Principal
 from proxy.authorization.control_plane import ControlPlane
+from proxy.authorization.decisions import AnyPrincipal, Decision, Deferred, ServicePrincipal
+from proxy.authorization.networks import Network
+from proxy.balancing.balancer import Balancer
+from proxy.balancing.balancers import Balancers
 from proxy.counters import ConnectionCounters, LocalCounters
 from proxy.http import responses
 from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.pending import RETRY_AFTER, PendingConnections, source_of
-from proxy.routes import Access, ConnectionFilter, RouteTable
+from proxy.routes import Access, ConnectionFilter, Route, RouteTable
 from proxy.upstream.pool import UpstreamPool
 
 DRAIN_POLL_SECONDS: Final = 0.1
@@ -34,11 +37,19 @@ class Authorizer(Protocol):
         """Return the response at a reserved path."""
         ...
 
-    def unreachable(self, request: RequestHead, principal: Principal) -> LocalResponse:
+    def reaches(self, route: Route) -> bool:
+        """Return whether the route leads where apps may be."""
+        ...
+
+    def failed(self) -> LocalResponse:
+        """Return the response where the app has ended the connection, or has sent no HTTP."""
+        ...
+
+    def unreachable(self, request: RequestHead, principal: AnyPrincipal) -> LocalResponse:
         """Return the response where the app's port refuses connections."""
         ...
 
-    def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
+    def response_headers(self, principal: AnyPrincipal, headers: list[Header]) -> list[Header]:
         """Return the headers that the client receives of an app's response."""
         ...
 
@@ -62,18 +73,28 @@ class ManagedConnection(Protocol):
         ...
 
 
+class Leaving(Protocol):
+    """What is under way at a replica."""
+
+    def leave(self) -> None:
+        """Count it no longer; no-op if that was done already."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class ConnectionSlot:
-    """A connection as counted at its endpoint, its user and its address."""
+    """A connection as counted at its endpoint or service, its user and its address."""
 
-    principal: Principal
-    pool: UpstreamPool
+    principal: AnyPrincipal
+    pool: UpstreamPool | None  # None: no replica of the service serves it now
     client: str  # IP address
+    balancer: Balancer | None = None  # of the service, None at an endpoint
+    turn: "Leaving | None" = None  # of the websocket that it has become, at a service
     is_busy: bool = False  # a request is under way; an idle connection need not be aborted when access ends
 
     @property
     def endpoint_key(self) -> str:
-        """What the connections of its endpoint are counted by."""
+        """What the connections of its endpoint or service are counted by."""
         return f"endpoint {self.principal.route.label}"
 
     @property
@@ -89,7 +110,8 @@ class ConnectionSlot:
     @property
     def access(self) -> Access:
         """What it is used for now."""
-        return Access(self.principal.route, self.principal.login, self.principal.user)
+        principal, route = self.principal, self.pool.route if self.pool else None
+        return Access(route, principal.login, principal.user, principal.route.label if self.balancer else "")
 
     def counter_keys(self) -> tuple[str, ...]:
         """Return all keys that it is counted by."""
@@ -115,6 +137,7 @@ class DataPlane:
         self.connections: set[ManagedConnection] = set()
         self._control_plane = control_plane
         self._pools: dict[str, UpstreamPool] = {}
+        self._balancers = Balancers(authorizer.table, self.counters, self.limits, authorizer.reaches, self.pool)
         self._sweeping: asyncio.TimerHandle | None = None
         authorizer.table.on_revocation(self._abort_matching)
 
@@ -145,10 +168,15 @@ class DataPlane:
         while self.connections and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
-    def acquire_slot(self, principal: Principal, client: str) -> ConnectionSlot | LocalResponse:
+    def acquire_slot(self, principal: AnyPrincipal, client: str) -> ConnectionSlot | LocalResponse:
         """Return a slot at the principal's endpoint, or the response that names the limit which is reached."""
-        limits, counters, slot = self.limits, self.counters, ConnectionSlot(principal, self._pool(principal), client)
-        if counters.count(slot.endpoint_key) >= limits.connections_per_endpoint:
+        limits, counters = self.limits, self.counters
+        if isinstance(principal, ServicePrincipal):
+            most, slot = limits.connections_per_service, ConnectionSlot(principal, None, client)
+            slot.balancer = self._balancers.of(principal.route)
+        else:
+            most, slot = limits.connections_per_endpoint, ConnectionSlot(principal, self.pool(principal.route), client)
+        if counters.count(slot.endpoint_key) >= most:
             return responses.text(503, "Too many connections to this app are open.", RETRY_AFTER, closes=True)
         if principal.user and counters.count(slot.user_key) >= limits.connections_per_user:
             return responses.text(429, "You have too many connections open.", RETRY_AFTER, closes=True)
@@ -160,11 +188,13 @@ class DataPlane:
 
     def release_slot(self, slot: ConnectionSlot) -> None:
         """Return a slot, once."""
+        if slot.turn:
+            slot.turn.leave()
         for key in slot.counter_keys():
             self.counters.remove(key)
 
-    def _pool(self, principal: Principal) -> UpstreamPool:
-        route = principal.route
+    def pool(self, route: Route) -> UpstreamPool:
+        """Return the upstream connections of a route."""
         pool = self._pools.get(route.label)
         if pool is None or (pool.route is not route and pool.route != route):
             if pool:
@@ -199,3 +229,6 @@ class DataPlane:
             if pool.is_used:
                 pool.is_used = False
                 self._control_plane.used(pool.route.session)
+        figures = self._balancers.figures()
+        if figures or self.authorizer.table.services:
+            self._control_plane.served(figures)

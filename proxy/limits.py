@@ -17,11 +17,13 @@ class ProxyLimits:
     idle_seconds: float = 75  # between two requests on a connection
     connect_seconds: float = 5
     response_seconds: float = 300  # for the app to start its response
+    queue_seconds: float = 60  # for a request to wait for a replica
     first_request_seconds: float = 1  # for a request that was on its way when the server began to shut down
     linger_seconds: float = 2  # for the client to read the last response of a connection
     idle_upstream_seconds: float = 1.5  # for which an idle connection is kept, shorter than the servers in use keep it
     idle_upstreams_per_endpoint: int = 32
     connections_per_endpoint: int = 200
+    connections_per_service: int = 10_000
     connections_per_user: int = 1000
     connections_per_anonymous_address: int = 50
     # Pending connections have not been authorized: before their first request, at the login, or refused. A /64 of IPv6

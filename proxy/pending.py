@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
-from proxy.authorization.authorizer import Network, is_inside
+from proxy.authorization.networks import Network, is_inside
 from proxy.counters import ConnectionCounters
 from proxy.http import responses
 from proxy.http.responses import LocalResponse

@@ -81,6 +81,10 @@ class Service:
     queue: int = 100  # requests that wait for a replica at most, in each process
     condition: AppCondition = AppCondition()  # what is said while no replica takes requests
 
+    @property
+    def listen_port(self) -> None:
+        """None: a service has no port of its own."""
+
 
 class Access(NamedTuple):
     """What a connection is used for now. Anonymous connections have the login "" and the user 0."""
@@ -108,6 +112,7 @@ class RouteTable:
         self._observers: list[RevocationObserver] = []
         self._change_observers: list[Callable[[], None]] = []
         self._reader: RouteReader | None = None
+        self.version = 0  # how often routes or services were replaced
 
     def __iter__(self) -> Iterator[Route]:
         return iter(list(self._routes.values()))
@@ -146,10 +151,19 @@ class RouteTable:
         """Return the service with this label."""
         return self._services.get(label)
 
+    def find(self, label: str) -> Route | Service | None:
+        """Return the route or service with this label."""
+        return self._routes.get(label) or self._services.get(label)
+
     @property
     def services(self) -> list[Service]:
         """All services."""
         return list(self._services.values())
+
+    def replicas_of(self, service: Service) -> list[Route]:
+        """Return the routes of the service's replicas that take requests and that are reached as the service says."""
+        taking = (each.route for each in service.replicas if each.takes_requests and each.route.is_ready)
+        return [route for route in taking if self._routes.get(route.label) == route]
 
     def is_void(self, login: str, user: int, issued_at: float) -> bool:
         """Return whether a cookie of this login digest and user was revoked after `issued_at`, in Unix seconds."""
@@ -209,6 +223,7 @@ class RouteTable:
             observer(matches)
 
     def _tell_change(self) -> None:
+        self.version += 1
         for observer in self._change_observers:
             observer()
 

@@ -47,6 +47,11 @@ class Site:
         name = "__Host-gp_app" if self.is_secure else "gp_app"
         return f"{name}_{listen_port}" if self.is_by_port else name
 
+    @cached_property
+    def replica_cookie(self) -> str:
+        """The name of the cookie that holds which replica of a service serves a browser."""
+        return "__Host-gp_replica" if self.is_secure else "gp_replica"
+
     def state_cookie(self, listen_port: int | None = None) -> str:
         """Return the name of the cookie that holds the nonce of a login under way."""
         return f"{self.cookie(listen_port)}_state"
@@ -59,6 +64,10 @@ class Site:
         """Return the URL of the platform's page that starts the app of this label."""
         app, _, session = label.partition("--")
         return f"{self.platform_url}/sessions/{session}/apps/{app}/"
+
+    def deployment_url(self, label: str) -> str:
+        """Return the URL of the platform's page of the deployment of this label."""
+        return f"{self.platform_url}/deployments/{label.rpartition('--')[2]}/"
 
     def is_of_apps(self, host: bytes) -> bool:
         """Return whether a Host header's value is the apps' domain or anything below it."""

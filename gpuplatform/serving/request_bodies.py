@@ -8,7 +8,7 @@ from typing import Final
 
 from django.conf import settings
 
-from proxy.authorization.authorizer import is_inside
+from proxy.authorization.networks import is_inside
 from proxy.counters import ConnectionCounters
 from proxy.http.asgi import Application, Message, Receive, Scope, Send
 from proxy.pending import source_of

@@ -5,28 +5,26 @@ token, which alone names the endpoint, and finds the container in its own routes
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
-from proxy.authorization.authorizer import (
-    ANONYMOUS,
-    Decision,
-    Deferred,
-    Network,
-    Principal,
-    check_framing,
-    check_host,
-    is_inside,
-    is_navigation,
-    to_forward,
-)
+from proxy.authorization.decisions import ANONYMOUS, AnyPrincipal, Decision, Deferred, Principal, to_forward
 from proxy.authorization.gateway_tokens import VerifiedTokens
 from proxy.authorization.login_flow import AGAIN
 from proxy.authorization.missing_apps import UnknownApp, gone
+from proxy.authorization.networks import Network, is_inside
+from proxy.authorization.request_checks import check_framing, check_host, is_navigation
 from proxy.authorization.signing import Keys
 from proxy.authorization.unready_apps import unreachable
 from proxy.http import responses
 from proxy.http.headers import Header, MalformedRequestError, RequestHead, classify, strip_hop_by_hop
 from proxy.http.responses import LocalResponse
-from proxy.routes import RouteTable
+from proxy.routes import Route, RouteTable
+
+FAILURE: Final = b"X-GP-Failure"  # in a response of the gateway itself: how far the request came
+FAILURE_NAME: Final = FAILURE.lower()
+UNSENT: Final = b"unsent"
+LOST: Final = b"lost"  # it was sent to the app, which has sent no byte of a response
 
 
 class GatewayAuthorizer:
@@ -55,7 +53,7 @@ class GatewayAuthorizer:
             launch_url = AGAIN.decode()  # which the web process redirects to the launcher
             if self.table.has_source and is_navigation(request, known):
                 return UnknownApp(label, request.target, launch_url)
-            return gone(launch_url)
+            return _marked(gone(launch_url), UNSENT)
         for name, own in ((b"Host", b"host"), (b"Cookie", b"cookie"), (b"Authorization", b"authorization")):
             if own in known:
                 headers.append((name, known[own]))
@@ -69,19 +67,27 @@ class GatewayAuthorizer:
             return await deferred.response(self.table)
         return responses.text(404, "A gateway has no such path.")
 
-    def unreachable(self, request: RequestHead, principal: Principal) -> LocalResponse:
+    def unreachable(self, request: RequestHead, principal: AnyPrincipal) -> LocalResponse:
         """Return the response where the app's port refuses connections; the web process knows more."""
         is_page = is_navigation(request, classify(request.headers).known)
-        return unreachable(None, is_owner=False, is_page=is_page)
+        return _marked(unreachable(None, is_owner=False, is_page=is_page), UNSENT)
 
-    def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
-        """Return a response's headers for the web process, which filters them for the browser."""
-        return strip_hop_by_hop(headers)
+    def failed(self) -> LocalResponse:
+        """Return the response where the app has ended the connection, or has sent no HTTP."""
+        return _marked(responses.UPSTREAM_FAILED, LOST)
+
+    def reaches(self, route: Route) -> bool:
+        """Return whether the route leads to a container of this host."""
+        return not route.gateway and is_inside(route.address, self._subnets)
+
+    def response_headers(self, principal: AnyPrincipal, headers: list[Header]) -> list[Header]:
+        """Return a response's headers for the web process, which filters them for the browser; none are a gateway's."""
+        return [header for header in strip_hop_by_hop(headers) if header[0].lower() != FAILURE_NAME]
 
     def _principal(self, label: str) -> Principal | None:
         """Return the principal of all users of an endpoint; None unless its container is on this host."""
         route = self.table.get(label)
-        if route is None or route.gateway or not is_inside(route.address, self._subnets):
+        if route is None or not self.reaches(route):
             return None
         known = self._principals.get(label)
         if known is None or known.route is not route:
@@ -90,3 +96,12 @@ class GatewayAuthorizer:
             }
             known = self._principals[label] = Principal(route, *ANONYMOUS, is_reachable=True, headers=[])
         return known
+
+
+def failure_of(headers: Sequence[Header]) -> bytes:
+    """Return UNSENT or LOST for a gateway's own response, empty for an app's."""
+    return next((value for name, value in headers if name == FAILURE), b"")
+
+
+def _marked(response: LocalResponse, failure: bytes) -> LocalResponse:
+    return replace(response, headers=(*response.headers, (FAILURE, failure)))

@@ -19,7 +19,7 @@ from proxy.authorization.signing import Grant, Keys, digest
 from proxy.http import responses
 from proxy.http.headers import cookie_values
 from proxy.http.responses import LocalResponse, PageContent
-from proxy.routes import Route, RouteTable
+from proxy.routes import Route, RouteTable, Service
 from proxy.site import Site
 
 CALLBACK: Final = b"/.gp/callback"
@@ -69,7 +69,7 @@ class LoginFlow:
         self._now = now
         self._looked_at: dict[str, float] = {}  # Unix seconds, by session
 
-    def start(self, route: Route, target: bytes, cookie: bytes, listen_port: int | None) -> LocalResponse:
+    def start(self, route: Route | Service, target: bytes, cookie: bytes, listen_port: int | None) -> LocalResponse:
         """Return the redirect to the platform, with a cookie for the nonce.
 
         A nonce that the browser has already is reused, so that logins in two windows at once both succeed.
@@ -91,7 +91,7 @@ class LoginFlow:
         if request.path == LOGOUT:
             return self._log_out(request)
         if request.path == AGAIN:
-            return responses.redirect(f"{self._site.launch_url(request.label)}?stopped")
+            return responses.redirect(self._again_url(request.label))
         if request.method != b"GET":
             return responses.text(405, "GET it.", (b"Allow", b"GET"), closes=True)
         return await self._exchange_ticket(request)
@@ -106,10 +106,10 @@ class LoginFlow:
         if redeemed is None:
             return self._refuse()
         grant, path = redeemed
-        route = self._table.get(request.label)  # looked up after the wait, in which it may have gone
+        route = self._table.find(request.label)  # looked up after the wait, in which it may have gone
         if route is None or route.epoch != grant.epoch:
             await self._table.refresh(request.label)
-            route = self._table.get(request.label)
+            route = self._table.find(request.label)
         if route is None:
             return self._refuse()
         if (grant.label, grant.epoch) != (route.label, route.epoch) or not NEXT.fullmatch(path):
@@ -117,7 +117,7 @@ class LoginFlow:
         return self._set_grant(request, grant, route, states[0], path)
 
     def _set_grant(
-        self, request: ReservedRequest, grant: Grant, route: Route, state: bytes, path: str
+        self, request: ReservedRequest, grant: Grant, route: Route | Service, state: bytes, path: str
     ) -> LocalResponse:
         now = self._now()
         grant = replace(grant, expires_at=min(grant.expires_at, now + MAX_COOKIE_SECONDS))
@@ -152,6 +152,12 @@ class LoginFlow:
             await self._look(request.label)
         until = None if expires_at == float("inf") else int(expires_at)
         return responses.json_text(200, json.dumps({"app": request.label, "expires_at": until, **request.condition}))
+
+    def _again_url(self, label: str) -> str:
+        """Return the page where the owner of an app starts it again, or sees why a service does not serve."""
+        if self._table.get_service(label):
+            return self._site.deployment_url(label)
+        return f"{self._site.launch_url(label)}?stopped"
 
     async def _look(self, label: str) -> None:
         """Have the host look at a READY app; at most once in LOOK_SECONDS for the apps of a session, whoever asks."""

@@ -19,7 +19,7 @@ class UnknownApp:
     async def response(self, table: RouteTable) -> LocalResponse:
         """Read the routes of its session again; redirect to the same target if there is one now, else return 410."""
         await table.refresh(self.label)
-        if table.get(self.label) is None:
+        if table.find(self.label) is None:
             return gone(self.launch_url)
         target = self.target.decode("latin-1")
         return responses.redirect(target if NEXT.fullmatch(target) else "/")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from proxy.http import responses
 from proxy.http.responses import LocalResponse, PageContent
-from proxy.routes import AppCondition, Route
+from proxy.routes import AppCondition, Route, RouteTable, Service
 
 AGAIN: Final = "/.gp/again"  # redirects to the page where its owner starts it again
 RETRY_SECONDS: Final = 3
@@ -68,3 +68,31 @@ def unreachable(route: Route | None, *, is_owner: bool, is_page: bool) -> LocalR
     if condition.state == READY:
         condition = AppCondition(UNREACHABLE, condition.title)
     return unready(condition, is_owner=is_owner, is_page=is_page, closes=True)
+
+
+def condition_of(service: Service, table: RouteTable) -> AppCondition:
+    """Return the condition of a service: READY while a replica takes requests."""
+    if table.replicas_of(service):
+        return AppCondition(READY, service.condition.title)
+    if service.condition.state == READY:  # it says nothing yet
+        return AppCondition(STARTING, service.condition.title)
+    return service.condition
+
+
+def without_replica(service: Service, *, is_owner: bool, is_page: bool, closes: bool) -> LocalResponse:
+    """Return the response of a service of which no replica takes requests now: 503, or a page that waits for one."""
+    condition = service.condition if service.condition.state != READY else AppCondition(STARTING)
+    shown = explanation(condition, is_owner=is_owner)
+    if not is_page:
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        return responses.problem(status, json.dumps({"status": status.value, **shown}), RETRY_AFTER, closes=closes)
+    is_waiting = condition.state == STARTING
+    content = PageContent(
+        title=shown["title"],
+        text=f"{shown['detail']} {WAITING}" if is_waiting else shown["detail"],
+        link=(AGAIN, "Show its deployment"),
+        state=condition.state,
+        output=shown.get("output", ""),
+    )
+    status = HTTPStatus.ACCEPTED if is_waiting else HTTPStatus.SERVICE_UNAVAILABLE
+    return responses.page(status, content, RETRY_AFTER, closes=closes)

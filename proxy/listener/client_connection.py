@@ -9,7 +9,7 @@ from collections import deque
 from enum import Enum
 from typing import Final, cast
 
-from proxy.authorization.authorizer import ForwardDecision
+from proxy.authorization.decisions import ForwardDecision
 from proxy.data_plane import ConnectionSlot, DataPlane
 from proxy.http import responses
 from proxy.http.headers import MalformedRequestError
@@ -136,7 +136,9 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(acquired, LocalResponse):
                 return acquired
             self.slot = slot = acquired
-        slot.is_busy = slot.pool.is_used = True
+        slot.is_busy = True
+        if slot.pool:
+            slot.pool.is_used = True
         self.deadline = FOREVER
         return slot
 
@@ -179,7 +181,7 @@ class ClientConnection(asyncio.Protocol):
         is_wanted = not exchanges or not (
             len(exchanges) > 1
             or self.is_upstream_paused
-            or (exchanges[0].upstream is None and exchanges[0].request_state is RECEIVING)
+            or (exchanges[0].upstream is None and exchanges[0].request_state is RECEIVING and not exchanges[0].may_wait)
             or len(self._early) > MAX_EARLY_BYTES
         )
         if is_wanted is not self._is_reading and not self.transport.is_closing():
@@ -195,6 +197,8 @@ class ClientConnection(asyncio.Protocol):
         """Respond that the deadline has passed, 504 for the app's and 408 for the client's, or abort."""
         exchange = self._exchanges[0] if self._exchanges else None
         if exchange and not exchange.is_response_started:
+            if exchange.turn:
+                exchange.turn.is_error = True
             exchange.respond(responses.RESPONSE_TIMEOUT)
         elif self._parser.is_in_head and self._phase is not DISCARDING:
             self._refuse(responses.REQUEST_TIMEOUT)

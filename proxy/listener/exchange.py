@@ -4,13 +4,14 @@ import asyncio
 from enum import Enum
 from typing import Final, Protocol
 
-from proxy.authorization.authorizer import Deferred, ForwardDecision
+from proxy.authorization.decisions import Deferred, ForwardDecision
 from proxy.data_plane import Authorizer, ConnectionSlot
 from proxy.http import responses
 from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead
 from proxy.http.response_parser import SWITCHING_PROTOCOLS, BodyFraming, ResponseHead
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
+from proxy.listener.service_turn import ServiceTurn
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.pool import UpstreamPool
 
@@ -18,7 +19,6 @@ UPGRADE_LINES: Final = [b"%b: %b" % header for header in UPGRADE_HEADERS]
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 MAX_JOINED_BYTES: Final = 64 * 1024  # up to which a head and the body behind it are joined into one write
-RETRYABLE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 FOREVER: Final = float("inf")
 
 
@@ -74,6 +74,7 @@ class Exchange:
 
     __slots__ = (
         "_client",
+        "added_headers",
         "body",
         "forward",
         "is_response_started",
@@ -82,6 +83,7 @@ class Exchange:
         "request",
         "request_state",
         "task",
+        "turn",
         "upstream",
     )
 
@@ -94,8 +96,23 @@ class Exchange:
         self.is_reused = False  # the upstream connection was idle, and may have ended unnoticed
         self.body: list[bytes] = []  # received and not yet sent
         self.forward: ForwardDecision | None = None
+        self.turn: ServiceTurn | None = None  # at one of a service's replicas
+        self.added_headers: tuple[Header, ...] = ()  # to those of the response
         self.upstream: UpstreamConnection | None = None
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the request has come completely."""
+        return self.request_state is not RECEIVING
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether more of the body may come before it is sent: a little of that of a request that waits in line.
+
+        The end of a connection is noticed only while it is read.
+        """
+        return self.turn is not None and sum(map(len, self.body)) < MAX_JOINED_BYTES
 
     def advance(self) -> None:
         """Start, or send what has come of the body since.
@@ -120,13 +137,15 @@ class Exchange:
         client.finish(self, closes=closes)
 
     def cancel(self) -> None:
-        """Abandon the upstream connection and any task."""
+        """Abandon the upstream connection, any task and the place at a replica."""
         if self.upstream:
             self.upstream.abort()
             self.upstream = None
         if self.task:
             self.task.cancel()
             self.task = None
+        if self.turn:
+            self.turn.leave()
 
     # --- the request
 
@@ -146,13 +165,18 @@ class Exchange:
         if isinstance(slot, LocalResponse):
             self.respond(slot)
             return
-        loop = self._client.loop
-        upstream = slot.pool.take_idle(loop.time())
+        if slot.balancer:
+            self.turn = ServiceTurn(self, self._client, forward, slot, slot.balancer)
+            slot.balancer.enter(self.turn)
+            return
+        loop, pool = self._client.loop, slot.pool
+        assert pool
+        upstream = pool.take_idle(loop.time())
         if upstream:
             self.is_reused = True
-            self._send(forward, upstream)
+            self.send(forward, upstream)
         else:
-            self.task = loop.create_task(self._connect(forward, slot.pool))
+            self.task = loop.create_task(self._connect(forward, pool))
 
     async def _connect(self, forward: ForwardDecision, pool: UpstreamPool) -> None:
         try:
@@ -165,7 +189,7 @@ class Exchange:
                 self.respond(self._client.authorizer.unreachable(self.request, forward.principal))
         else:
             self.task = None
-            self._send(forward, upstream)
+            self.send(forward, upstream)
             self._client.update_reading()
 
     async def _serve(self, deferred: Deferred) -> None:
@@ -178,17 +202,18 @@ class Exchange:
         self.task = None
         self.respond(response)
 
-    def _send(self, forward: ForwardDecision, upstream: UpstreamConnection) -> None:
-        client = self._client
+    def send(self, forward: ForwardDecision, upstream: UpstreamConnection) -> None:
+        """Send the request, with what has come of its body, over this connection."""
+        client, turn = self._client, self.turn
         self.upstream = upstream
-        data = forward.to_bytes()
+        data = forward.to_bytes(turn.prepare() if turn else ())
         if forward.length != 0:
             data += self._take_body()
         is_complete = self.request_state is not RECEIVING
         if is_complete:
             self.request_state = SENT
         is_head, may_upgrade = forward.method == b"HEAD", forward.is_websocket
-        upstream.send(self, data, is_head=is_head, may_upgrade=may_upgrade, is_complete=is_complete)
+        upstream.send(turn or self, data, is_head=is_head, may_upgrade=may_upgrade, is_complete=is_complete)
         self._start_response_timeout()
         if client.is_paused:
             upstream.pause_reading()
@@ -219,6 +244,8 @@ class Exchange:
         self.is_response_started = True
         client.deadline = FOREVER
         headers = client.authorizer.response_headers(forward.principal, head.headers)
+        if self.added_headers:
+            headers = [*headers, *self.added_headers]
         data = response_head_bytes(head, headers, closes=not self.keeps_alive)
         if len(first) <= MAX_JOINED_BYTES:
             client.transport.write(data + first)
@@ -240,7 +267,7 @@ class Exchange:
         client, forward, upstream = self._client, self.forward, self.upstream
         assert forward
         assert upstream
-        headers = client.authorizer.response_headers(forward.principal, head.headers)
+        headers = [*client.authorizer.response_headers(forward.principal, head.headers), *self.added_headers]
         client.transport.write(response_head_bytes(head, headers, closes=False) + first)
         client.start_tunnel(upstream)
 
@@ -253,14 +280,11 @@ class Exchange:
         client, forward, slot = self._client, self.forward, self._client.slot
         if self.is_response_started:
             client.transport.abort()
-        elif self.is_reused and not is_malformed and forward and slot and self._is_retryable(forward):
+        elif self.is_reused and not is_malformed and forward and slot and slot.pool and forward.is_repeatable:
             self.is_reused = False
             self.task = client.loop.create_task(self._connect(forward, slot.pool))
         else:
-            self.respond(responses.UPSTREAM_FAILED)
-
-    def _is_retryable(self, forward: ForwardDecision) -> bool:
-        return forward.length == 0 and self.request.method in RETRYABLE_METHODS
+            self.respond(client.authorizer.failed())
 
     def upstream_paused(self) -> None:
         """Pause the client: the app reads more slowly than it sends."""

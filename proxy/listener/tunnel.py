@@ -62,6 +62,7 @@ class TunnelEnd(asyncio.Protocol):
     def __init__(self, tunnel: Tunnel, other: asyncio.Transport, slot: ConnectionSlot) -> None:
         self._tunnel = tunnel
         self._other = other
+        assert slot.pool
         self._pool = slot.pool
 
     def data_received(self, data: bytes) -> None:

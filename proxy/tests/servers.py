@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from proxy.authorization.authorizer import Network
 from proxy.authorization.gateway import GatewayAuthorizer
+from proxy.authorization.networks import Network
 from proxy.data_plane import DataPlane
 from proxy.limits import GATEWAY_LIMITS, ProxyLimits
 from proxy.listener.client_connection import ClientConnection

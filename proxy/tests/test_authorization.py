@@ -6,8 +6,10 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.authorization import authorizer as authorizer_module
-from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision, Principal, is_navigation
+from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.decisions import Decision, ForwardDecision, Principal
 from proxy.authorization.login_flow import ReservedRequest
+from proxy.authorization.request_checks import is_navigation
 from proxy.authorization.signing import Keys, digest
 from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
@@ -133,7 +135,7 @@ def test_cached_principal_is_checked_against_current_route(change: list[Route], 
     decision = ask(authorizer_, Cookie=presented)
     assert status(decision) == expected
     if isinstance(decision, ForwardDecision):
-        assert decision.principal.route.port == 9
+        assert decision.principal.route == route(port=9)
 
 
 def test_cached_cookie_expires() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.authorization.authorizer import ANONYMOUS, Deferred, ForwardDecision, Principal
+from proxy.authorization.decisions import ANONYMOUS, Deferred, ForwardDecision, Principal
 from proxy.http import responses
 from proxy.http.headers import Header, RequestHead
 from proxy.http.response_parser import BodyFraming, ResponseHead
@@ -67,10 +67,11 @@ class Client(Side):
         self.refusal: LocalResponse | None = None
         self.connect_error: Exception | None = None
         pool = SimpleNamespace(take_idle=lambda now: self.upstream if is_idle else None, connect=self._connect)
-        self.slot: Any = SimpleNamespace(pool=pool)
+        self.slot: Any = SimpleNamespace(pool=pool, balancer=None)
         self.authorizer: Any = SimpleNamespace(
             authorize=lambda request, peer, port: decision,
             serve=self._serve,
+            failed=lambda: responses.UPSTREAM_FAILED,
             unreachable=lambda request, principal: responses.text(502, "unreachable"),
             response_headers=lambda principal, headers: headers,
         )

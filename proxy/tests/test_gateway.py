@@ -3,9 +3,10 @@
 import pytest
 
 from proxy.authorization import gateway_tokens
-from proxy.authorization.authorizer import Decision, ForwardDecision, Network, Principal
+from proxy.authorization.decisions import Decision, ForwardDecision, Principal
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.authorization.gateway_tokens import IssuedTokens, VerifiedTokens
+from proxy.authorization.networks import Network
 from proxy.authorization.signing import COOKIE
 from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
@@ -98,6 +99,7 @@ def test_principals_are_kept_while_their_routes_are() -> None:
             RequestHead(b"GET", b"/", [(b"Host", b"h"), (b"X-GP-Gateway", signed)]), "10.0.0.1"
         )
         assert isinstance(decision, ForwardDecision)
+        assert isinstance(decision.principal, Principal)
         return decision.principal
 
     first = principal("echo--s1")

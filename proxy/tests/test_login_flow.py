@@ -8,7 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from proxy.authorization import login_flow
-from proxy.authorization.authorizer import BrowserAuthorizer, Decision, ForwardDecision
+from proxy.authorization.authorizer import BrowserAuthorizer
+from proxy.authorization.decisions import Decision, ForwardDecision
 from proxy.authorization.signing import Grant, digest
 from proxy.http.headers import RequestHead
 from proxy.http.responses import LocalResponse

@@ -1,0 +1,186 @@
+"""Authorization at the address of a service: by one of its tokens, by a browser's cookie, or for everybody.
+
+A token is looked up by its digest, so what a stranger sends costs one SHA-256, and how long that takes says nothing of
+the tokens there are.
+"""
+
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final
+
+from proxy.authorization.decisions import ANONYMOUS, Decision, ForwardDecision, ServicePrincipal, to_forward
+from proxy.authorization.login_flow import RESERVED_PATHS, ReservedRequest
+from proxy.authorization.missing_apps import no_such_app
+from proxy.authorization.request_checks import has_body, is_navigation
+from proxy.authorization.unready_apps import condition_of, explanation
+from proxy.authorization.visitors import API_SCHEME, Visitors
+from proxy.http import responses
+from proxy.http.headers import (
+    ClassifiedHeaders,
+    Header,
+    MalformedRequestError,
+    RequestHead,
+    cookie_values,
+    strip_platform_cookies,
+)
+from proxy.http.responses import LocalResponse
+from proxy.routes import RouteTable, Service, ServiceToken
+from proxy.site import Site
+
+SECRET_PREFIX: Final = b"gpd_"  # of the tokens' secrets, which no app ever gets
+BEARER: Final = b"bearer"
+API_KEY: Final = b"x-api-key"
+STICKY_BY_COOKIE: Final = "cookie"
+CHALLENGE: Final = (b"WWW-Authenticate", b"Bearer")
+INVALID_TOKEN: Final = (b"WWW-Authenticate", b'Bearer error="invalid_token"')
+MAX_CACHED_PRINCIPALS: Final = 10_000  # above which the oldest are evicted
+MAX_CACHED_COOKIE_BYTES: Final = 4096  # a longer Cookie header is verified each time
+
+
+class ServiceAuthorizer:
+    """Decides about requests for services, whatever replica serves them."""
+
+    def __init__(self, site: Site, table: RouteTable, visitors: Visitors, now: Callable[[], float] = time.time) -> None:
+        self._site = site
+        self._table = table
+        self._visitors = visitors
+        self._now = now
+        self._principals: dict[tuple[bytes, bytes, str], ServicePrincipal] = {}
+        self._tokens: dict[str, tuple[Service, dict[str, ServiceToken]]] = {}  # by label, then by digest
+
+    def decide(
+        self,
+        request: RequestHead,
+        classified: ClassifiedHeaders,
+        service: Service,
+        peer: str,
+        listen_port: int | None = None,
+    ) -> Decision:
+        """Return what to do with a request. Raises MalformedRequestError for one with two tokens."""
+        if listen_port is not None:
+            return no_such_app(is_app_host=False)
+        known = classified.known
+        host, cookie = known[b"host"], known.get(b"cookie", b"")
+        forwarded, secret, sticky_key = _read(classified, service.sticky.encode())
+        digest = sha256(secret).hexdigest() if secret else ""
+        principal = self._principals.get((host, cookie, digest))
+        if principal is None or not self._is_current(principal, service):
+            principal = self._look_up(service, host, cookie, digest)
+        if principal is None and digest:
+            text = "This token is not valid for this deployment."
+            return responses.text(401, text, INVALID_TOKEN, closes=has_body(classified))
+        path, _, query = request.target.partition(b"?")
+        is_reserved = path in RESERVED_PATHS
+        if principal is None and not is_reserved:
+            return self._challenge(request, classified, service, cookie)
+        if not digest:
+            refusal = self._visitors.cross_site(request, known, host, is_public=service.is_public)
+            if refusal:
+                return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
+        if principal is None or is_reserved:
+            until = None if principal is None else principal.expires_at
+            condition = condition_of(service, self._table)
+            shown = explanation(condition, is_owner=principal is not None and principal.is_owner)
+            return ReservedRequest(path, query, request.method, cookie, service.label, None, until, shown)
+        return self._forward(request, known, principal, principal.headers + forwarded, sticky_key, peer)
+
+    def _forward(
+        self,
+        request: RequestHead,
+        known: dict[bytes, bytes],
+        principal: ServicePrincipal,
+        headers: list[Header],
+        sticky_key: bytes,
+        peer: str,
+    ) -> ForwardDecision:
+        authorization = known.get(b"authorization", b"")
+        if authorization and not _bearer(authorization) and not authorization.lower().startswith(API_SCHEME):
+            headers.append((b"Authorization", authorization))
+        client = self._visitors.client(peer, known)
+        headers.append((b"X-Forwarded-For", client.encode()))
+        forward = to_forward(request, known, headers, principal, client)
+        forward.sticky_key = sticky_key
+        return forward
+
+    def _is_current(self, principal: ServicePrincipal, service: Service) -> bool:
+        """Return whether a principal found earlier still has access."""
+        if principal.route is not service or principal.expires_at <= self._now():
+            return False
+        return not self._table.is_void(principal.login, principal.user, principal.issued_at)
+
+    def _look_up(self, service: Service, host: bytes, cookie: bytes, digest: str) -> ServicePrincipal | None:
+        """Return who has this token or, without one, this Cookie header; cached; None without access."""
+        token = self._token(service, digest)
+        grant = None if digest else self._visitors.grant(cookie, service)
+        if token:
+            identity = (token.login, 0, 0.0, token.expires_at)
+        elif grant:
+            identity = (grant.login, grant.user, grant.issued_at, grant.expires_at)
+        elif service.is_public and not digest:
+            identity = ANONYMOUS
+        else:
+            return None
+        headers = self._visitors.common_headers(host, strip_platform_cookies(cookie) if cookie else b"")
+        named, replica = None, b""
+        if service.sticky == STICKY_BY_COOKIE:
+            name = self._site.replica_cookie.encode()
+            named = name, b"; Path=/; HttpOnly; SameSite=Lax" + (b"; Secure" if self._site.is_secure else b"")
+            replica = next(iter(cookie_values(cookie, name)), b"")
+        principal = ServicePrincipal(service, *identity, headers, token, named, replica)
+        if len(cookie) <= MAX_CACHED_COOKIE_BYTES:
+            while len(self._principals) >= MAX_CACHED_PRINCIPALS:
+                del self._principals[next(iter(self._principals))]
+            self._principals[host, cookie, digest] = principal
+        return principal
+
+    def _token(self, service: Service, digest: str) -> ServiceToken | None:
+        """Return the service's token with this digest, None unless it is valid now."""
+        if not digest:
+            return None
+        indexed = self._tokens.get(service.label)
+        if indexed is None or indexed[0] is not service:
+            self._tokens = {
+                label: each for label, each in self._tokens.items() if self._table.get_service(label) is each[0]
+            }
+            indexed = self._tokens[service.label] = (service, {token.digest: token for token in service.tokens})
+        token = indexed[1].get(digest)
+        return token if token and token.expires_at > self._now() else None
+
+    def _challenge(
+        self, request: RequestHead, classified: ClassifiedHeaders, service: Service, cookie: bytes
+    ) -> LocalResponse:
+        """Return the redirect to the login for navigations, and 401 for programs."""
+        if is_navigation(request, classified.known):
+            return self._visitors.log_in(request, classified, service, cookie, None)
+        login = (b"X-GP-Login", f"{self._site.origin(service.label)}/".encode())
+        text = "Send a token of this deployment, as in Authorization: Bearer gpd_..."
+        return responses.text(401, text, CHALLENGE, login, closes=has_body(classified))
+
+
+def _read(classified: ClassifiedHeaders, sticky: bytes) -> tuple[list[Header], bytes, bytes]:
+    """Return the headers to forward, without tokens, the token's secret, and the value of the sticky header.
+
+    Raises MalformedRequestError if two tokens are sent.
+    """
+    secret = _bearer(classified.known.get(b"authorization", b""))
+    forwarded: list[Header] = []
+    key = b""
+    for header in classified.forwarded:
+        name = header[0].lower()
+        if name == API_KEY and header[1].startswith(SECRET_PREFIX):
+            if secret and secret != header[1]:
+                raise MalformedRequestError("two tokens")
+            secret = header[1]
+            continue
+        if name == sticky:
+            key = header[1]
+        forwarded.append(header)
+    return forwarded, secret, key
+
+
+def _bearer(authorization: bytes) -> bytes:
+    """Return the token in an Authorization header's value, empty if it is not one of the services'."""
+    scheme, _, secret = authorization.partition(b" ")
+    secret = secret.strip()
+    return secret if scheme.lower() == BEARER and secret.startswith(SECRET_PREFIX) else b""

@@ -1,0 +1,50 @@
+"""The balancers of all services that a process has served lately."""
+
+from collections.abc import Callable
+
+from proxy.authorization.control_plane import ServiceFigures
+from proxy.balancing.balancer import Balancer
+from proxy.balancing.rates import TokenRates
+from proxy.counters import ConnectionCounters
+from proxy.limits import ProxyLimits
+from proxy.routes import Route, RouteTable, Service
+from proxy.upstream.pool import UpstreamPool
+
+
+class Balancers:
+    """One balancer for each service, made when it is first asked for."""
+
+    def __init__(
+        self,
+        table: RouteTable,
+        counters: ConnectionCounters,
+        limits: ProxyLimits,
+        reaches: Callable[[Route], bool],
+        pool: Callable[[Route], UpstreamPool],
+    ) -> None:
+        """`reaches` says whether a route leads where replicas may be, `pool` returns the connections to one."""
+        self._table = table
+        self._counters = counters
+        self._limits = limits
+        self._reaches = reaches
+        self._pool = pool
+        self._rates = TokenRates(counters)
+        self._balancers: dict[str, Balancer] = {}  # by label
+
+    def of(self, service: Service) -> Balancer:
+        """Return the balancer of this service."""
+        balancer = self._balancers.get(service.label)
+        if balancer is None:
+            balancer = self._balancers[service.label] = Balancer(
+                service, self._table, self._counters, self._limits, self._rates, self._reaches, self._pool
+            )
+        return balancer
+
+    def figures(self) -> list[ServiceFigures]:
+        """Return what was served since; forget services that are gone, and rates that are over."""
+        self._rates.forget()
+        found = [figures for balancer in self._balancers.values() for figures in balancer.figures()]
+        for label, balancer in list(self._balancers.items()):
+            if balancer.is_idle and self._table.get_service(label) is None:
+                del self._balancers[label]
+        return found

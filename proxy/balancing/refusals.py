@@ -1,0 +1,43 @@
+"""Requests for services that reach no replica: 429 where the client should send less, 503 where waiting helps."""
+
+import json
+from enum import Enum
+from http import HTTPStatus
+from typing import Final
+
+from proxy.authorization.decisions import ServicePrincipal
+from proxy.authorization.request_checks import is_navigation
+from proxy.authorization.unready_apps import without_replica
+from proxy.http import responses
+from proxy.http.headers import RequestHead, classify
+from proxy.http.responses import LocalResponse
+
+RETRY_SECONDS: Final = 2
+
+
+class Refusal(Enum):
+    """Why a request reaches no replica, or has lost its one: status, title, detail."""
+
+    NO_REPLICA = (503, "No replica takes requests", "")  # `without_replica` says more
+    BUSY = (429, "All replicas are busy", "As many requests wait as may. Send it again later, or send fewer at once.")
+    WAITED = (503, "All replicas are busy", "The request has waited for as long as one may.")
+    RATE = (429, "Too many requests with this token", "It may send so many a minute, and has done so.")
+    UNREACHABLE = (503, "The replica could not be reached", "The request was not sent to it. Send it again.")
+    ENDED = (
+        503,
+        "The replica has ended",
+        "It hung up before it answered, and may have begun. Send it again if that does no harm.",
+    )
+
+
+def refusal(
+    why: Refusal, request: RequestHead, principal: ServicePrincipal, retry_seconds: int = RETRY_SECONDS
+) -> LocalResponse:
+    """Return the response that says so, as problem details; browsers get a page where no replica takes requests."""
+    if why is Refusal.NO_REPLICA:
+        is_page = is_navigation(request, classify(request.headers).known)
+        return without_replica(principal.route, is_owner=principal.is_owner, is_page=is_page, closes=False)
+    status, title, detail = why.value
+    shown = {"status": HTTPStatus(status).value, "title": title, "detail": detail}
+    retry_after = (b"Retry-After", b"%d" % retry_seconds)
+    return responses.problem(status, json.dumps(shown), retry_after, closes=False)
