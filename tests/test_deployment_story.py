@@ -18,9 +18,8 @@ from deployments.models import Deployment, DeploymentState, Replica
 from deployments.replicas.reconciliation import reconcile_all
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
 from deployments.tests.making import revision_request
-from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from resources.amounts.units import MIB
-from resources.models import Image, Installation
+from resources.models import Image
 from scheduler.cycle.passes import run_pass
 from sessions.lifecycle import LIVE, Status
 from sessions.models import Session
@@ -181,10 +180,14 @@ def test_a_deployment_from_creation_to_end(client: Client) -> None:
     services.end(deployment, actor=deployment.owner)
     works_until_ended(Session.objects.values_list("pk", flat=True))
     until(lambda: client.ask().status_code == 410)
+    until(lambda: not containers_of(Session.objects.all()))
+
+
+def containers_of(sessions: Iterable[Session]) -> set[str]:
+    """Return the names of the containers that are left of these sessions."""
+    names = {f"gp-{session.pk}-{session.attempt}" for session in sessions}
     with closing(docker.from_env()) as engine:
-        labels = [f"{INSTALLATION_LABEL}={Installation.current_key()}", f"{HOST_LABEL}={settings.COMPUTE_HOST_NAME}"]
-        left = [each.name for each in engine.containers.list(all=True, filters={"label": labels})]
-    assert [name for name in left if name and name.startswith("gp-")] == []
+        return names & {str(each.name) for each in engine.containers.list(all=True)}
 
 
 def roll_out(client: Client, first: set[str]) -> set[str]:
