@@ -172,7 +172,7 @@ class RouteTable:
     def replace(self, routes: Iterable[Route], *, session: str | None = None) -> None:
         """Replace the routes of one session or of all; abort connections of routes that are gone or have changed.
 
-        Those of services end only if the route leads elsewhere: an exchange outlives that its replica is not ready.
+        Those of services end only if the route leads elsewhere.
         """
         new = {route.label: route for route in routes}
         old = {route.label: route for route in self if session in (None, route.session)}

@@ -81,7 +81,8 @@ def test_a_service_that_is_gone_ends_all_its_connections() -> None:
     ("change", "ended"),
     [
         ([ONE], set()),
-        ([replica(1, is_ready=False).route], {"app"}),
+        ([replica(1, is_ready=False).route], set()),
+        ([replica(1, token="new").route], {"app"}),
         ([replica(1, port=1).route], {"app", "token", "cookie", "anonymous", "another"}),
         ([], {"app", "token", "cookie", "anonymous", "another"}),
     ],
