@@ -26,6 +26,7 @@ from bench.sizes import size
 from tests.cluster import isolation
 from tests.cluster.site import Site
 from tests.shell_image import ensure_shell_image
+from tests.tiny_image import ensure_tiny_image
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "tests.cluster.campaign"
@@ -39,12 +40,14 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=size(3, 1))
     parser.add_argument("--kinds", default=size("", "host worker killed"), help="comma-separated; all by default")
     parser.add_argument("--gangs", action="store_true", help="only kinds that act on clusters")
-    parser.add_argument("--story", choices=["campaign", "short"], default="campaign", help="short: each kind once")
+    stories = ["campaign", "short", "deployment"]
+    parser.add_argument("--story", choices=stories, default="campaign", help="short: each kind once")
     parser.add_argument("--logs", type=Path, default=ROOT / "var" / "faults", help="folder of the processes' output")
     parser.add_argument("--minutes", type=float, default=60, help="begin no round after that")
     options = parser.parse_args()
     if not isolation.is_isolated():
         ensure_shell_image()  # while the network is there
+        ensure_tiny_image()
         isolation.enter(MODULE, sys.argv[1:])
     isolation.prepare()
     for old in options.logs.glob("*.log"):
@@ -60,9 +63,9 @@ def main() -> int:
         }
     )
     django.setup()
-    from tests.cluster import stories  # models can be imported from here on
+    from tests.cluster.stories import tell  # models can be imported from here on
 
-    result = stories.tell(site, options)
+    result = tell(site, options)
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
     failed = any(result[name] for name in ("violations", "lost", "orphans_after_60s", "leaked_leases"))

@@ -18,10 +18,13 @@ from django.db import connections
 from bench.sizes import size
 from hostaccess import services as access
 from resources.models import Host as HostRow
-from resources.models import HostStatus, ImageSource
+from resources.models import HostStatus, ImageSource, ResourceGroup
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Session, SessionQuerySet
-from tests.cluster import gang_faults  # registers them
+from tests.cluster import (
+    deployment_story,
+    gang_faults,  # registers them
+)
 from tests.cluster.checks import Inspector, Verdict, asked
 from tests.cluster.faults import BEYOND_GRACE, GRACE_S, KINDS, Kind, World
 from tests.cluster.gangs import HalfGangs
@@ -54,6 +57,11 @@ def tell(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         kinds = [kind for kind in kinds if kind.is_of_gangs or not options.gangs]
         campaign.run(kinds, options.faults, options.minutes * 60)
         campaign.end()
+    elif options.story == "deployment":
+        served = deployment_story.serve_through_faults(world, ResourceGroup.objects.get(name=GROUP))
+        campaign.found.violations += [*served["wrong"], *served["cut"]]
+        campaign.settle()
+        return campaign.figures() | {"served": served}
     else:
         return _short_story(campaign)
     return campaign.figures()
