@@ -41,7 +41,7 @@ class Authorizer(Protocol):
         """Return whether the route leads where apps may be."""
         ...
 
-    def failed(self) -> LocalResponse:
+    def failed(self, *, is_malformed: bool) -> LocalResponse:
         """Return the response where the app has ended the connection, or has sent no HTTP."""
         ...
 

@@ -98,7 +98,7 @@ class BrowserAuthorizer:
         route, is_page = self.table.get(principal.route.label), is_navigation(request, classify(request.headers).known)
         return unreachable(route, is_owner=principal.is_owner, is_page=is_page)
 
-    def failed(self) -> LocalResponse:
+    def failed(self, *, is_malformed: bool) -> LocalResponse:
         """Return the response where the app has ended the connection, or has sent no HTTP."""
         return responses.UPSTREAM_FAILED
 

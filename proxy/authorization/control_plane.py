@@ -23,7 +23,7 @@ class ServiceFigures:
     outstanding: int = 0  # requests, streams and websockets under way now; of the session "": requests that wait
     requests: int = 0  # that ended, whatever their response
     errors: int = 0  # of these: 5xx, or failed
-    rejected: int = 0  # answered here with 429 or 503
+    rejected: int = 0  # answered here with 429 or 503; if a replica has ended, it has an error besides
     durations: Sequence[int] = ()  # requests by DURATION_BOUNDS, each up to its bound alone, and one that took longer
     seconds: float = 0.0  # sum of the durations
     sent_bytes: int = 0  # of responses, websockets excluded

@@ -72,9 +72,9 @@ class GatewayAuthorizer:
         is_page = is_navigation(request, classify(request.headers).known)
         return _marked(unreachable(None, is_owner=False, is_page=is_page), UNSENT)
 
-    def failed(self) -> LocalResponse:
+    def failed(self, *, is_malformed: bool) -> LocalResponse:
         """Return the response where the app has ended the connection, or has sent no HTTP."""
-        return _marked(responses.UPSTREAM_FAILED, LOST)
+        return responses.UPSTREAM_FAILED if is_malformed else _marked(responses.UPSTREAM_FAILED, LOST)
 
     def reaches(self, route: Route) -> bool:
         """Return whether the route leads to a container of this host."""

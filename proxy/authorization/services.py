@@ -107,6 +107,8 @@ class ServiceAuthorizer:
         """Return whether a principal found earlier still has access."""
         if principal.route is not service or principal.expires_at <= self._now():
             return False
+        if not principal.issued_at:  # by a token, or anybody: nothing was issued that could be void
+            return True
         return not self._table.is_void(principal.login, principal.user, principal.issued_at)
 
     def _look_up(self, service: Service, host: bytes, cookie: bytes, digest: str) -> ServicePrincipal | None:

@@ -284,7 +284,7 @@ class Exchange:
             self.is_reused = False
             self.task = client.loop.create_task(self._connect(forward, slot.pool))
         else:
-            self.respond(client.authorizer.failed())
+            self.respond(client.authorizer.failed(is_malformed=is_malformed))
 
     def upstream_paused(self) -> None:
         """Pause the client: the app reads more slowly than it sends."""

@@ -258,7 +258,7 @@ class ServiceTurn:
         may_repeat = not self._was_repeated and (self._forward.is_repeatable or (is_unsent and is_complete))
         why = Refusal.UNREACHABLE if is_unsent else Refusal.ENDED
         self.tried, self._failure = self._replica, b""
-        self._end(is_error=True, is_last=not may_repeat)
+        self._end(is_error=True, is_last=False)
         if not may_repeat:
             self.refuse(why)
             return
@@ -275,7 +275,7 @@ class ServiceTurn:
             self._exchange.added_headers = ((b"Set-Cookie", name + b"=" + replica.id + attributes),)
 
     def _end(self, *, is_error: bool, is_last: bool = True) -> None:
-        """Count the request as one that has ended; `is_last`: it is sent to no other replica."""
+        """Count the request as one that has ended; `is_last`: it is answered thereby."""
         replica = self._leave_replica()
         token = self.principal.token if is_last else None
         replica.figures.count(self._client.loop.time() - self._entered_at, self._sent_bytes, token, is_error=is_error)

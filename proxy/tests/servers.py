@@ -12,9 +12,22 @@ from proxy.limits import GATEWAY_LIMITS, ProxyLimits
 from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
 from proxy.tests.app import App, running_app
-from proxy.tests.site import BY_PORT, GATEWAY_KEY, GATEWAY_KEYS, SUBNETS, FakeControlPlane, authorizer, route
+from proxy.tests.site import (
+    BY_PORT,
+    GATEWAY_KEY,
+    GATEWAY_KEYS,
+    SUBNETS,
+    FakeControlPlane,
+    authorizer,
+    replica,
+    route,
+    service,
+)
 
-WAYS = ("direct", "gateway")
+WAYS = ("direct", "gateway")  # to an app
+SERVICE_WAYS = ("service", "service by gateway")  # to two replicas of a service that have the app's label and port
+REPLICAS = (1, 2)
+OF_SERVICE = frozenset(("is_public", "epoch", "owner"))  # what of a route's changes concerns the service itself
 
 
 @dataclass
@@ -26,42 +39,70 @@ class RunningProxy:
     planes: list[DataPlane]  # the browser's side first
     table: RouteTable
     control_plane: FakeControlPlane
+    gateway: str = ""  # its URL, on the ways that have one
+
+    @property
+    def is_service(self) -> bool:
+        """Whether a service with several replicas is behind it."""
+        return bool(self.table.services)
 
     def change(self, **changes: object) -> None:
-        """Replace the routes by that to the app, with these changes."""
-        self.table.replace([self.route(**changes)])
+        """Replace the routes by that to the app, or to the replicas, with these changes."""
+        if self.is_service:
+            replace_service(self.table, self.app.port, self.gateway, **changes)
+        else:
+            self.table.replace([self.route(**changes)])
+
+    def withdraw(self) -> None:
+        """Remove the app, or the service."""
+        self.table.replace_services([])
+        self.table.replace([])
 
     def route(self, **changes: object) -> Route:
         """Return the route to the app with these changes."""
-        known = self.table.get("echo--s1")
-        gateway = known.gateway if known else ""
-        return route(**({"port": self.app.port, "gateway": gateway, "gateway_key": GATEWAY_KEY} | changes))
+        return route(**({"port": self.app.port, "gateway": self.gateway, "gateway_key": GATEWAY_KEY} | changes))
+
+
+def replace_service(table: RouteTable, port: int, gateway: str, **changes: object) -> None:
+    """Put the service `echo--s1` and its two replicas, both at this port, into the table."""
+    own = {name: value for name, value in changes.items() if name in OF_SERVICE}
+    others = {"port": port, "gateway": gateway, "gateway_key": GATEWAY_KEY} | {
+        name: value for name, value in changes.items() if name not in OF_SERVICE
+    }
+    replicas = tuple(replica(number, **others) for number in REPLICAS)
+    table.replace(each.route for each in replicas)
+    table.replace_services([service(label="echo--s1", deployment="s1", replicas=replicas, **own)])
 
 
 @asynccontextmanager
 async def running(
     name: str, limits: ProxyLimits | None = None, trusted_proxies: Sequence[Network] = (), **changes: object
 ) -> AsyncIterator[RunningProxy]:
-    """Yield the app proxy, reached in one of WAYS; `changes` are those of its route to the app."""
+    """Yield the app proxy, reached in one of WAYS or SERVICE_WAYS; `changes` are those of its route to the app."""
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(running_app())
         control_plane = FakeControlPlane()
         planes = []
         gateway = ""
-        if name == "gateway":
+        if name.endswith("gateway"):
             table = RouteTable()
             table.replace([route(**({"port": app.port} | changes))])
+            if name in SERVICE_WAYS:
+                table.replace([replica(number, **({"port": app.port} | changes)).route for number in REPLICAS])
             gateway_authorizer = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
             planes.append(DataPlane(gateway_authorizer, FakeControlPlane(), GATEWAY_LIMITS))
-            gateway = f"http://127.0.0.1:{await stack.enter_async_context(_serving(planes[0]))}"
-        authorizer_ = authorizer(
-            route(**({"port": app.port, "gateway": gateway, "gateway_key": GATEWAY_KEY} | changes)),
-            control_plane=control_plane,
-        )
+            gateway = f"http://127.0.0.1:{await stack.enter_async_context(serving(planes[0]))}"
+        authorizer_ = authorizer(control_plane=control_plane)
         plane = DataPlane(authorizer_, control_plane, limits, trusted_proxies)
         planes.insert(0, plane)
-        port = await stack.enter_async_context(_serving(plane))
-        yield RunningProxy(port, app, planes, authorizer_.table, control_plane)
+        port = await stack.enter_async_context(serving(plane))
+        proxy = RunningProxy(port, app, planes, authorizer_.table, control_plane, gateway)
+        if name in SERVICE_WAYS:
+            proxy.table.replace([])
+            replace_service(proxy.table, app.port, gateway, **changes)
+        else:
+            proxy.change(**changes)
+        yield proxy
 
 
 @asynccontextmanager
@@ -69,14 +110,14 @@ async def running_by_port(name: str) -> AsyncIterator[RunningProxy]:
     """Yield the app proxy with the app at a port of its own, without a host name."""
     async with running(name) as proxy:
         plane = DataPlane(authorizer(site=BY_PORT, control_plane=proxy.control_plane), proxy.control_plane)
-        async with _serving(plane, is_own_port=True) as port:
-            by_port = RunningProxy(port, proxy.app, [plane], plane.authorizer.table, proxy.control_plane)
+        async with serving(plane, is_own_port=True) as port:
+            by_port = RunningProxy(port, proxy.app, [plane], plane.authorizer.table, proxy.control_plane, proxy.gateway)
             by_port.table.replace([proxy.route(listen_port=port)])
             yield by_port
 
 
 @asynccontextmanager
-async def _serving(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
+async def serving(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
     """Yield the port of the app proxy: that of all apps, or that of one app."""
     loop = asyncio.get_running_loop()
     own: list[int] = []  # known once the system has chosen it

@@ -29,9 +29,10 @@ def route(**changes: object) -> Route:
     return Route(**(fields | changes))  # type: ignore[arg-type]
 
 
-def replica(number: int, *, takes_requests: bool = True, **changes: object) -> ReplicaRoute:
-    """Return a replica in the session `r<number>`, with changes of its route."""
+def replica(number: int, **changes: object) -> ReplicaRoute:
+    """Return a replica in the session `r<number>`, with changes of its route and of whether it takes requests."""
     named = {"label": f"serve--r{number}", "session": f"r{number}"}
+    takes_requests = bool(changes.pop("takes_requests", True))
     return ReplicaRoute(route=route(**(named | changes)), takes_requests=takes_requests)
 
 

@@ -112,7 +112,7 @@ async def test_35_and_36_open_connections_are_aborted_when_access_ends(proxy: Ru
         table = proxy.table
         match how:
             case "session ended":
-                table.replace([], session="s1")
+                proxy.withdraw()
             case "epoch moved":
                 proxy.change(epoch=2)
             case "login ended":
@@ -156,7 +156,7 @@ async def test_37_public_app_is_open_until_made_private(public: RunningProxy) ->
 async def test_39_reused_address_is_reached_by_its_new_name_only(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         seen(await client.ask(request(**log_in())))
-        proxy.table.replace([], session="s1")
+        proxy.withdraw()
         proxy.table.replace([proxy.route(label="echo--s2", session="s2")])
         assert (await client.ask(request(**log_in()))).status == 410
 
@@ -245,11 +245,11 @@ async def test_request_on_closed_idle_upstream_is_retried(proxy: RunningProxy) -
     assert proxy.app.accepted == 2
 
 
-async def test_request_with_effects_is_not_retried(proxy: RunningProxy) -> None:
-    async with connected(proxy.port) as client:
+async def test_request_with_effects_is_not_retried(app_proxy: RunningProxy) -> None:
+    async with connected(app_proxy.port) as client:
         assert (await client.ask(request("GET", "/once", **log_in()))).body == b"ok"
         reply = await client.ask(request("POST", **log_in()))
-    assert (reply.status, proxy.app.accepted) == (502, 1)
+    assert (reply.status, app_proxy.app.accepted) == (502, 1)
 
 
 async def test_gateway_refuses_requests_without_token() -> None:
@@ -262,8 +262,8 @@ async def test_gateway_refuses_requests_without_token() -> None:
             assert (await client.ask(request(**log_in()))).status == 403
 
 
-async def test_39_route_that_is_late_is_waited_for(proxy: RunningProxy) -> None:
-    plane = proxy.planes[-1]  # of the gateway, where there is one
+async def test_39_route_that_is_late_is_waited_for(app_proxy: RunningProxy) -> None:
+    plane = app_proxy.planes[-1]  # of the gateway, where there is one
     table, known = plane.authorizer.table, list(plane.authorizer.table)
     table.replace([])
 
@@ -271,10 +271,10 @@ async def test_39_route_that_is_late_is_waited_for(proxy: RunningProxy) -> None:
         table.replace(known, session=session)
 
     table.read_by(read)
-    async with connected(proxy.port) as client:
+    async with connected(app_proxy.port) as client:
         fetched = await client.ask(request("GET", "/echo", Sec_Fetch_Mode="cors", **log_in()))
         assert fetched.status == 410
-    async with connected(proxy.port) as client:
+    async with connected(app_proxy.port) as client:
         reply = await client.ask(request("GET", "/echo?a=1", Sec_Fetch_Mode="navigate", **log_in()))
         assert (reply.status, reply.all("location")) == (303, ["/echo?a=1"])
         assert (await client.ask(request("GET", "/echo?a=1", **log_in()))).status == 200

@@ -135,16 +135,16 @@ async def test_40_websockets_to_stopped_app_leak_nothing(name: str) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_pings_do_not_count_as_use(proxy: RunningProxy) -> None:
-    plane = proxy.planes[0]
-    async with connected(proxy.port) as client:
+async def test_pings_do_not_count_as_use(app_proxy: RunningProxy) -> None:
+    plane = app_proxy.planes[0]
+    async with connected(app_proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, b"x"))
         await client.frame()
         plane._sweep()
-        assert proxy.control_plane.sessions_used == {"s1"}
-        proxy.control_plane.sessions_used.clear()
+        assert app_proxy.control_plane.sessions_used == {"s1"}
+        app_proxy.control_plane.sessions_used.clear()
         await client.send(masked(PING, b"beat"))
         assert await client.frame() == (LAST | PONG, b"beat")
         plane._sweep()
-        assert proxy.control_plane.sessions_used == set()
+        assert app_proxy.control_plane.sessions_used == set()

@@ -77,3 +77,16 @@ def test_what_is_removed_is_not_kept() -> None:
         counters.add(KEY)
         counters.remove(KEY)
         assert counters.count(KEY) == 0
+
+
+def test_a_counter_sees_the_other_processes() -> None:
+    memory = CounterMemory(2)
+    other = Counting(memory)
+    counter = SharedCounters(memory).counter(KEY)
+    other("add")
+    counter.add(2)
+    assert (counter.count(), counter.own, other("count")) == (3, 2, 3)
+    counter.remove()
+    other("remove")
+    assert (counter.count(), other("count")) == (1, 1)
+    other.kill()

@@ -71,7 +71,7 @@ class Client(Side):
         self.authorizer: Any = SimpleNamespace(
             authorize=lambda request, peer, port: decision,
             serve=self._serve,
-            failed=lambda: responses.UPSTREAM_FAILED,
+            failed=lambda is_malformed: responses.UPSTREAM_FAILED,
             unreachable=lambda request, principal: responses.text(502, "unreachable"),
             response_headers=lambda principal, headers: headers,
         )
