@@ -81,15 +81,15 @@ class Servers:
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, arguments: Sequence[str], port: int, environment: dict[str, str] | None = None) -> None:
-        """Start a program and return once it listens."""
+    def start(self, arguments: Sequence[str], port: int, environment: dict[str, str] | None = None) -> int:
+        """Start a program and return its process id once it listens."""
         process = subprocess.Popen(arguments, env=os.environ | (environment or {}), start_new_session=True)
         self._running.append(process)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
             with socket.socket() as probe:
                 if probe.connect_ex((HOST, port)) == 0:
-                    return
+                    return process.pid
             time.sleep(0.05)
         raise SystemExit(f"{arguments[0]} does not listen on port {port}")
 
@@ -190,10 +190,16 @@ def measure(way: Way, seconds: int) -> dict[str, float]:
     }
 
 
-def wrk(way: Way, path: str, connections: int, seconds: int) -> dict[str, float]:
-    """Return what wrk says of requests for a page. Raises SystemExit for any answer but 200."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
+def wrk(
+    way: Way, path: str, connections: int, seconds: int, headers: Sequence[str] = (), prefix: Sequence[str] = ()
+) -> dict[str, float]:
+    """Return what wrk says of requests for a page with these headers. Raises SystemExit for any answer but 200.
+
+    `prefix` is what wrk is run by.
+    """
+    command = [*prefix, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
     command += ["-H", f"Host: {way.http_host}", "-H", f"Cookie: {way.http_cookie}"]
+    command += [each for header in headers for each in ("-H", header)]
     command.append(f"http://{HOST}:{way.http_port}{path}")
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in said or "Socket errors" in said:
