@@ -125,7 +125,6 @@ class BrowserAuthorizer:
         host, cookie = known.get(b"host", b""), known.get(b"cookie", b"")
         principal = self._principals.get((host, cookie))
         if principal is None or not self.is_current(principal):
-            check_host(known)
             found = self._find(request, classified, host, peer, listen_port)
             if not isinstance(found, Route):
                 return found
@@ -155,7 +154,10 @@ class BrowserAuthorizer:
     def _find(
         self, request: RequestHead, classified: ClassifiedHeaders, host: bytes, peer: str, listen_port: int | None
     ) -> Route | Decision:
-        """Return the route of a host, or what to do if there is none."""
+        """Return the route of a host, or what to do if there is none or if it is a service's."""
+        if service := self._services.at(host):
+            return self._services.decide(request, classified, service, peer, listen_port)
+        check_host(classified.known)
         if self.site.is_by_port:
             return self._find_at(host, listen_port)
         if listen_port is not None and self.site.is_of_ports(host):
@@ -163,6 +165,7 @@ class BrowserAuthorizer:
         label = self.site.label_of(host)
         route = self.table.find(label) if label else None
         if isinstance(route, Service):
+            self._services.remember(host, route)
             return self._services.decide(request, classified, route, peer, listen_port)
         launch_url = self.site.launch_url(label) if label else ""
         if label and not route and self.table.has_source and is_navigation(request, classified.known):

@@ -34,6 +34,7 @@ API_KEY: Final = b"x-api-key"
 STICKY_BY_COOKIE: Final = "cookie"
 CHALLENGE: Final = (b"WWW-Authenticate", b"Bearer")
 INVALID_TOKEN: Final = (b"WWW-Authenticate", b'Bearer error="invalid_token"')
+MAX_CACHED_HOSTS: Final = 4096
 MAX_CACHED_PRINCIPALS: Final = 10_000  # above which the oldest are evicted
 MAX_CACHED_COOKIE_BYTES: Final = 4096  # a longer Cookie header is verified each time
 
@@ -46,8 +47,20 @@ class ServiceAuthorizer:
         self._table = table
         self._visitors = visitors
         self._now = now
+        self._hosts: dict[bytes, Service] = {}  # by Host header, as clients write it
         self._principals: dict[tuple[bytes, bytes, str], ServicePrincipal] = {}
         self._tokens: dict[str, tuple[Service, dict[str, ServiceToken]]] = {}  # by label, then by digest
+
+    def at(self, host: bytes) -> Service | None:
+        """Return the service at this Host header's value, if it is one that was remembered and still stands."""
+        service = self._hosts.get(host)
+        return service if service and self._table.get_service(service.label) is service else None
+
+    def remember(self, host: bytes, service: Service) -> None:
+        """Have `at` find the service, which takes less time than to parse the host."""
+        if len(self._hosts) >= MAX_CACHED_HOSTS:
+            self._hosts.clear()
+        self._hosts[host] = service
 
     def decide(
         self,
@@ -62,7 +75,7 @@ class ServiceAuthorizer:
             return no_such_app(is_app_host=False)
         known = classified.known
         host, cookie = known[b"host"], known.get(b"cookie", b"")
-        forwarded, secret, sticky_key = _read(classified, service.sticky.encode())
+        headers, secret, sticky_key = _read(classified, service.sticky.encode())
         digest = sha256(secret).hexdigest() if secret else ""
         principal = self._principals.get((host, cookie, digest))
         if principal is None or not self._is_current(principal, service):
@@ -83,7 +96,7 @@ class ServiceAuthorizer:
             condition = condition_of(service, self._table)
             shown = explanation(condition, is_owner=principal is not None and principal.is_owner)
             return ReservedRequest(path, query, request.method, cookie, service.label, None, until, shown)
-        return self._forward(request, known, principal, principal.headers + forwarded, sticky_key, peer)
+        return self._forward(request, known, principal, principal.headers + headers, sticky_key, peer)
 
     def _forward(
         self,
@@ -94,9 +107,6 @@ class ServiceAuthorizer:
         sticky_key: bytes,
         peer: str,
     ) -> ForwardDecision:
-        authorization = known.get(b"authorization", b"")
-        if authorization and not _bearer(authorization) and not authorization.lower().startswith(API_SCHEME):
-            headers.append((b"Authorization", authorization))
         client = self._visitors.client(peer, known)
         headers.append((b"X-Forwarded-For", client.encode()))
         forward = to_forward(request, known, headers, principal, client)
@@ -165,8 +175,11 @@ def _read(classified: ClassifiedHeaders, sticky: bytes) -> tuple[list[Header], b
 
     Raises MalformedRequestError if two tokens are sent.
     """
-    secret = _bearer(classified.known.get(b"authorization", b""))
+    authorization = classified.known.get(b"authorization", b"")
+    secret = _bearer(authorization) if authorization else b""
     forwarded: list[Header] = []
+    if authorization and not secret and not authorization.lower().startswith(API_SCHEME):
+        forwarded.append((b"Authorization", authorization))
     key = b""
     for header in classified.forwarded:
         name = header[0].lower()
