@@ -56,8 +56,8 @@ def core(number: int) -> list[str]:
 
 
 @contextmanager
-def running() -> Iterator[tuple[dict[str, Way], int, int]]:
-    """Yield the ways to the replicas, by who balances and their number, and port and process id of ours."""
+def running() -> Iterator[tuple[dict[str, Way], int, dict[str, int]]]:
+    """Yield the ways to the replicas, by who balances and their number, the port of ours, and the process ids."""
     ours, streams, *ports = free_ports(2 + max(REPLICAS) + len(REPLICAS))
     upstreams, balanced = ports[: max(REPLICAS)], dict(zip(REPLICAS, ports[max(REPLICAS) :], strict=True))
     servers, folder = Servers(), FOLDER.resolve()
@@ -75,25 +75,36 @@ def running() -> Iterator[tuple[dict[str, Way], int, int]]:
             )
             for number, port in balanced.items()
         )
-        servers.start([*core(0), *nginx_command(folder, "balancer", balancing)], balanced[REPLICAS[0]])
+        nginx = servers.start([*core(0), *nginx_command(folder, "balancer", balancing)], balanced[REPLICAS[0]])
         command = [sys.executable, "-m", "bench.deployment_servers", "ours", *map(str, (ours, *upstreams, streams))]
         process = servers.start([*core(0), *command], ours)
         ways = {"direct": Way(upstreams[0], 0)}
         for number, port in balanced.items():
             ways[f"nginx {number}"] = Way(port, 0)
             ways[f"ours {number}"] = Way(ours, 0, f"{label(number)}.{SITE.apps_domain}:{ours}")
-        yield ways, ours, process
+        yield ways, ours, {"ours": process, "nginx": nginx}
     finally:
         servers.stop()
 
 
-def measure(way: Way, seconds: int) -> dict[str, Figures]:
-    """Return what one way does with many connections, and with one."""
+def measure(way: Way, process: int | None, seconds: int) -> dict[str, Figures]:
+    """Return what one way does with many connections, and with one; and the CPU time of a request in the process."""
     headers, prefix = [f"Authorization: Bearer {SECRET}"], core(2)
-    return {
-        BUSY: wrk(way, "/", CONNECTIONS, seconds, headers, prefix),
-        ALONE: wrk(way, "/", 1, seconds, headers, prefix),
-    }
+    before = cpu_seconds(process) if process else 0.0
+    busy = wrk(way, "/", CONNECTIONS, seconds, headers, prefix)
+    if process:
+        busy["cpu_us"] = (cpu_seconds(process) - before) * 1e6 / (busy["rps"] * seconds)
+    return {BUSY: busy, ALONE: wrk(way, "/", 1, seconds, headers, prefix)}
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process and its children, who all run."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ticks = 0
+    for each in (str(process), *children):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # user and system time
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def bytes_of_a_stream(port: int, process: int) -> float:
@@ -125,6 +136,12 @@ def memory_of(process: int) -> int:
     return int(found[1]) * 1024
 
 
+def ratio(rounds: Sequence[dict[str, dict[str, Figures]]], number: int, key: str, one: str, other: str) -> float:
+    """Return the median of the rounds' ratios of a figure at so many replicas."""
+    found = [each[f"{one} {number}"][BUSY][key] / each[f"{other} {number}"][BUSY][key] for each in rounds]
+    return round(statistics.median(found), 2)
+
+
 def summary(rounds: Sequence[dict[str, dict[str, Figures]]], stream_bytes: float) -> dict[str, object]:
     """Return medians by way, the rounds' ratios to nginx, and what ours adds to the time of a request."""
     figures = {
@@ -134,15 +151,8 @@ def summary(rounds: Sequence[dict[str, dict[str, Figures]]], stream_bytes: float
         }
         for way in rounds[0]
     }
-    ratios = {
-        str(number): round(
-            statistics.median(
-                each[f"ours {number}"][BUSY]["rps"] / each[f"nginx {number}"][BUSY]["rps"] for each in rounds
-            ),
-            2,
-        )
-        for number in REPLICAS
-    }
+    ratios = {str(number): ratio(rounds, number, "rps", "ours", "nginx") for number in REPLICAS}
+    cpu_ratios = {str(number): ratio(rounds, number, "cpu_us", "nginx", "ours") for number in REPLICAS}
     added = {
         name: round(
             statistics.median(each[f"{name} 2"][ALONE]["p50_us"] - each["direct"][ALONE]["p50_us"] for each in rounds)
@@ -153,6 +163,7 @@ def summary(rounds: Sequence[dict[str, dict[str, Figures]]], stream_bytes: float
     }
     return {
         "requests_ratio_to_nginx": ratios,
+        "requests_ratio_by_cpu_time": cpu_ratios,  # what the ratio is where each has a core that nobody else uses
         "added_p50_ms": added["ours"],
         "nginx_added_p50_ms": added["nginx"],
         "bytes_per_stream": round(stream_bytes),
@@ -172,11 +183,13 @@ def main() -> None:
     options = parser.parse_args()
     system_packages.ensure(PROGRAMS, print)
     rounds: list[dict[str, dict[str, Figures]]] = []
-    with running() as (ways, port, process):
-        stream_bytes = asyncio.run(bytes_of_a_stream(port, process))
+    with running() as (ways, port, processes):
+        stream_bytes = asyncio.run(bytes_of_a_stream(port, processes["ours"]))
         for number in range(options.rounds):
             order = random.sample(list(ways), len(ways))
-            rounds.append({name: measure(ways[name], options.seconds) for name in order})
+            rounds.append(
+                {name: measure(ways[name], processes.get(name.split()[0]), options.seconds) for name in order}
+            )
             print(f"round {number + 1}: {json.dumps(rounds[-1])}", flush=True)
     print(json.dumps(summary(rounds, stream_bytes)))
 

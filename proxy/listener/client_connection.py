@@ -197,9 +197,7 @@ class ClientConnection(asyncio.Protocol):
         """Respond that the deadline has passed, 504 for the app's and 408 for the client's, or abort."""
         exchange = self._exchanges[0] if self._exchanges else None
         if exchange and not exchange.is_response_started:
-            if exchange.turn:
-                exchange.turn.is_error = True
-            exchange.respond(responses.RESPONSE_TIMEOUT)
+            exchange.time_out()
         elif self._parser.is_in_head and self._phase is not DISCARDING:
             self._refuse(responses.REQUEST_TIMEOUT)
         else:

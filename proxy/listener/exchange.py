@@ -136,6 +136,15 @@ class Exchange:
         client.transport.write(response.to_bytes(with_body=self.request.method != b"HEAD", closes=closes))
         client.finish(self, closes=closes)
 
+    def time_out(self) -> None:
+        """Answer that the app has not responded in time, or at a service that the request has not come."""
+        if self.turn and not self.is_received:
+            self.respond(responses.REQUEST_TIMEOUT)
+            return
+        if self.turn:
+            self.turn.is_error = True
+        self.respond(responses.RESPONSE_TIMEOUT)
+
     def cancel(self) -> None:
         """Abandon the upstream connection, any task and the place at a replica."""
         if self.upstream:
@@ -231,8 +240,12 @@ class Exchange:
 
     def _start_response_timeout(self) -> None:
         client = self._client
-        if self.request_state is SENT and not self.is_response_started:
+        if self.is_response_started:
+            return
+        if self.request_state is SENT:
             client.deadline = client.loop.time() + client.limits.response_seconds
+        elif self.turn:  # or a client that stops in the middle would take the replica from others
+            client.deadline = client.loop.time() + client.limits.body_seconds
 
     # --- the response
 
@@ -289,11 +302,15 @@ class Exchange:
     def upstream_paused(self) -> None:
         """Pause the client: the app reads more slowly than it sends."""
         self._client.is_upstream_paused = True
+        if self.turn and not self.is_received:
+            self._client.deadline = FOREVER
         self._client.update_reading()
 
     def upstream_resumed(self) -> None:
         """Resume the client."""
         self._client.is_upstream_paused = False
+        if self.turn and not self.is_received:
+            self._start_response_timeout()
         self._client.update_reading()
 
 

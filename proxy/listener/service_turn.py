@@ -27,6 +27,7 @@ class TurnClient(Protocol):
     """The client connection of a turn."""
 
     loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
     deadline: float  # loop time
 
     def update_reading(self) -> None:
@@ -144,8 +145,11 @@ class ServiceTurn:
     def begin(self, replica: BalancedReplica) -> None:
         """Send the request to this replica, at which it is counted already."""
         self.waits_until = 0.0
-        self._replica = replica
         client = self._client
+        if client.transport.is_closing():  # its access has ended; `leave` will be called
+            self._balancer.leave(replica)
+            return
+        self._replica = replica
         client.deadline = float("inf")
         pool = self._slot.pool = self._balancer.pool(replica)
         pool.is_used = True

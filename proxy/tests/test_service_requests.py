@@ -366,3 +366,20 @@ async def test_many_requests_at_once_keep_to_the_limit() -> None:
         replies = await asyncio.gather(*(ask(running, call("POST", "/echo", b"x")) for _ in range(40)))
         assert {reply.status for reply in replies} == {200}
         assert max(app.accepted for app in running.apps) <= 2
+
+
+async def test_a_body_that_stops_coming_frees_the_replica() -> None:
+    limits = ProxyLimits(body_seconds=0.05)
+    async with running_service(1, limits=limits, concurrency=1, queue=0) as running, connected(running.port) as client:
+        await client.send(call("POST", "/echo", Content_Length="5") + b"x")
+        assert (await client.head()).status == 408
+        assert (await ask(running, call())).status == 200
+
+
+async def test_a_replica_that_hangs_is_an_error_of_it() -> None:
+    limits = ProxyLimits(response_seconds=0.05)
+    async with running_service(1, limits=limits) as running, connected(running.port) as client:
+        await client.send(call("GET", "/think"))
+        assert (await client.head()).status == 504
+        running.plane._sweep()
+        assert [(each.requests, each.errors) for each in running.control_plane.figures] == [(1, 1)]
