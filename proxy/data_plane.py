@@ -17,7 +17,7 @@ from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.pending import RETRY_AFTER, PendingConnections, source_of
-from proxy.routes import Access, ConnectionFilter, Route, RouteTable
+from proxy.routes import ConnectionAccess, ConnectionFilter, Route, RouteTable
 from proxy.upstream.pool import UpstreamPool
 
 DRAIN_POLL_SECONDS: Final = 0.1
@@ -108,10 +108,10 @@ class ConnectionSlot:
         return f"anonymous {source_of(self.client)}"
 
     @property
-    def access(self) -> Access:
+    def access(self) -> ConnectionAccess:
         """What it is used for now."""
         principal, route = self.principal, self.pool.route if self.pool else None
-        return Access(route, principal.login, principal.user, principal.route.label if self.balancer else "")
+        return ConnectionAccess(route, principal.login, principal.user, principal.route.label if self.balancer else "")
 
     def counter_keys(self) -> tuple[str, ...]:
         """Return all keys that it is counted by."""
@@ -209,7 +209,7 @@ class DataPlane:
             if slot and slot.is_busy and matches(slot.access):
                 connection.abort()
         for label, pool in list(self._pools.items()):
-            if matches(Access(pool.route, "", 0)):
+            if matches(ConnectionAccess(pool.route, "", 0)):
                 pool.close_idle()
                 del self._pools[label]
 

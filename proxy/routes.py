@@ -86,7 +86,7 @@ class Service:
         """None: a service has no port of its own."""
 
 
-class Access(NamedTuple):
+class ConnectionAccess(NamedTuple):
     """What a connection is used for now. Anonymous connections have the login "" and the user 0."""
 
     route: Route | None  # None: it waits for a replica
@@ -95,7 +95,7 @@ class Access(NamedTuple):
     service: str = ""  # label, "" for an endpoint's own address
 
 
-ConnectionFilter = Callable[[Access], bool]  # whether a connection must end
+ConnectionFilter = Callable[[ConnectionAccess], bool]  # whether a connection must end
 RevocationObserver = Callable[[ConnectionFilter], None]
 RouteReader = Callable[[str], Awaitable[None]]  # reads the routes of a session, or a deployment, into the table
 
@@ -228,7 +228,7 @@ class RouteTable:
             observer()
 
 
-def _is_at(access: Access, places: set[tuple[str, str, str, int, str]]) -> bool:
+def _is_at(access: ConnectionAccess, places: set[tuple[str, str, str, int, str]]) -> bool:
     """Return whether the connection leads to one of these places."""
     return access.route is not None and access.route.place in places
 
@@ -243,7 +243,7 @@ def _ended(old: Service, new: Service | None) -> ConnectionFilter:
     ended = {token.login for token in old.tokens if (token.pk, token.digest, token.expires_at) not in kept}
     is_new_epoch, is_withdrawn = new.epoch != old.epoch, old.is_public and not new.is_public
 
-    def matches(access: Access) -> bool:
+    def matches(access: ConnectionAccess) -> bool:
         if access.service != old.label:
             return False
         has_lost_access = (

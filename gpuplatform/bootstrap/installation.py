@@ -22,7 +22,7 @@ from operations.embedded_servers import redis_and_postgres as services
 from operations.health import redis_probe
 from operations.machine import docker_engine, system_packages
 from operations.machine.progress import Progress, SetupError
-from operations.supervisor.supervisor import Service
+from operations.supervisor.supervisor import SupervisedService
 from resources.images import background, builds
 from resources.images.catalogue.catalog import CatalogError
 
@@ -61,7 +61,7 @@ def own_services(progress: Progress, *, take_over: bool, needs_redis: bool = Tru
             connections.close_all()
 
 
-def supervised_services() -> list[Service]:
+def supervised_services() -> list[SupervisedService]:
     """Return the servers that `own_services` runs, for the supervisor."""
     return services.supervised(
         Path(settings.COMPUTE_VAR_DIR), with_postgres=not settings.DATABASE_URL, with_redis=not settings.REDIS_URL

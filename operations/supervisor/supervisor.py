@@ -60,7 +60,7 @@ class ServiceError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class SupervisedService:
     """A server that the commands need and that is no child of ours. Its functions may block."""
 
     name: str
@@ -99,7 +99,7 @@ class Supervisor:
         *,
         folder: Path,
         output: TextIO,
-        services: Sequence[Service] = (),
+        services: Sequence[SupervisedService] = (),
         first_delay: float = FIRST_DELAY,
         check_every: float = CHECK_SECONDS,
         control: Path | None = None,
@@ -195,7 +195,7 @@ class Supervisor:
             record.restarts += 1
             await self._start(command)
 
-    async def _guard(self, service: Service) -> str:
+    async def _guard(self, service: SupervisedService) -> str:
         """Start the service again whenever it is down; return a sentence once it must not be."""
         restarts, record = Restarts(self._first_delay), self._records[service.short_name]
         while True:
@@ -260,7 +260,7 @@ class Supervisor:
             raise ServiceControlError(f"its log cannot be read: {error}") from error
         return text.splitlines()[-lines:]
 
-    def _controlled(self) -> dict[str, Service]:
+    def _controlled(self) -> dict[str, SupervisedService]:
         return {service.short_name: service for service in self._services if service.short_name}
 
     def _record(self, name: str) -> ServiceRecord:
@@ -284,7 +284,7 @@ class Supervisor:
         _signal_groups(one, signal.SIGKILL)
         await record.ended.wait()
 
-    async def _start_service(self, service: Service) -> str:
+    async def _start_service(self, service: SupervisedService) -> str:
         """Start it, and return why it does not, or ""; a stop signal during the start takes effect after it."""
         start = asyncio.create_task(asyncio.to_thread(service.start))
         try:
@@ -335,7 +335,7 @@ class Supervisor:
         await all_ended
 
 
-async def _is_missed(service: Service, record: ServiceRecord) -> bool:
+async def _is_missed(service: SupervisedService, record: ServiceRecord) -> bool:
     """Return whether a server is down that people want to run."""
     return record.wanted.is_set() and not await asyncio.to_thread(service.is_up)
 

@@ -4,18 +4,18 @@ from collections.abc import Iterable
 
 import pytest
 
-from proxy.routes import Access, ConnectionFilter, RouteTable, Service
+from proxy.routes import ConnectionAccess, ConnectionFilter, RouteTable, Service
 from proxy.site import LABEL
 from proxy.tests.site import LOGIN, replica, route, service, token
 
 ONE, TWO = replica(1).route, replica(2).route
-BY_TOKEN = Access(ONE, token().login, 0, "chat--d1")
-BY_COOKIE = Access(ONE, LOGIN, 7, "chat--d1")
-ANONYMOUS = Access(ONE, "", 0, "chat--d1")
-WAITING = Access(None, token().login, 0, "chat--d1")
-AT_TWO = Access(TWO, token().login, 0, "chat--d1")
-OF_ANOTHER = Access(ONE, token().login, 0, "other--d2")
-OF_AN_APP = Access(ONE, LOGIN, 7)
+BY_TOKEN = ConnectionAccess(ONE, token().login, 0, "chat--d1")
+BY_COOKIE = ConnectionAccess(ONE, LOGIN, 7, "chat--d1")
+ANONYMOUS = ConnectionAccess(ONE, "", 0, "chat--d1")
+WAITING = ConnectionAccess(None, token().login, 0, "chat--d1")
+AT_TWO = ConnectionAccess(TWO, token().login, 0, "chat--d1")
+OF_ANOTHER = ConnectionAccess(ONE, token().login, 0, "other--d2")
+OF_AN_APP = ConnectionAccess(ONE, LOGIN, 7)
 ALL = {"token": BY_TOKEN, "cookie": BY_COOKIE, "anonymous": ANONYMOUS, "waiting": WAITING, "two": AT_TWO}
 ALL |= {"another": OF_ANOTHER, "app": OF_AN_APP}
 OF_THE_SERVICE = {"token", "cookie", "anonymous", "waiting", "two"}
