@@ -27,6 +27,8 @@ class App:
         self.uploaded = 0  # bytes of bodies that have come
         self.written = 0  # bytes of the big response that were sent
         self.events_taken = 0  # of the event stream, as the test says; the next one is sent then
+        self.server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
         self._tired: list[asyncio.StreamWriter] = []  # connections that close at their second request
         self.changed = asyncio.Condition()
 
@@ -39,13 +41,22 @@ class App:
         """Serve one connection to its end."""
         self.connections += 1
         self.accepted += 1
+        self._open.add(writer)
         await self._tell()
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._serve_one(reader, writer):
                 pass
         writer.close()
+        self._open.discard(writer)
         self.connections -= 1
         await self._tell()
+
+    def kill(self) -> None:
+        """End as a process that is killed: nothing listens any more, and all connections are reset."""
+        if self.server:
+            self.server.close()
+        for writer in self._open:
+            writer.transport.abort()
 
     async def _tell(self) -> None:
         async with self.changed:
@@ -157,6 +168,7 @@ async def running_app() -> AsyncIterator[App]:
     """Yield an app that listens on a free port of this machine."""
     app = App()
     server = await asyncio.start_server(app.serve, "127.0.0.1", 0, limit=2**22)
+    app.server = server
     app.port = server.sockets[0].getsockname()[1]
     try:
         yield app
