@@ -45,8 +45,8 @@ class Authorizer(Protocol):
         """Return the response where the app has ended the connection, or has sent no HTTP."""
         ...
 
-    def unreachable(self, request: RequestHead, principal: AnyPrincipal) -> LocalResponse:
-        """Return the response where the app's port refuses connections."""
+    def unreachable(self, request: RequestHead, principal: AnyPrincipal, *, is_silent: bool) -> LocalResponse:
+        """Return the response where the app's port refuses connections, or does not even do that (`is_silent`)."""
         ...
 
     def response_headers(self, principal: AnyPrincipal, headers: list[Header]) -> list[Header]:

@@ -93,8 +93,10 @@ class BrowserAuthorizer:
             return await deferred.response(self.table)
         return await self._login_flow.serve(deferred)
 
-    def unreachable(self, request: RequestHead, principal: AnyPrincipal) -> LocalResponse:
-        """Return the response where the app's port refuses connections."""
+    def unreachable(self, request: RequestHead, principal: AnyPrincipal, *, is_silent: bool) -> LocalResponse:
+        """Return the response where the app's port refuses connections, or does not even do that (`is_silent`)."""
+        if is_silent:
+            return responses.RESPONSE_TIMEOUT
         route, is_page = self.table.get(principal.route.label), is_navigation(request, classify(request.headers).known)
         return unreachable(route, is_owner=principal.is_owner, is_page=is_page)
 

@@ -67,10 +67,11 @@ class GatewayAuthorizer:
             return await deferred.response(self.table)
         return responses.text(404, "A gateway has no such path.")
 
-    def unreachable(self, request: RequestHead, principal: AnyPrincipal) -> LocalResponse:
-        """Return the response where the app's port refuses connections; the web process knows more."""
+    def unreachable(self, request: RequestHead, principal: AnyPrincipal, *, is_silent: bool) -> LocalResponse:
+        """Return the response where the app cannot be connected to; the web process knows more."""
         is_page = is_navigation(request, classify(request.headers).known)
-        return _marked(unreachable(None, is_owner=False, is_page=is_page), UNSENT)
+        refused = unreachable(None, is_owner=False, is_page=is_page)
+        return _marked(responses.RESPONSE_TIMEOUT if is_silent else refused, UNSENT)
 
     def failed(self, *, is_malformed: bool) -> LocalResponse:
         """Return the response where the app has ended the connection, or has sent no HTTP."""

@@ -192,10 +192,9 @@ class Exchange:
             upstream = await pool.connect()
         except OSError as error:
             self.task = None
-            if isinstance(error, TimeoutError):
-                self.respond(responses.RESPONSE_TIMEOUT)
-            else:
-                self.respond(self._client.authorizer.unreachable(self.request, forward.principal))
+            is_silent = isinstance(error, TimeoutError)
+            unreachable = self._client.authorizer.unreachable
+            self.respond(unreachable(self.request, forward.principal, is_silent=is_silent))
         else:
             self.task = None
             self.send(forward, upstream)

@@ -72,7 +72,7 @@ class Client(Side):
             authorize=lambda request, peer, port: decision,
             serve=self._serve,
             failed=lambda is_malformed: responses.UPSTREAM_FAILED,
-            unreachable=lambda request, principal: responses.text(502, "unreachable"),
+            unreachable=lambda request, principal, is_silent: responses.text(504 if is_silent else 502, "unreachable"),
             response_headers=lambda principal, headers: headers,
         )
 

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.authorization import gateway_tokens
 from proxy.authorization.decisions import Decision, ForwardDecision, Principal
-from proxy.authorization.gateway import GatewayAuthorizer
+from proxy.authorization.gateway import UNSENT, GatewayAuthorizer, failure_of
 from proxy.authorization.gateway_tokens import IssuedTokens, VerifiedTokens
 from proxy.authorization.networks import Network
 from proxy.authorization.signing import COOKIE
@@ -43,6 +43,19 @@ def test_valid_token_is_forwarded_without_it() -> None:
         b"X-Forwarded-For": b"203.0.113.5",
         b"X-Forwarded-Proto": b"https",
     }
+
+
+@pytest.mark.parametrize(("is_silent", "status"), [(False, 502), (True, 504)])
+def test_a_web_process_learns_that_nothing_was_sent(status: int, *, is_silent: bool) -> None:
+    table = RouteTable()
+    table.replace([route()])
+    gateway = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
+    signed = [(b"Host", HOST.encode()), (b"X-GP-Gateway", IssuedTokens().issue("echo--s1", GATEWAY_KEY))]
+    head = RequestHead(b"GET", b"/", signed)
+    decision = gateway.authorize(head, "10.0.0.1")
+    assert isinstance(decision, ForwardDecision)
+    response = gateway.unreachable(head, decision.principal, is_silent=is_silent)
+    assert (response.status, failure_of(response.headers)) == (status, UNSENT)
 
 
 @pytest.mark.parametrize(
