@@ -170,6 +170,8 @@ class Inspector:
             return main in self._promises.ended
         if reason == Reason.TIME_LIMIT:
             return main in self._promises.limits
+        if reason == Reason.DEPLOYMENT:  # which has other replicas now, or none
+            return True
         if reason == Reason.CLUSTER_ENDED:  # by the end of another, which is looked at as well
             return session.members.filter(status__in=FINAL).exclude(reason=Reason.CLUSTER_ENDED).exists()
         if reason == Reason.CONTAINER_EXITED and session.command and session.exit_code == 0:

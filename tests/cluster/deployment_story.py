@@ -6,7 +6,6 @@ unless the replica that gave it has died.
 
 import http.client
 import itertools
-import re
 import socket
 import threading
 import time
@@ -127,9 +126,7 @@ class Traffic:
             try:
                 body = response.read()
             except (OSError, http.client.HTTPException) as error:
-                with self._lock:
-                    self.answers.cut.append((time.time(), f"{target}: {error!r}"))
-                    self.answers.counts["cut"] += 1
+                self._note_cut(target, repr(error))
                 return None
             self._judge(target, number, response.status, body, is_stream=is_stream)
             if response.will_close:
@@ -146,8 +143,10 @@ class Traffic:
         if status in REFUSED:
             self._note(str(status))
             time.sleep(0.2)  # it says later, and a client that heeds it leaves the machine to others
-        elif status == 200 and is_right(body, number, is_stream=is_stream):
+        elif status == 200 and (right := right_body(body, number, is_stream=is_stream)) == body:
             self._note("stream" if is_stream else "answer")
+        elif status == 200 and right.startswith(body):
+            self._note_cut(target, f"after {len(body)} bytes")
         else:
             self._note(f"wrong {status}", f"{target}: {status} {body[:200]!r}")
 
@@ -157,6 +156,11 @@ class Traffic:
             if wrong:
                 self.answers.wrong.append(wrong)
 
+    def _note_cut(self, target: str, how: str) -> None:
+        with self._lock:
+            self.answers.cut.append((time.time(), f"{target}: {how}"))
+            self.answers.counts["cut"] += 1
+
     def _note_repeated(self, attempt: int, target: str, error: Exception) -> None:
         with self._lock:
             self.answers.repeated += 1
@@ -164,13 +168,13 @@ class Traffic:
                 self.answers.wrong.append(f"{target}: {error!r}")
 
 
-def is_right(body: bytes, number: int, *, is_stream: bool) -> bool:
-    """Return whether this is the whole response to the request of this number."""
-    said = body.decode(errors="replace")
+def right_body(body: bytes, number: int, *, is_stream: bool) -> bytes:
+    """Return the whole response to the request of this number, of the revision that this one is of."""
     if not is_stream:
-        return re.fullmatch(rf"{number} of revision [12]\n", said) is not None
+        revision = 2 if body.endswith(b"2\n") else 1
+        return f"{number} of revision {revision}\n".encode()
     lines = [f"data: {number} {line}\n\n" for line in range(1, LINES + 1)]
-    return said == "".join([*lines, "data: [DONE]\n\n"])
+    return "".join([*lines, "data: [DONE]\n\n"]).encode()
 
 
 def serve_through_faults(world: World, group: ResourceGroup) -> dict[str, Any]:
@@ -198,11 +202,12 @@ def serve_through_faults(world: World, group: ResourceGroup) -> dict[str, Any]:
     services.abort_rollout(deployment, actor=owner)
     step("roll back")
     begun = time.time()
-    _kill_a_replica(world, deployment)
+    with world.excused(_host_of(world, _first(deployment)).name):
+        _kill_a_replica(world, deployment)
     step("replica killed")
     deaths.append((begun, time.time()))
-    begun = time.time()
-    with _host_of(world, _live(deployment)[0]).frozen():
+    begun, host = time.time(), _host_of(world, _first(deployment))
+    with world.excused(host.name), host.frozen():
         time.sleep(FROZEN_S)
     step("host frozen")
     deaths.append((begun, time.time()))
@@ -269,6 +274,10 @@ def _live(deployment: Deployment) -> list[Replica]:
     return asked(lambda: list(deployment.replica_rows.live().select_related("session__host", "revision")))
 
 
+def _first(deployment: Deployment) -> Replica:
+    return _live(deployment)[0]
+
+
 def _settled(deployment: Deployment, wanted: int) -> None:
     """Return once just so many replicas are there, of the current revision, and take requests."""
 
@@ -286,7 +295,7 @@ def _host_of(world: World, replica: Replica) -> Host:
 
 def _kill_a_replica(world: World, deployment: Deployment) -> None:
     """Kill all processes of a replica, as the kernel does that is out of memory."""
-    replica = _live(deployment)[0]
+    replica = _first(deployment)
     containers = _host_of(world, replica).engine.containers()
     container, _ = containers[(replica.pk, replica.session.attempt)]
     _host_of(world, replica).engine.kill_container(container)
