@@ -19,7 +19,7 @@ MAX_TOKENS: Final = 200  # of one deployment that are not revoked
 SECRET_BYTES: Final = 32  # 43 characters
 
 
-class IssuedToken(NamedTuple):
+class CreatedToken(NamedTuple):
     """A token and its secret, which is not stored."""
 
     token: DeploymentToken
@@ -28,7 +28,7 @@ class IssuedToken(NamedTuple):
 
 def create_token(
     deployment: Deployment, *, name: str, actor: User, expires_at: datetime | None = None, rate_per_minute: int = 0
-) -> IssuedToken:
+) -> CreatedToken:
     """Make a token of the deployment and return it with its secret. Raises RejectedError at its fields."""
     if errors := validation.token_errors(name, expires_at, rate_per_minute, clock.now()):
         raise RejectedError(errors)
@@ -52,7 +52,7 @@ def create_token(
         if actor != row.owner:
             audit.record(actor, "add token", row, {"token": (None, token.name)})
         events.changed(row.pk)
-    return IssuedToken(token, secret)
+    return CreatedToken(token, secret)
 
 
 def revoke_token(token: DeploymentToken, *, actor: User) -> None:

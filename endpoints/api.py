@@ -71,7 +71,8 @@ class AppViewSet(ApiViewSet[Endpoint]):
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, session_id: str, app: str) -> Response:
         """Close the app to everybody; its process keeps running in the session."""
-        services.close(self._endpoint(session_id, app), actor=user_of(request))
+        with refusals():
+            services.close(self._endpoint(session_id, app), actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=ShareLinkSerializer(many=True))

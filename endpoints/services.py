@@ -15,6 +15,7 @@ from django.db import transaction
 
 from accounts import audit
 from accounts.models import User
+from deployments.replicas.launching import REPLICA_APP
 from endpoints.routing import ports, revocations, routes
 from proxy.authorization.signing import digest
 from resources import clock
@@ -22,7 +23,7 @@ from sessions import notify
 from sessions.access import app_states
 from sessions.access.entries import record_entry
 from sessions.errors import RejectedError
-from sessions.lifecycle import Status
+from sessions.lifecycle import Kind, Status
 from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
 
 MIN_PORT: Final = 1024
@@ -168,10 +169,15 @@ def revoke(link: ShareLink, *, actor: User | None) -> None:
 
 @audit.recorded_for_others("close app", "session.owner_id")
 def close(endpoint: Endpoint, *, actor: User) -> None:
-    """Close the app to everybody and revoke its links; its process keeps running in the container."""
+    """Close the app to everybody and revoke its links; its process keeps running in the container.
+
+    Raises RejectedError at `app` for that by which a deployment reaches its replica.
+    """
     with _locked(endpoint) as row:
         if row.state == EndpointState.CLOSED:
             return
+        if row.session.kind == Kind.REPLICA and row.app == REPLICA_APP:
+            raise RejectedError({"app": "Its deployment reaches it there. Change or end the deployment instead."})
         row.state, row.detail, row.epoch = EndpointState.CLOSED.value, "", row.epoch + 1
         if row.is_public:
             _renew_session_key(row)
@@ -197,6 +203,7 @@ def _check_number(session: Session) -> None:
             {"app": f"At most {MAX_OPEN_IN_SESSION} apps and ports of a session can be open; close some."}
         )
     running = unclosed.filter(session__owner=session.owner_id, session__status=Status.RUNNING)
+    running = running.exclude(session__kind=Kind.REPLICA)  # which deployments open, and their own limits bound
     if running.count() >= MAX_OPEN_OF_OWNER:
         raise RejectedError(
             {"app": f"At most {MAX_OPEN_OF_OWNER} apps and ports of your sessions can be open; close some."}

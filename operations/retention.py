@@ -16,6 +16,7 @@ from django.contrib.sessions.models import Session as LoginRow
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from accounts.models import AuditEntry
+from deployments.models import DeploymentEvent
 from notifications.models import Notification
 from restapi import idempotency
 from restapi.models import IdempotencyKey
@@ -109,6 +110,13 @@ RULES: Final = (
         "app_events",
         lambda: settings.COMPUTE_EVENTS_DAYS,
         _of_ended_sessions(EndpointEvent.objects.all(), "endpoint__session"),
+    ),
+    RetentionRule(
+        "deployment_events",
+        lambda: settings.COMPUTE_EVENTS_DAYS,
+        _by_age(
+            lambda before: DeploymentEvent.objects.filter(deployment__ended_at__lt=before, at__lt=before).order_by("pk")
+        ),
     ),
     RetentionRule(
         "usage_histories",

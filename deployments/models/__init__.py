@@ -1,6 +1,6 @@
 """The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets and events.
 
-Used by endpoints and hostworker.
+Used by endpoints, hostworker and operations.
 """
 
 from deployments.models.deployment import (

@@ -15,7 +15,7 @@ from sessions.launching.requests import LaunchRequest
 from sessions.limits import policy_checks
 from sessions.models import Endpoint, EndpointState
 
-APP: Final = "serve"  # the name of a replica's endpoint
+REPLICA_APP: Final = "serve"  # the name of a replica's endpoint
 _LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
@@ -26,7 +26,7 @@ def launch(deployment: Deployment, revision: Revision) -> Replica:
     [session] = services.submit(deployment.owner, request)
     Endpoint.objects.create(
         session=session,
-        app=APP,
+        app=REPLICA_APP,
         title=deployment.name,
         port=revision.port,
         state=EndpointState.READY.value,  # whether requests go to it depends on its health

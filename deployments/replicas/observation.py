@@ -11,6 +11,7 @@ from sessions.lifecycle import FINAL, Reason, Status
 
 LOST_GRACE: Final = timedelta(seconds=30)  # of a silent host, before its replicas are replaced elsewhere
 MAX_PAST: Final = 30  # replicas that are looked at for pauses
+LEAD: Final = timedelta(minutes=5)  # before limits end a replica; it is replaced in that time
 LAST_LINES: Final = 5
 UNHEALTHY_FACTOR: Final = 3  # times the interval and the retries, after which an unhealthy replica is replaced
 
@@ -44,8 +45,9 @@ class Observed:
 
 
 def observe(deployment: Deployment) -> Observed:
-    """Return the replicas whose ends were not taken note of yet; one query."""
-    related = ("session__host", "session__owner", "revision")
+    """Return the replicas whose ends were not taken note of yet, with all that their ends depend on; one query."""
+    of_session = ("host", "owner__policy", "project__policy", "resource_group")
+    related = ("revision", *(f"session__{name}" for name in of_session))
     rows = list(deployment.replica_rows.filter(is_settled=False).select_related(*related))
     live = [row for row in rows if row.session.status not in FINAL]
     return Observed(
@@ -55,10 +57,10 @@ def observe(deployment: Deployment) -> Observed:
     )
 
 
-def fact_of(replica: Replica, deployment: Deployment) -> ReplicaFact:
+def fact_of(replica: Replica, deployment: Deployment, now: datetime) -> ReplicaFact:
     """Return what a rollout needs to know of a replica that neither drains nor has ended."""
     host = replica.session.host
-    is_leaving = host is not None and host.drain_by is not None
+    is_leaving = (host is not None and host.drain_by is not None) or _ends_soon(replica, now)
     is_restarted = deployment.restarted_at is None or replica.created_at >= deployment.restarted_at
     is_of_revision = replica.revision_id == deployment.revision_id
     return ReplicaFact(
@@ -67,6 +69,12 @@ def fact_of(replica: Replica, deployment: Deployment) -> ReplicaFact:
         is_ready=replica.takes_requests and not (host is not None and host.status == HostStatus.LOST),
         created_at=replica.created_at,
     )
+
+
+def _ends_soon(replica: Replica, now: datetime) -> bool:
+    """Return whether limits end it, or another session does, in time to replace it; shorter lives are let run out."""
+    end = replica.session.ends_at
+    return end is not None and end - now < LEAD and now - replica.created_at > 2 * LEAD
 
 
 def past_of(deployment: Deployment) -> list[PastReplica]:

@@ -8,7 +8,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db import Error, transaction
+from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q
 from redis.exceptions import RedisError
 
@@ -21,10 +21,13 @@ from sessions import notify
 from sessions.errors import RejectedError
 from sessions.launching import services as sessions
 from sessions.lifecycle import Reason, Status
+from sessions.models import Session, end_expression
 
 logger = logging.getLogger(__name__)
 
 QUIET: Final = timedelta(seconds=3)  # without a request, as processes report each second, before a replica ends
+MAX_LAUNCHES: Final = 8  # in one step, whose transaction holds locks
+DISABLED: Final = "The account of its owner is disabled."
 SETTLED: Final = (DeploymentState.HEALTHY, DeploymentState.STOPPED, DeploymentState.ENDED)
 
 
@@ -33,7 +36,7 @@ def reconcile_all() -> None:
     for pk in due():
         try:
             reconcile(pk)
-        except (Error, RejectedError):
+        except Exception:  # of one, which must not keep the others waiting
             logger.exception("deployment %s: not reconciled, will try again", pk)
 
 
@@ -49,9 +52,17 @@ def due() -> list[str]:
         | ~Q(revision=OuterRef("revision"))
         | Q(created_at__lt=OuterRef("restarted_at"))
     )
+    own = Session.objects.filter(replica__deployment=OuterRef("pk"), replica__is_settled=False)
+    leaving = own.annotate(end=end_expression()).filter(end__lt=clock.now() + observation.LEAD)
     counted = Count("replica_rows", filter=Q(replica_rows__is_settled=False))
     rows = Deployment.objects.annotate(unsettled=counted)
-    is_changing = ~Q(state__in=SETTLED) | ~Q(unsettled=F("replicas")) | Exists(irregular) | Q(owner__is_active=False)
+    is_changing = (
+        ~Q(state__in=SETTLED)
+        | ~Q(unsettled=F("replicas"))
+        | Exists(irregular)
+        | Exists(leaving)
+        | Q(owner__is_active=False)
+    )
     live = rows.filter(Q(ended_at=None) | Q(unsettled__gt=0) | ~Q(state=DeploymentState.ENDED))
     return list(live.filter(is_changing).order_by("pk").values_list("pk", flat=True))
 
@@ -102,13 +113,13 @@ class _Reconciliation:
             wanted=self._wanted,
             surge=self._row.max_surge,
             unavailable=self._row.max_unavailable,
-            replicas=[observation.fact_of(replica, self._row) for replica in serving],
+            replicas=[observation.fact_of(replica, self._row, self._now) for replica in serving],
             may_launch=until is None or self._now >= until,
         )
         drained = [replica for replica in serving if replica.pk in plan.drains]
         for replica in drained:
             self._drain(replica)
-        launched, refusal = self._launch(plan.launches)
+        launched, refusal = self._launch(min(plan.launches, MAX_LAUNCHES))
         self._end_drained([*observed.draining, *given_up, *drained])
         left = [replica for replica in serving if replica not in drained]
         self._note([*left, *launched], has_failed=bool(refusal) or rollout.failures_in_row(past) > 0, refusal=refusal)
@@ -194,10 +205,12 @@ class _Reconciliation:
     def _note(self, serving: list[Replica], *, has_failed: bool, refusal: str) -> None:
         """Store the state and what is wrong, where either has changed."""
         row = self._row
-        facts = [observation.fact_of(replica, row) for replica in serving]
+        facts = [observation.fact_of(replica, row, self._now) for replica in serving]
         is_unhealthy = any(replica.health == ReplicaHealth.UNHEALTHY for replica in serving)
         state = status.state_of(row, facts, self._wanted, has_failed=has_failed or is_unhealthy)
-        problem = "" if self._is_over else status.problem_of(row, serving, refusal)
+        problem = status.problem_of(row, serving, refusal) if not self._is_over else ""
+        if row.ended_at is None and not row.owner.is_active:
+            problem = DISABLED
         if (state, problem) != (row.state, row.problem):
             row.state, row.problem = state.value, problem
             row.save(update_fields=["state", "problem"])

@@ -11,7 +11,7 @@ from accounts.models import User
 from deployments import figures, services
 from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth, Revision
 from deployments.replicas import launching
-from deployments.replicas.reconciliation import due, reconcile
+from deployments.replicas.reconciliation import due, reconcile, reconcile_all
 from deployments.tests.making import heal, make_deployment, revision_request, run_replicas, serving_deployment
 from proxy.authorization.control_plane import ServiceFigures
 from resources import clock
@@ -316,3 +316,54 @@ def test_two_at_once_launch_as_many_as_one() -> None:
     for thread in threads:
         thread.join()
     assert statuses(deployment) == {"PENDING": 3}
+
+
+def test_a_replica_near_its_limits_is_replaced_before() -> None:
+    owner = make_user(policy=make_policy(max_lifetime=timedelta(hours=1)))
+    host = make_host()
+    deployment = make_deployment(owner, host=host)
+    reconcile(deployment.pk)
+    [old] = run_replicas(deployment, host)
+    heal(old)
+    reconcile(deployment.pk)
+    assert due() == []
+    started = clock.now() - timedelta(minutes=56)
+    Session.objects.update(started_at=started, start_by=None)
+    Replica.objects.update(created_at=started)
+    assert due() == [deployment.pk]
+    reconcile(deployment.pk)
+    assert statuses(deployment) == {"RUNNING": 1, "PENDING": 1}
+    assert deployment.replica_rows.taking_requests().get() == old
+
+
+def test_a_life_too_short_to_replace_is_let_run_out() -> None:
+    owner = make_user(policy=make_policy(max_lifetime=timedelta(minutes=4)))
+    host = make_host()
+    deployment = make_deployment(owner, host=host)
+    reconcile(deployment.pk)
+    heal(*run_replicas(deployment, host))
+    reconcile(deployment.pk)
+    reconcile(deployment.pk)
+    assert statuses(deployment) == {"RUNNING": 1}
+
+
+def test_one_that_fails_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = sorted((make_deployment(), make_deployment()), key=lambda each: each.pk)
+    launch = launching.launch
+
+    def fails_for_the_first(deployment: Deployment, revision: Revision) -> Replica:
+        if deployment == first:
+            raise ValueError("a fault")
+        return launch(deployment, revision)
+
+    monkeypatch.setattr(launching, "launch", fails_for_the_first)
+    reconcile_all()
+    assert (statuses(first), statuses(second)) == ({}, {"PENDING": 1})
+
+
+def test_many_replicas_are_launched_in_steps() -> None:
+    deployment = make_deployment(replicas=10)
+    reconcile(deployment.pk)
+    assert statuses(deployment) == {"PENDING": 8}
+    reconcile(deployment.pk)
+    assert statuses(deployment) == {"PENDING": 10}
