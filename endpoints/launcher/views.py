@@ -99,7 +99,13 @@ def unpublish(request: UserRequest, session_id: str, name: str) -> HttpResponse:
 def close(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Close an app to everybody."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
-    services.close(endpoint, actor=request.user)
+    try:
+        services.close(endpoint, actor=request.user)
+    except RejectedError as refusal:
+        form = OpenForm({"app": name})
+        form.add_error(None, " ".join(refusal.errors.values()))
+        template = "endpoints/_apps.html" if request.htmx else "endpoints/apps.html"
+        return render(request, template, _launcher_context(endpoint.session, form), status=422)
     return _updated_launcher(request, endpoint.session)
 
 
