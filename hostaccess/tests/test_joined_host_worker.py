@@ -9,6 +9,9 @@ from pathlib import Path
 
 from django.conf import settings
 
+from deployments.models import HealthKind, ReplicaHealth
+from deployments.requests import HealthCheck
+from deployments.tests.making import revision_request, serving_deployment
 from folders.models import Folder
 from folders.storage.paths import prepare_root
 from hostaccess.models import HostAccess
@@ -107,11 +110,17 @@ def test_all_that_a_host_worker_writes_is_granted(variables: dict[str, str], tmp
     )
     smaller = SessionSize(cpu=session.cpu, memory=session.memory // 2, fgpu=session.fgpu)
     resizing.resize(session, smaller, actor=session.owner)
+    health = HealthCheck(kind=HealthKind.TCP, interval_seconds=1, timeout_seconds=1, retries=1)
+    revision = revision_request(port=1025, health=health)  # where nothing listens
+    replica = serving_deployment(1, host=session.host, revision=revision).replica_rows.get()
+    Session.objects.filter(pk=replica.pk).update(address="127.0.0.1")
     webhook, _ = webhook_services.create(session.owner, url="https://example.org/", types=types_for(is_superuser=False))
     program = [sys.executable, "-m", "hostaccess.tests.host_work"]
     subprocess.run(
         program, cwd=ROOT, env=environment(variables) | {"DJANGO_SETTINGS_MODULE": "gpuplatform.settings"}, check=True
     )
+    replica.refresh_from_db()
+    assert (replica.health, replica.unhealthy_at is None) == (ReplicaHealth.UNHEALTHY, False)
     image.refresh_from_db()
     assert (image.size, image.apps.count()) == (5, 1)
     assert Image.objects.get(reference="own/mine:1").apps.count() == 1
