@@ -76,7 +76,7 @@ def test_a_web_process_learns_that_nothing_was_sent(status: int, *, is_silent: b
 def test_invalid_token_is_refused(signed: bytes) -> None:
     decision = authorize(signed)
     assert isinstance(decision, LocalResponse)
-    assert decision.status == 403
+    assert (decision.status, failure_of(decision.headers)) == (403, UNSENT)
 
 
 def test_gateway_reaches_containers_of_its_own_host_only() -> None:

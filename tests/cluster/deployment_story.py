@@ -188,14 +188,15 @@ def serve_through_faults(world: World, group: ResourceGroup) -> dict[str, Any]:
     _settled(deployment, 4)
     site = world.site
     traffic = Traffic(deployment.label, issued.secret, [*site.urls, f"http://{PLATFORM}:{PROXY_PORT}"])
-    steps: dict[str, float] = {}
+    steps: dict[str, tuple[float, float]] = {}  # seconds since the first request, and until all was as wanted
     deaths: list[tuple[float, float]] = []  # Unix times between which a replica died, or stood still for long
 
     def step(name: str, replicas: int = 4) -> None:
-        begun = time.monotonic()
+        since = time.time()
         _settled(deployment, replicas)
-        steps[name] = round(time.monotonic() - begun, 1)
+        steps[name] = round(since - began_at, 1), round(time.time() - since, 1)
 
+    began_at = time.time()
     traffic.start()
     services.new_revision(deployment, _revision(2, image), actor=owner)
     step("rolling update")
@@ -221,7 +222,11 @@ def serve_through_faults(world: World, group: ResourceGroup) -> dict[str, Any]:
     answers = traffic.stop()
     services.end(deployment, actor=owner)
     until(lambda: not _live(deployment), seconds=SETTLE_S)
-    cut = [words for at, words in answers.cut if not any(begun <= at <= ended for begun, ended in deaths)]
+    cut = [
+        f"{at - began_at:.1f} s: {words}"
+        for at, words in answers.cut
+        if not any(begun <= at <= ended for begun, ended in deaths)
+    ]
     return {
         "requests": answers.counts.total(),
         "answers": dict(answers.counts),
