@@ -367,3 +367,13 @@ def test_many_replicas_are_launched_in_steps() -> None:
     assert statuses(deployment) == {"PENDING": 8}
     reconcile(deployment.pk)
     assert statuses(deployment) == {"PENDING": 10}
+
+
+def test_a_replica_that_never_served_is_ended_at_once() -> None:
+    deployment = serving_deployment(1)
+    services.set_replicas(deployment, 2, actor=deployment.owner)
+    reconcile(deployment.pk)
+    run_replicas(deployment, host_of(deployment))
+    services.set_replicas(deployment, 1, actor=deployment.owner)
+    reconcile(deployment.pk)
+    assert statuses(deployment) == {"RUNNING": 1, "TERMINATING": 1}
