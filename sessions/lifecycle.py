@@ -80,9 +80,9 @@ class Reason(StrEnum):
     PREEMPTED = "PREEMPTED"  # ended for another session, as it is preemptible; as an event, the status stays
     REQUEUED = "REQUEUED"  # a superadmin returned it to the queue, where it is, or will be once it has stopped
     HOST_DRAINED = "HOST_DRAINED"  # its host is being taken out of service; as an event, the status stays
+    DEPLOYMENT = "DEPLOYMENT"  # its deployment has ended, wants fewer replicas, or replaces this one
     CLUSTER_ENDED = "CLUSTER_ENDED"  # another member of its cluster has ended
     CLUSTER_RETURNED = "CLUSTER_RETURNED"  # another member of its cluster did not start or failed; back in the queue
-    DEPLOYMENT = "DEPLOYMENT"  # its deployment has ended, wants fewer replicas, or replaces this one
     HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace period
 
 
