@@ -2,6 +2,7 @@
 
 from gpuplatform_client.async_client import AsyncClient
 from gpuplatform_client.client import Client
+from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthCheck, RevisionSpec
 from gpuplatform_client.errors import (
     AccessDeniedError,
     ApiError,
@@ -21,12 +22,16 @@ __all__ = [
     "ClientError",
     "ClusterSpec",
     "ComputeSession",
+    "DeploymentInfo",
+    "DeploymentSpec",
+    "HealthCheck",
     "LaunchSpec",
     "MemberSpec",
     "MissingObjectError",
     "MountSpec",
     "OverloadedError",
     "ResizeSpec",
+    "RevisionSpec",
     "SignInRequiredError",
     "UnreachableServerError",
 ]

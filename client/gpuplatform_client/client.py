@@ -14,10 +14,10 @@ from httpx_sse import EventSource
 from tenacity import Retrying
 
 from gpuplatform_client import operations, transfers
+from gpuplatform_client.api_requests import ApiOperation, ApiStream, ResultPage
 from gpuplatform_client.errors import UnreachableServerError, error_from
 from gpuplatform_client.methods import ApiMethods
 from gpuplatform_client.models import IssuedToken
-from gpuplatform_client.operations import ApiOperation, ApiStream, ResultPage
 from gpuplatform_client.retries import RECONNECT_SECONDS, RETRY_SECONDS, retry_options, unreachable
 from gpuplatform_client.streams import StreamPosition, check_stream
 from gpuplatform_client.transfers import PartialDownload, UploadState

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from gpuplatform_client.client import Client
+from gpuplatform_client.deployment_models import DeploymentInfo
 from gpuplatform_client.errors import ClientError, MissingObjectError
 from gpuplatform_client.models import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
 
@@ -54,6 +55,26 @@ def find_running_session(client: Client, name: str) -> ComputeSession:
     if session.status != "RUNNING":
         raise ClientError(f"Session {session.name} is {session.status}: it can be entered while it is RUNNING.")
     return session
+
+
+def find_deployment(client: Client, name: str) -> DeploymentInfo:
+    """Return the deployment of this id, else the one of this name; `name@owner` names that of a project's member."""
+    if SESSION_ID.fullmatch(name):
+        try:
+            return client.deployment(name)
+        except MissingObjectError:
+            pass
+    own, _, owner = name.partition("@")
+    named = [each for each in client.deployments(name=own) if each.name == own]
+    found = [each for each in named if owner in ("", each.owner)]
+    if len(found) != 1:
+        problem = (
+            f"Several deployments are called {name!r}: write NAME@OWNER, or the id."
+            if found
+            else f"There is no deployment {name!r}."
+        )
+        raise LookupFailedError(problem)
+    return found[0]
 
 
 def find_folder(client: Client, name: str) -> DataFolder:

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from gpuplatform_client import operations
-from gpuplatform_client.operations import ApiOperation, ApiStream, ResultPage
+from gpuplatform_client import deployment_operations, operations
+from gpuplatform_client.api_requests import ApiOperation, ApiStream, ResultPage
 
 if TYPE_CHECKING:
     from gpuplatform_client.async_client import AsyncClient
@@ -87,6 +87,23 @@ class ApiMethods:
     change_project_member = OperationMethod(operations.change_project_member)
     remove_project_member = OperationMethod(operations.remove_project_member)
     invite_to_project = OperationMethod(operations.invite_to_project)
+    deployments = ItemsMethod(deployment_operations.deployments)
+    deployment = OperationMethod(deployment_operations.deployment)
+    create_deployment = OperationMethod(deployment_operations.create_deployment)
+    change_deployment = OperationMethod(deployment_operations.change_deployment)
+    scale_deployment = OperationMethod(deployment_operations.scale_deployment)
+    revisions = ItemsMethod(deployment_operations.revisions)
+    create_revision = OperationMethod(deployment_operations.create_revision)
+    activate_revision = OperationMethod(deployment_operations.activate_revision)
+    roll_back = OperationMethod(deployment_operations.roll_back)
+    restart_deployment = OperationMethod(deployment_operations.restart_deployment)
+    end_deployment = OperationMethod(deployment_operations.end_deployment)
+    replicas = ItemsMethod(deployment_operations.replicas)
+    deployment_tokens = ItemsMethod(deployment_operations.deployment_tokens)
+    create_deployment_token = OperationMethod(deployment_operations.create_deployment_token)
+    revoke_deployment_token = OperationMethod(deployment_operations.revoke_deployment_token)
+    deployment_events = ItemsMethod(deployment_operations.deployment_events)
+    runtime_variants = ItemsMethod(deployment_operations.runtime_variants)
     follow_logs = ItemsMethod(operations.follow_logs, "follow")
     watch = ItemsMethod(operations.watch, "follow")
 

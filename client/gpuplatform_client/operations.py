@@ -3,20 +3,26 @@
 `methods.ApiMethods` makes methods of `Client` and `AsyncClient` of them, with the docstrings that stand here.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
-from urllib.parse import quote
-from uuid import uuid4
+from collections.abc import Mapping
+from typing import Any
 
-import httpx
-from httpx_sse import ServerSentEvent
-
-from gpuplatform_client.errors import UnreachableServerError, no_api
+from gpuplatform_client.api_requests import (
+    FIRST_PAGE,
+    ApiOperation,
+    ApiStream,
+    ResultPage,
+    body_of,
+    idempotency_key,
+    many,
+    nothing,
+    one,
+    page,
+    path_part,
+    text,
+)
 from gpuplatform_client.models import (
     AccountInfo,
     AccountLimits,
-    ApiModel,
     AppState,
     ComputeSession,
     ConversionInfo,
@@ -34,112 +40,48 @@ from gpuplatform_client.models import (
     UsageTable,
     UsageWindow,
 )
-from gpuplatform_client.streams import StreamPosition, read_output, read_session
-
-Result = TypeVar("Result")
-Model = TypeVar("Model", bound=ApiModel)
-
-FIRST_PAGE = {"page_size": "200"}  # the query of a list
-STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the platform sends something at least every 15 seconds
-
-
-@dataclass(frozen=True, slots=True)
-class ApiOperation(Generic[Result]):
-    """A request, and how its successful response is read. `path` is relative to the API."""
-
-    method: str
-    path: str
-    read: Callable[[httpx.Response], Result]
-    query: Mapping[str, str | int] = field(default_factory=dict)
-    body: Any = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = None
-    timeout: httpx.Timeout | None = None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Of `build_request` of an httpx client."""
-        given = {"json": self.body, "content": self.content, "timeout": self.timeout}
-        return {
-            "method": self.method,
-            "url": self.path,
-            "params": dict(self.query),
-            "headers": dict(self.headers),
-            **{name: value for name, value in given.items() if value is not None},
-        }
-
-    def result(self, response: httpx.Response) -> Result:
-        """Return the result that a successful response has. Raises UnreachableServerError where it is not the API's."""
-        try:
-            return self.read(response)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UnreachableServerError(no_api(response)) from error
-
-    @property
-    def is_repeatable(self) -> bool:
-        """True if sending it twice does no more than sending it once."""
-        return self.method in ("GET", "HEAD", "PUT", "DELETE") or "Idempotency-Key" in self.headers
-
-
-@dataclass(frozen=True, slots=True)
-class ResultPage(Generic[Result]):
-    """A page of a list, and the query of the next one; None at the end."""
-
-    items: list[Result]
-    next_query: Mapping[str, str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ApiStream(Generic[Result]):
-    """A stream of server-sent events, and what each of them carries. `path` is relative to the API."""
-
-    path: str
-    read: Callable[[ServerSentEvent], list[Result]]
-
-    def opened_from(self, position: StreamPosition) -> ApiOperation[None]:
-        """Return the request for what follows the position."""
-        return ApiOperation("GET", self.path, _nothing, headers=position.headers, timeout=STREAM_TIMEOUT)
+from gpuplatform_client.streams import read_output, read_session
 
 
 def issue_token(email: str, password: str, code: str = "") -> ApiOperation[IssuedToken]:
     """Return the request for a token; `code` is that of the second factor, where the account has one."""
     body = {"email": email, "password": password} | ({"code": code} if code else {})
-    return ApiOperation("POST", "auth/token/", _one(IssuedToken), body=body)
+    return ApiOperation("POST", "auth/token/", one(IssuedToken), body=body)
 
 
 def revoke_token() -> ApiOperation[None]:
     """Revoke the token."""
-    return ApiOperation("DELETE", "auth/token/", _nothing)
+    return ApiOperation("DELETE", "auth/token/", nothing)
 
 
 def account() -> ApiOperation[AccountInfo]:
     """Return the user whose token is used."""
-    return ApiOperation("GET", "me/", _one(AccountInfo))
+    return ApiOperation("GET", "me/", one(AccountInfo))
 
 
 def images() -> ApiOperation[ResultPage[ImageVersion]]:
     """Yield the images that may be launched."""
-    return ApiOperation("GET", "images/", _page(ImageVersion), FIRST_PAGE)
+    return ApiOperation("GET", "images/", page(ImageVersion), FIRST_PAGE)
 
 
 def sessions(**query: str) -> ApiOperation[ResultPage[ComputeSession]]:
     """Yield sessions, newest first; `tab`, `status`, `name` and `owner` select."""
-    return ApiOperation("GET", "sessions/", _page(ComputeSession), FIRST_PAGE | query)
+    return ApiOperation("GET", "sessions/", page(ComputeSession), FIRST_PAGE | query)
 
 
 def session(session_id: str) -> ApiOperation[ComputeSession]:
     """Return a session."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/", _one(ComputeSession))
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/", one(ComputeSession))
 
 
 def launch(spec: LaunchSpec) -> ApiOperation[list[ComputeSession]]:
     """Launch sessions and return them; repeated after a broken connection, the request launches nothing twice."""
-    return ApiOperation("POST", "sessions/", _many(ComputeSession), body=_json(spec), headers=_idempotency_key())
+    return ApiOperation("POST", "sessions/", many(ComputeSession), body=body_of(spec), headers=idempotency_key())
 
 
 def estimate(spec: LaunchSpec) -> ApiOperation[LaunchEstimate]:
     """Return when a launch would start."""
-    return ApiOperation("POST", "sessions/estimate/", _one(LaunchEstimate), body=_json(spec))
+    return ApiOperation("POST", "sessions/estimate/", one(LaunchEstimate), body=body_of(spec))
 
 
 def terminate(session_id: str) -> ApiOperation[ComputeSession]:
@@ -169,176 +111,137 @@ def snooze(session_id: str, by: str | int) -> ApiOperation[ComputeSession]:
 
 def rename(session_id: str, name: str) -> ApiOperation[ComputeSession]:
     """Give a session another name."""
-    return ApiOperation("PATCH", f"sessions/{_part(session_id)}/", _one(ComputeSession), body={"name": name})
+    return ApiOperation("PATCH", f"sessions/{path_part(session_id)}/", one(ComputeSession), body={"name": name})
 
 
 def convert(session_id: str, name: str, tag: str = "1", description: str = "") -> ApiOperation[ConversionInfo]:
     """Have a running session saved as a private image; see `conversions` for how far it is."""
-    path, body = f"sessions/{_part(session_id)}/convert/", {"name": name, "tag": tag, "description": description}
-    return ApiOperation("POST", path, _one(ConversionInfo), body=body, headers=_idempotency_key())
+    path, body = f"sessions/{path_part(session_id)}/convert/", {"name": name, "tag": tag, "description": description}
+    return ApiOperation("POST", path, one(ConversionInfo), body=body, headers=idempotency_key())
 
 
 def conversions(session_id: str) -> ApiOperation[ResultPage[ConversionInfo]]:
     """Yield the conversions of a session into images, newest first."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/conversions/", _page(ConversionInfo), FIRST_PAGE)
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/conversions/", page(ConversionInfo), FIRST_PAGE)
 
 
 def resize(session_id: str, spec: ResizeSpec) -> ApiOperation[ComputeSession]:
     """Have a running session hold other amounts; `resizing` of the session says until when that is under way."""
-    return _changed(session_id, "resize", _json(spec))
+    return _changed(session_id, "resize", body_of(spec))
 
 
 def session_events(session_id: str) -> ApiOperation[ResultPage[TimelineEvent]]:
     """Yield the events of a session, oldest first."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/events/", _page(TimelineEvent), FIRST_PAGE)
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/events/", page(TimelineEvent), FIRST_PAGE)
 
 
 def logs(session_id: str, tail: int = 500) -> ApiOperation[str]:
     """Return the last `tail` lines of output."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/logs/", _text, {"tail": tail})
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/logs/", text, {"tail": tail})
 
 
 def usage(session_id: str) -> ApiOperation[UsageWindow]:
     """Return the use of the last hour."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/stats/", _one(UsageWindow), {"window": "hour"})
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/stats/", one(UsageWindow), {"window": "hour"})
 
 
 def open_app(session_id: str, app: str) -> ApiOperation[AppState]:
     """Open an app, or `p8080` for a port."""
-    path = f"sessions/{_part(session_id)}/apps/{_part(app)}/"
-    return ApiOperation("POST", path, _one(AppState), body={}, headers=_idempotency_key())
+    path = f"sessions/{path_part(session_id)}/apps/{path_part(app)}/"
+    return ApiOperation("POST", path, one(AppState), body={}, headers=idempotency_key())
 
 
 def apps(session_id: str) -> ApiOperation[ResultPage[AppState]]:
     """Yield the apps that a session's image offers, and the ports that were opened."""
-    return ApiOperation("GET", f"sessions/{_part(session_id)}/apps/", _page(AppState), FIRST_PAGE)
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/apps/", page(AppState), FIRST_PAGE)
 
 
 def hosts() -> ApiOperation[ResultPage[HostInfo]]:
     """Yield the hosts of the user's resource groups."""
-    return ApiOperation("GET", "hosts/", _page(HostInfo), FIRST_PAGE)
+    return ApiOperation("GET", "hosts/", page(HostInfo), FIRST_PAGE)
 
 
 def limits(**query: str) -> ApiOperation[AccountLimits]:
     """Return what the policy allows, what is used and what is left; `project` and `resource_group` narrow it."""
-    return ApiOperation("GET", "me/limits/", _one(AccountLimits), query)
+    return ApiOperation("GET", "me/limits/", one(AccountLimits), query)
 
 
 def usage_report(**query: str) -> ApiOperation[UsageTable]:
     """Return what sessions have used; `by` (user, project, ...), `since` and `until` (dates) select."""
-    return ApiOperation("GET", "usage/", _one(UsageTable), query)
+    return ApiOperation("GET", "usage/", one(UsageTable), query)
 
 
 def folders() -> ApiOperation[ResultPage[DataFolder]]:
     """Yield the data folders that may be read."""
-    return ApiOperation("GET", "folders/", _page(DataFolder), FIRST_PAGE)
+    return ApiOperation("GET", "folders/", page(DataFolder), FIRST_PAGE)
 
 
 def create_folder(name: str) -> ApiOperation[DataFolder]:
     """Create a data folder."""
-    return ApiOperation("POST", "folders/", _one(DataFolder), body={"name": name}, headers=_idempotency_key())
+    return ApiOperation("POST", "folders/", one(DataFolder), body={"name": name}, headers=idempotency_key())
 
 
 def delete_folder(folder_id: str) -> ApiOperation[None]:
     """Move a data folder to the trash."""
-    return ApiOperation("DELETE", f"folders/{_part(folder_id)}/", _nothing)
+    return ApiOperation("DELETE", f"folders/{path_part(folder_id)}/", nothing)
 
 
 def entries(folder_id: str, path: str = "") -> ApiOperation[ResultPage[EntryInfo]]:
     """Yield what is in a directory of a folder."""
-    return ApiOperation("GET", f"folders/{_part(folder_id)}/entries/", _page(EntryInfo), FIRST_PAGE | {"path": path})
+    return ApiOperation("GET", f"folders/{path_part(folder_id)}/entries/", page(EntryInfo), FIRST_PAGE | {"path": path})
 
 
 def download(folder_id: str, path: str, headers: Mapping[str, str]) -> ApiOperation[None]:
     """Download a file of a folder; after a broken connection it goes on. `target` appears once it is whole."""
-    return ApiOperation("GET", f"folders/{_part(folder_id)}/download/", _nothing, {"path": path}, headers=headers)
+    return ApiOperation("GET", f"folders/{path_part(folder_id)}/download/", nothing, {"path": path}, headers=headers)
 
 
 def projects() -> ApiOperation[ResultPage[ProjectInfo]]:
     """Yield the user's projects."""
-    return ApiOperation("GET", "projects/", _page(ProjectInfo), FIRST_PAGE)
+    return ApiOperation("GET", "projects/", page(ProjectInfo), FIRST_PAGE)
 
 
 def project_members(project_id: int) -> ApiOperation[ResultPage[ProjectMember]]:
     """Yield the members of a project."""
-    return ApiOperation("GET", f"projects/{project_id}/members/", _page(ProjectMember), FIRST_PAGE)
+    return ApiOperation("GET", f"projects/{project_id}/members/", page(ProjectMember), FIRST_PAGE)
 
 
 def add_project_member(project_id: int, email: str, *, role: str = "member") -> ApiOperation[ProjectMember]:
     """Make an account a member, or with the role "manager" a manager."""
     body = {"email": email, "role": role}
     return ApiOperation(
-        "POST", f"projects/{project_id}/members/", _one(ProjectMember), body=body, headers=_idempotency_key()
+        "POST", f"projects/{project_id}/members/", one(ProjectMember), body=body, headers=idempotency_key()
     )
 
 
 def change_project_member(project_id: int, member_id: int, *, role: str) -> ApiOperation[ProjectMember]:
     """Make a member a manager, or a manager a member."""
     path = f"projects/{project_id}/members/{member_id}/"
-    return ApiOperation("PATCH", path, _one(ProjectMember), body={"role": role})
+    return ApiOperation("PATCH", path, one(ProjectMember), body={"role": role})
 
 
 def remove_project_member(project_id: int, member_id: int) -> ApiOperation[None]:
     """End a membership."""
-    return ApiOperation("DELETE", f"projects/{project_id}/members/{member_id}/", _nothing)
+    return ApiOperation("DELETE", f"projects/{project_id}/members/{member_id}/", nothing)
 
 
 def invite_to_project(project_id: int, email: str) -> ApiOperation[None]:
     """Have somebody without an account mailed a link, which makes one that is a member."""
     path = f"projects/{project_id}/invitations/"
-    return ApiOperation("POST", path, _nothing, body={"email": email}, headers=_idempotency_key())
+    return ApiOperation("POST", path, nothing, body={"email": email}, headers=idempotency_key())
 
 
 def follow_logs(session_id: str) -> ApiStream[str]:
     """Yield output in pieces, from its beginning, until the session has ended."""
-    return ApiStream(f"sessions/{_part(session_id)}/logs/follow/", read_output)
+    return ApiStream(f"sessions/{path_part(session_id)}/logs/follow/", read_output)
 
 
 def watch(session_id: str) -> ApiStream[ComputeSession]:
     """Yield the session now and after every change, until it has ended."""
-    return ApiStream(f"sessions/{_part(session_id)}/events/follow/", read_session)
+    return ApiStream(f"sessions/{path_part(session_id)}/events/follow/", read_session)
 
 
 def _changed(session_id: str, change: str, body: Any = None) -> ApiOperation[ComputeSession]:
     """Return the request for a change of a session."""
-    path = f"sessions/{_part(session_id)}/{change}/"
-    return ApiOperation("POST", path, _one(ComputeSession), body=body, headers=_idempotency_key())
-
-
-def _idempotency_key() -> dict[str, str]:
-    """Return the headers by which the platform knows a repetition."""
-    return {"Idempotency-Key": str(uuid4())}
-
-
-def _part(text: str) -> str:
-    return quote(text, safe="")
-
-
-def _json(model: ApiModel) -> dict[str, Any]:
-    return model.model_dump(mode="json", exclude_none=True)
-
-
-def _nothing(response: httpx.Response) -> None:
-    return None
-
-
-def _text(response: httpx.Response) -> str:
-    return response.text
-
-
-def _one(model: type[Model]) -> Callable[[httpx.Response], Model]:
-    return lambda response: model.model_validate_json(response.content)
-
-
-def _many(model: type[Model]) -> Callable[[httpx.Response], list[Model]]:
-    return lambda response: [model.model_validate(each) for each in response.json()]
-
-
-def _page(model: type[Model]) -> Callable[[httpx.Response], ResultPage[Model]]:
-    def read(response: httpx.Response) -> ResultPage[Model]:
-        body = response.json()
-        following = body.get("next")
-        query = dict(httpx.URL(following).params) if following else None
-        return ResultPage([model.model_validate(each) for each in body["results"]], query)
-
-    return read
+    path = f"sessions/{path_part(session_id)}/{change}/"
+    return ApiOperation("POST", path, one(ComputeSession), body=body, headers=idempotency_key())

@@ -9,6 +9,8 @@ from gpuplatform_client.cli import (
     access,
     attach,
     changes,
+    deploy,
+    deployments,
     execute,
     folders,
     login,
@@ -58,12 +60,14 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
         "apps": overview.apps,
         "open": overview.open_app,
     },
+    "Deployments": {"deploy": deploy.deploy, "rollout": deploy.rollout},
     "What there is": {"images": overview.images, "hosts": overview.hosts},
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         settings = access.PASSED_ON if name in ("ssh", "exec") else None
         app.command(name, rich_help_panel=panel, context_settings=settings)(command)
+app.add_typer(deployments.app, name="deployments", rich_help_panel="Deployments")
 app.add_typer(folders.app, name="folders", rich_help_panel="What there is")
 app.add_typer(projects.app, name="projects", rich_help_panel="What there is")
 

@@ -64,11 +64,11 @@ def run(
         cpu=cpu,
         memory=memory,
         shared_memory=shared_memory,
-        fgpu=_fgpu(fgpu),
+        fgpu=fgpu_of(fgpu),
         resource_group=group,
         name=name,
-        env=_variables(env or []) or None,
-        mounts=tuple(_mount(text) for text in mount or []) or None,
+        env=variables_of(env or []) or None,
+        mounts=tuple(mount_of(text) for text in mount or []) or None,
         time_limit=time_limit,
         project=project,
         preemptible=preemptible or None,
@@ -223,25 +223,28 @@ def _cluster(nodes: str | None, *, runs_on_all: bool, **options: Any) -> Cluster
 
 
 def _main(cpu: int | None, memory: str | None, fgpu: str | None) -> MemberSpec | None:
-    main = MemberSpec(cpu=cpu, memory=memory, fgpu=_fgpu(fgpu))
+    main = MemberSpec(cpu=cpu, memory=memory, fgpu=fgpu_of(fgpu))
     return None if main == MemberSpec() else main
 
 
-def _fgpu(text: str | None) -> Decimal | None:
+def fgpu_of(text: str | None) -> Decimal | None:
+    """Return a number of GPUs. Raises BadParameter."""
     try:
         return Decimal(text) if text else None
     except InvalidOperation:
         raise typer.BadParameter("Write a number such as 0.5.", param_hint="--fgpu") from None
 
 
-def _variables(texts: Iterable[str]) -> dict[str, str]:
+def variables_of(texts: Iterable[str]) -> dict[str, str]:
+    """Return the variables of texts such as NAME=VALUE. Raises BadParameter."""
     pairs = [text.partition("=") for text in texts]
     if not all(name and separator for name, separator, _ in pairs):
         raise typer.BadParameter("Write NAME=VALUE.", param_hint="--env")
     return {name: value for name, _, value in pairs}
 
 
-def _mount(text: str) -> MountSpec:
+def mount_of(text: str) -> MountSpec:
+    """Return the folder to mount of a text such as FOLDER:PATH:ro. Raises BadParameter."""
     folder, _, rest = text.partition(":")
     path, _, mode = rest.partition(":")
     if not folder or mode not in ("", "ro", "rw"):

@@ -1,0 +1,133 @@
+"""`gpuplatform deploy` and `rollout`: serve a model at an address, and see how far its replicas are."""
+
+import shlex
+import time
+from typing import Annotated, Any
+
+import typer
+
+from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.run import fgpu_of, mount_of, variables_of
+from gpuplatform_client.client import Client
+from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthCheck, RevisionSpec
+from gpuplatform_client.errors import ClientError
+from gpuplatform_client.lookups import choose_image, find_deployment
+
+OUTAGE_SECONDS = 600.0  # of the connection, after which following is given up
+POLL_SECONDS = 1.0
+FAILED = 1
+
+DeploymentName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a deployment")]
+Wait = Annotated[bool, typer.Option("--wait", help="Until its replicas serve; the exit code says whether they do")]
+
+
+@reporting()
+def deploy(
+    name: Annotated[str, typer.Argument(help="Of the deployment: a part of its address")],
+    command: Annotated[list[str] | None, typer.Argument(help="What a replica runs, after --")] = None,
+    image: Annotated[str | None, typer.Option(help="Environment, environment:version, or an image's reference")] = None,
+    line: Annotated[str | None, typer.Option("--command", help="What a replica runs, as one line of the shell")] = None,
+    variant: Annotated[str | None, typer.Option(help="A runtime, such as vllm: its command, port and path")] = None,
+    port: Annotated[int | None, typer.Option(help="At which a replica answers")] = None,
+    cpu: Annotated[int | None, typer.Option(help="CPU cores of a replica")] = None,
+    memory: Annotated[str | None, typer.Option(help='Of a replica, such as "4g"')] = None,
+    shared_memory: Annotated[str | None, typer.Option(help='Of a replica, such as "1g"')] = None,
+    fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU of a replica, in steps of 0.01")] = None,
+    folder: Annotated[str | None, typer.Option(help="FOLDER[:PATH] with the model; $MODEL_PATH is its path")] = None,
+    mount: Annotated[list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]] besides, may be repeated")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, may be repeated")] = None,
+    replicas: Annotated[int | None, typer.Option(min=0, help="How many; 1 at first")] = None,
+    health_path: Annotated[str | None, typer.Option(help="Such as /health; a replica that answers it serves")] = None,
+    health_start: Annotated[int | None, typer.Option(help="Seconds that a replica has to answer at first")] = None,
+    public: Annotated[bool | None, typer.Option("--public/--no-public", help="Without a token")] = None,
+    group: Annotated[str | None, typer.Option(help="Resource group")] = None,
+    project: Annotated[str | None, typer.Option(help="A project of yours to which it belongs")] = None,
+    note: Annotated[str | None, typer.Option(help="About this revision")] = None,
+    wait: Wait = False,
+) -> None:
+    """Deploy a model; with the name of a deployment, replace its replicas by those of a new revision."""
+    if command and line:
+        raise typer.BadParameter("Write the command once.", param_hint="--command")
+    health = HealthCheck(path=health_path, kind="http" if health_path else None, start_seconds=health_start)
+    with connected(OUTAGE_SECONDS) as client:
+        revision = {
+            **{"image": _reference(client, image), "variant": variant, "port": port, "note": note},
+            **{"cpu": cpu, "memory": memory, "shared_memory": shared_memory, "fgpu": fgpu_of(fgpu)},
+            "command": line or (shlex.join(command) if command else None),
+            "env": variables_of(env) if env else None,
+            "model_folder": mount_of(folder) if folder else None,
+            "mounts": tuple(mount_of(text) for text in mount) if mount else None,
+            "health": health if health != HealthCheck() else None,
+        }
+        settings = {"replicas": replicas, "public": public, "resource_group": group, "project": project}
+        deployment = _deployed(client, name, revision, settings)
+        output.print(deployment.url or deployment.id, highlight=False, markup=False)
+        if wait:
+            raise typer.Exit(follow_rollout(client, deployment.id))
+
+
+@reporting()
+def rollout(
+    name: DeploymentName,
+    follow: Annotated[bool, typer.Option(help="Until it is done")] = True,
+) -> None:
+    """Show how far the replicas of a deployment are, until those of the current revision serve alone."""
+    with connected(OUTAGE_SECONDS) as client:
+        deployment = find_deployment(client, name)
+        if follow:
+            raise typer.Exit(follow_rollout(client, deployment.id))
+        output.print(_status_text(deployment), highlight=False, markup=False)
+
+
+def _deployed(client: Client, name: str, revision: dict[str, Any], settings: dict[str, Any]) -> DeploymentInfo:
+    """Make the deployment, or where there is one of this name a revision of it."""
+    mine = client.account().email
+    found = [each for each in client.deployments(name=name) if (each.name, each.owner) == (name, mine)]
+    if not found:
+        return client.create_deployment(DeploymentSpec(name=name, **revision, **settings))
+    [deployment] = found
+    given = {key: value for key, value in settings.items() if value is not None}
+    if fixed := given.keys() & {"resource_group", "project"}:
+        raise ClientError(f"{name} exists already, and keeps its {min(fixed).replace('_', ' ')}.")
+    if given:
+        deployment = client.change_deployment(deployment.id, **given)
+    if any(value is not None for value in revision.values()):
+        made = client.create_revision(deployment.id, RevisionSpec(**revision))
+        messages.print(f"Revision {made.number} of {name}", highlight=False, markup=False)
+    return client.deployment(deployment.id)
+
+
+def follow_rollout(client: Client, deployment_id: str) -> int:
+    """Print how far the rollout is until it is done; return the exit code."""
+    said, revision = "", None
+    while True:
+        deployment = client.deployment(deployment_id)
+        number = deployment.revision.number if deployment.revision else 0
+        revision = revision or number
+        text = _status_text(deployment)
+        if text != said:
+            messages.print(text, highlight=False, markup=False)
+        said = text
+        if deployment.ended_at or number < revision:  # it returned to the revision before by itself
+            return FAILED
+        if deployment.is_settled:
+            return 0
+        time.sleep(POLL_SECONDS)
+
+
+def _status_text(deployment: DeploymentInfo) -> str:
+    if deployment.ended_at:
+        return f"{deployment.name} has ended."
+    number = deployment.revision.number if deployment.revision else 0
+    ready = f"{deployment.ready} of {deployment.replicas} replicas ready"
+    parts = [f"Revision {number}: {ready}, {deployment.updated} of this revision"]
+    if others := deployment.total - deployment.updated:
+        parts.append(f"{others} of other revisions")
+    if deployment.problem:
+        parts.append(deployment.problem)
+    return ". ".join(parts)
+
+
+def _reference(client: Client, image: str | None) -> str | None:
+    found = choose_image(client.images(), image) if image else None
+    return found.reference if found else image

@@ -1,0 +1,235 @@
+"""Commands about deployments: list, show, scale, roll back, restart, end, and their tokens."""
+
+from typing import Annotated
+
+import typer
+
+from gpuplatform_client.cli.amounts import age_text, clock_text, fgpu_text, size_text
+from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.deploy import DeploymentName, Wait, follow_rollout
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.client import Client
+from gpuplatform_client.deployment_models import DeploymentInfo, RevisionInfo
+from gpuplatform_client.lookups import LookupFailedError, find_deployment
+
+app = typer.Typer(help="Deployments: list them, change them, and make tokens.", invoke_without_command=True)
+tokens = typer.Typer(help="Tokens of a deployment.", no_args_is_help=True)
+app.add_typer(tokens, name="token")
+
+
+@app.callback()
+def deployments(context: typer.Context, form: ListOption = ListFormat.TABLE) -> None:
+    """List deployments; or show and change one."""
+    if context.invoked_subcommand is None:
+        list_deployments(form)
+
+
+@app.command("ls")
+@reporting()
+def list_deployments(form: ListOption = ListFormat.TABLE) -> None:
+    """List deployments, newest first."""
+    with connected() as client:
+        print_list(
+            client.deployments(),
+            form,
+            (
+                ("NAME", lambda each: each.name),
+                ("STATE", lambda each: each.state),
+                ("READY", lambda each: f"{each.ready}/{each.replicas}"),
+                ("REVISION", lambda each: str(each.revision.number) if each.revision else "-"),
+                ("ADDRESS", lambda each: each.url),
+                ("AGE", lambda each: age_text(each.created_at)),
+                ("DETAIL", lambda each: each.problem),
+            ),
+            wide=(
+                ("ID", lambda each: each.id),
+                ("OWNER", lambda each: each.owner),
+                ("PROJECT", lambda each: each.project or ""),
+                ("GROUP", lambda each: each.resource_group),
+                ("IMAGE", lambda each: each.revision.image if each.revision else ""),
+                ("PUBLIC", lambda each: "yes" if each.public else "no"),
+            ),
+            name_of=lambda each: each.id,
+        )
+
+
+@app.command()
+@reporting()
+def show(name: DeploymentName) -> None:
+    """Show a deployment, its replicas and its revisions."""
+    with connected() as client:
+        deployment = find_deployment(client, name)
+        for label, text in _facts(deployment):
+            output.print(f"{label:<11}{text}", highlight=False, markup=False)
+        output.print()
+        print_list(
+            client.replicas(deployment.id),
+            ListFormat.TABLE,
+            (
+                ("REPLICA", lambda each: each.session),
+                ("REVISION", lambda each: str(each.revision)),
+                ("PROCESS", lambda each: each.process),
+                ("HEALTH", lambda each: each.health),
+                ("TRAFFIC", lambda each: each.traffic),
+                ("HOST", lambda each: each.host or ""),
+                ("DETAIL", lambda each: each.health_detail or each.detail),
+            ),
+            name_of=lambda each: each.session,
+        )
+        output.print()
+        _print_revisions(client, deployment)
+
+
+@app.command()
+@reporting()
+def revisions(name: DeploymentName) -> None:
+    """List the revisions of a deployment, newest first."""
+    with connected() as client:
+        _print_revisions(client, find_deployment(client, name))
+
+
+@app.command()
+@reporting()
+def scale(name: DeploymentName, replicas: Annotated[int, typer.Argument(min=0)], wait: Wait = False) -> None:
+    """Have so many replicas serve."""
+    with connected() as client:
+        _changed(client, client.scale_deployment(find_deployment(client, name).id, replicas), wait)
+
+
+@app.command()
+@reporting()
+def rollback(
+    name: DeploymentName,
+    to: Annotated[int | None, typer.Option(help="Number of a revision; by default that before the current one")] = None,
+    wait: Wait = False,
+) -> None:
+    """Return to an earlier revision."""
+    with connected() as client:
+        found = find_deployment(client, name)
+        changed = client.roll_back(found.id) if to is None else client.activate_revision(found.id, to)
+        _changed(client, changed, wait)
+
+
+@app.command()
+@reporting()
+def restart(name: DeploymentName, wait: Wait = False) -> None:
+    """Replace all replicas, one after the other, by others of the same revision."""
+    with connected() as client:
+        _changed(client, client.restart_deployment(find_deployment(client, name).id), wait)
+
+
+@app.command()
+@reporting()
+def end(name: DeploymentName) -> None:
+    """End a deployment with its replicas and its address."""
+    with connected() as client:
+        ended = client.end_deployment(find_deployment(client, name).id)
+        output.print(f"{ended.name} ({ended.id}) has ended.", highlight=False, markup=False)
+
+
+@app.command()
+@reporting()
+def events(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
+    """List what became of a deployment, newest first."""
+    with connected() as client:
+        print_list(
+            client.deployment_events(find_deployment(client, name).id),
+            form,
+            (
+                ("TIME", lambda event: clock_text(event.at)),
+                ("BY", lambda event: event.actor or ""),
+                ("DETAIL", lambda event: event.what),
+            ),
+            name_of=lambda event: event.what,
+        )
+
+
+@tokens.command("create")
+@reporting()
+def create_token(
+    name: DeploymentName,
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="A name of your choice")],
+    days: Annotated[int | None, typer.Option(min=1, help="Valid for; by default until it is revoked")] = None,
+    rate: Annotated[int, typer.Option(min=0, help="Requests a minute at most; 0: no limit")] = 0,
+) -> None:
+    """Make a token and print its secret, which is shown this once."""
+    with connected() as client:
+        found = find_deployment(client, name)
+        made = client.create_deployment_token(found.id, token, days=days, rate_per_minute=rate)
+        output.print(made.secret, highlight=False, markup=False)
+
+
+@tokens.command("ls")
+@reporting()
+def list_tokens(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
+    """List the tokens of a deployment, without their secrets."""
+    with connected() as client:
+        print_list(
+            client.deployment_tokens(find_deployment(client, name).id),
+            form,
+            (
+                ("NAME", lambda each: each.name),
+                ("CREATED", lambda each: clock_text(each.created_at)),
+                ("EXPIRES", lambda each: clock_text(each.expires_at) if each.expires_at else "never"),
+                ("LAST USE", lambda each: clock_text(each.last_used_at) if each.last_used_at else "-"),
+                ("RATE", lambda each: str(each.rate_per_minute or "-")),
+                ("REVOKED", lambda each: clock_text(each.revoked_at) if each.revoked_at else ""),
+            ),
+            name_of=lambda each: each.name,
+        )
+
+
+@tokens.command("revoke")
+@reporting()
+def revoke_token(name: DeploymentName, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its name")]) -> None:
+    """Revoke a token at once."""
+    with connected() as client:
+        found = find_deployment(client, name)
+        ids = [each.id for each in client.deployment_tokens(found.id) if each.name == token and not each.revoked_at]
+        if not ids:
+            raise LookupFailedError(f"{found.name} has no valid token {token!r}.")
+        for token_id in ids:
+            client.revoke_deployment_token(found.id, token_id)
+
+
+def _changed(client: Client, deployment: DeploymentInfo, is_awaited: bool) -> None:
+    number = deployment.revision.number if deployment.revision else 0
+    text = f"{deployment.name} ({deployment.id}): revision {number}, {deployment.ready} of {deployment.replicas} ready"
+    output.print(text, highlight=False, markup=False)
+    if is_awaited:
+        raise typer.Exit(follow_rollout(client, deployment.id))
+
+
+def _facts(deployment: DeploymentInfo) -> list[tuple[str, str]]:
+    revision = deployment.revision
+    facts = [
+        ("Name", f"{deployment.name} ({deployment.id})"),
+        ("Address", deployment.url),
+        ("State", f"{deployment.state}. {deployment.problem}" if deployment.problem else deployment.state),
+        ("Replicas", f"{deployment.ready} of {deployment.replicas} ready"),
+        ("Owner", deployment.owner + (f", project {deployment.project}" if deployment.project else "")),
+        ("Group", deployment.resource_group),
+        ("Access", "public" if deployment.public else "with a token"),
+    ]
+    return [*facts, ("Revision", f"{revision.number}: {_shape(revision)}")] if revision else facts
+
+
+def _shape(revision: RevisionInfo) -> str:
+    parts = [revision.image, f"{revision.cpu} CPU", size_text(revision.memory)]
+    return ", ".join([*parts, *([f"{fgpu_text(revision.fgpu)} fGPU"] if revision.fgpu else [])])
+
+
+def _print_revisions(client: Client, deployment: DeploymentInfo) -> None:
+    print_list(
+        client.revisions(deployment.id),
+        ListFormat.TABLE,
+        (
+            ("REVISION", lambda each: f"{each.number} (current)" if each.is_current else str(each.number)),
+            ("RUNS", _shape),
+            ("PORT", lambda each: str(each.port)),
+            ("BY", lambda each: each.created_by or ""),
+            ("AGE", lambda each: age_text(each.created_at)),
+            ("DETAIL", lambda each: each.note or each.command or ""),
+        ),
+        name_of=lambda each: str(each.number),
+    )

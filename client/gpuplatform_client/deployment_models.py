@@ -1,0 +1,162 @@
+"""Deployments as the API returns and takes them; sizes are in bytes."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from gpuplatform_client.models import ApiModel, MountSpec
+
+
+class HealthCheck(ApiModel):
+    """How a replica is asked whether it serves. What is None is left to the platform."""
+
+    kind: str | None = None  # "http" or "tcp"
+    path: str | None = None
+    start_seconds: int | None = None
+    interval_seconds: int | None = None
+    timeout_seconds: int | None = None
+    retries: int | None = None
+
+
+class RevisionInfo(ApiModel):
+    """A revision of a deployment: what its replicas run. It never changes."""
+
+    number: int
+    image: str
+    variant: str | None = None
+    command: str | None = None
+    port: int
+    env: dict[str, str] | None = None
+    cpu: int
+    memory: int
+    shared_memory: int = 0
+    fgpu: Decimal = Decimal(0)
+    mounts: tuple[MountSpec, ...] = ()
+    health: HealthCheck = HealthCheck()
+    note: str = ""
+    created_by: str | None = None
+    created_at: datetime
+    is_current: bool = False
+
+
+class DeploymentInfo(ApiModel):
+    """A deployment: a model, or another service, that replicas serve at one address."""
+
+    id: str
+    name: str
+    owner: str
+    project: str | None = None
+    resource_group: str = ""
+    url: str = ""
+    state: str
+    problem: str = ""
+    replicas: int
+    ready: int = 0
+    updated: int = 0
+    total: int = 0
+    revision: RevisionInfo | None = None
+    previous_revision: int | None = None
+    public: bool = False
+    sticky: str = ""
+    max_surge: int = 1
+    max_unavailable: int = 0
+    concurrency: int = 0
+    queue: int = 0
+    drain_seconds: int = 0
+    created_at: datetime
+    ended_at: datetime | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """True once as many replicas of the current revision serve as are wanted, and no others are left."""
+        return self.ready >= self.replicas and self.updated == self.total == self.replicas
+
+
+class ReplicaInfo(ApiModel):
+    """A replica: a session that runs a revision, whether it answers, and whether it gets requests."""
+
+    session: str
+    name: str = ""
+    revision: int
+    process: str
+    detail: str = ""
+    health: str
+    health_detail: str = ""
+    traffic: str
+    host: str | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+
+
+class DeploymentTokenInfo(ApiModel):
+    """A token of a deployment, without its secret."""
+
+    id: int
+    name: str
+    created_by: str | None = None
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+    rate_per_minute: int = 0
+
+
+class IssuedDeploymentToken(DeploymentTokenInfo):
+    """A token that was just made, with its secret, which is shown this once."""
+
+    secret: str
+
+
+class DeploymentEventInfo(ApiModel):
+    """What became of a deployment, and who did it."""
+
+    at: datetime
+    what: str
+    actor: str | None = None
+
+
+class RuntimeVariantInfo(ApiModel):
+    """A program that serves models, and what a revision has of it unless told otherwise."""
+
+    name: str
+    title: str = ""
+    command: str = ""
+    port: int
+    health_path: str = ""
+    env: dict[str, str] = {}
+
+
+class RevisionSpec(ApiModel):
+    """What replicas are to run. What is None is as in the current revision, of the first one left to the platform.
+
+    With a variant, command, port, health path and variables are its own where they are not named.
+    """
+
+    image: str | None = None
+    variant: str | None = None
+    command: str | None = None
+    port: int | None = None
+    cpu: int | None = None
+    memory: int | str | None = None
+    shared_memory: int | str | None = None
+    fgpu: Decimal | None = None
+    env: dict[str, str] | None = None
+    model_folder: MountSpec | None = None
+    mounts: tuple[MountSpec, ...] | None = None
+    health: HealthCheck | None = None
+    note: str | None = None
+
+
+class DeploymentSpec(RevisionSpec):
+    """A deployment to make, with its first revision. What is None is left to the platform."""
+
+    name: str
+    replicas: int | None = None
+    project: str | None = None
+    resource_group: str | None = None
+    public: bool | None = None
+    sticky: str | None = None
+    max_surge: int | None = None
+    max_unavailable: int | None = None
+    concurrency: int | None = None
+    queue: int | None = None
+    drain_seconds: int | None = None

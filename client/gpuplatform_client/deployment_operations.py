@@ -1,0 +1,124 @@
+"""The operations of the API on deployments as values, without I/O; see `operations`."""
+
+from typing import Any
+
+from gpuplatform_client.api_requests import (
+    FIRST_PAGE,
+    ApiOperation,
+    ResultPage,
+    body_of,
+    idempotency_key,
+    nothing,
+    one,
+    page,
+    path_part,
+)
+from gpuplatform_client.deployment_models import (
+    DeploymentEventInfo,
+    DeploymentInfo,
+    DeploymentSpec,
+    DeploymentTokenInfo,
+    IssuedDeploymentToken,
+    ReplicaInfo,
+    RevisionInfo,
+    RevisionSpec,
+    RuntimeVariantInfo,
+)
+
+
+def deployments(**query: str) -> ApiOperation[ResultPage[DeploymentInfo]]:
+    """Yield deployments, newest first; `name`, `owner`, `project` and `ended` ("true") select."""
+    return ApiOperation("GET", "deployments/", page(DeploymentInfo), FIRST_PAGE | query)
+
+
+def deployment(deployment_id: str) -> ApiOperation[DeploymentInfo]:
+    """Return a deployment."""
+    return ApiOperation("GET", _path(deployment_id), one(DeploymentInfo))
+
+
+def create_deployment(spec: DeploymentSpec) -> ApiOperation[DeploymentInfo]:
+    """Make a deployment with its first revision, and return it; repeated, the request makes nothing twice."""
+    return ApiOperation("POST", "deployments/", one(DeploymentInfo), body=body_of(spec), headers=idempotency_key())
+
+
+def change_deployment(deployment_id: str, **settings: Any) -> ApiOperation[DeploymentInfo]:
+    """Change settings: `replicas`, `public`, `sticky`, `concurrency`, `queue`, `drain_seconds` and others."""
+    return ApiOperation("PATCH", _path(deployment_id), one(DeploymentInfo), body=settings)
+
+
+def scale_deployment(deployment_id: str, replicas: int) -> ApiOperation[DeploymentInfo]:
+    """Have so many replicas serve."""
+    return change_deployment(deployment_id, replicas=replicas)
+
+
+def revisions(deployment_id: str) -> ApiOperation[ResultPage[RevisionInfo]]:
+    """Yield the revisions of a deployment, newest first."""
+    return ApiOperation("GET", _path(deployment_id, "revisions/"), page(RevisionInfo), FIRST_PAGE)
+
+
+def create_revision(deployment_id: str, spec: RevisionSpec, *, activate: bool = True) -> ApiOperation[RevisionInfo]:
+    """Make a revision, and have the replicas replaced by it, one after the other."""
+    body = body_of(spec) | {"activate": activate}
+    path = _path(deployment_id, "revisions/")
+    return ApiOperation("POST", path, one(RevisionInfo), body=body, headers=idempotency_key())
+
+
+def activate_revision(deployment_id: str, number: int) -> ApiOperation[DeploymentInfo]:
+    """Have the replicas replaced by those of a revision, be it an older one."""
+    return _changed(deployment_id, f"revisions/{number}/activate/")
+
+
+def roll_back(deployment_id: str) -> ApiOperation[DeploymentInfo]:
+    """Return to the revision before the current one."""
+    return _changed(deployment_id, "rollback/")
+
+
+def restart_deployment(deployment_id: str) -> ApiOperation[DeploymentInfo]:
+    """Have all replicas replaced, one after the other, by others of the same revision."""
+    return _changed(deployment_id, "restart/")
+
+
+def end_deployment(deployment_id: str) -> ApiOperation[DeploymentInfo]:
+    """End a deployment with its replicas; its address serves no more."""
+    return _changed(deployment_id, "end/")
+
+
+def replicas(deployment_id: str) -> ApiOperation[ResultPage[ReplicaInfo]]:
+    """Yield the replicas that have not ended, oldest first."""
+    return ApiOperation("GET", _path(deployment_id, "replicas/"), page(ReplicaInfo), FIRST_PAGE)
+
+
+def deployment_tokens(deployment_id: str) -> ApiOperation[ResultPage[DeploymentTokenInfo]]:
+    """Yield the tokens of a deployment, without their secrets."""
+    return ApiOperation("GET", _path(deployment_id, "tokens/"), page(DeploymentTokenInfo), FIRST_PAGE)
+
+
+def create_deployment_token(
+    deployment_id: str, name: str, *, days: int | None = None, rate_per_minute: int = 0
+) -> ApiOperation[IssuedDeploymentToken]:
+    """Make a token and return it with its secret, which is shown this once; without `days` it does not expire."""
+    body = {"name": name, "days": days, "rate_per_minute": rate_per_minute}
+    return ApiOperation("POST", _path(deployment_id, "tokens/"), one(IssuedDeploymentToken), body=body)
+
+
+def revoke_deployment_token(deployment_id: str, token_id: int) -> ApiOperation[None]:
+    """Revoke a token at once."""
+    return ApiOperation("DELETE", _path(deployment_id, f"tokens/{token_id}/"), nothing)
+
+
+def deployment_events(deployment_id: str) -> ApiOperation[ResultPage[DeploymentEventInfo]]:
+    """Yield what became of a deployment, newest first."""
+    return ApiOperation("GET", _path(deployment_id, "events/"), page(DeploymentEventInfo), FIRST_PAGE)
+
+
+def runtime_variants() -> ApiOperation[ResultPage[RuntimeVariantInfo]]:
+    """Yield the runtime variants that a revision may name."""
+    return ApiOperation("GET", "runtime-variants/", page(RuntimeVariantInfo), FIRST_PAGE)
+
+
+def _path(deployment_id: str, rest: str = "") -> str:
+    return f"deployments/{path_part(deployment_id)}/{rest}"
+
+
+def _changed(deployment_id: str, change: str) -> ApiOperation[DeploymentInfo]:
+    return ApiOperation("POST", _path(deployment_id, change), one(DeploymentInfo), headers=idempotency_key())

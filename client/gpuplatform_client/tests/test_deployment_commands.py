@@ -1,0 +1,132 @@
+"""Commands on deployments as a person runs them, against a live server whose replicas nobody starts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from accounts.models import ApiToken, User
+from deployments.models import Deployment, DeploymentToken, Replica, Revision
+from deployments.tests.serving import make_replica
+from gpuplatform_client.tests.program import Command, RunningProgram
+from proxy.authorization.signing import digest
+from resources.models import Host
+from tests.factories import make_folder, make_group, make_host, make_image, make_root, make_user
+from tests.live import LiveServer, serving
+from tests.wait import until
+
+pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
+DEPLOY = ("deploy", "chat", "--image", "llm", "--cpu", "2", "--memory", "4g")
+
+
+@pytest.fixture
+def user(transactional_db: None) -> User:
+    make_host(group=make_group(name="lab"), gpus=1)
+    make_image(reference="team/llm:1", environment="LLM", version="1")
+    return make_user(email="user@example.org")
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
+        yield server
+
+
+def test_deploying_again_makes_a_revision(signed_in: Command, user: User) -> None:
+    make_folder(user, name="weights", root=make_root(Host.objects.get()))
+    options = (
+        "--variant",
+        "vllm",
+        "--fgpu",
+        "0.5",
+        "--folder",
+        "weights",
+        "-e",
+        "SEED=7",
+        "--replicas",
+        "2",
+        "--public",
+    )
+    made = signed_in(*DEPLOY, *options, "--public", "--health-start", "600")
+    assert made.exit_code == 0, made.stderr
+    deployment = Deployment.objects.get()
+    assert deployment.label in made.stdout
+    revision = Revision.objects.get()
+    assert (str(revision.variant), revision.fgpu, revision.start_seconds) == ("vLLM", 500, 600)
+    assert (deployment.replicas, deployment.is_public, revision.environment) == (2, True, {"SEED": "7"})
+    assert revision.mounts.get().is_model
+    again = signed_in("deploy", "chat", "--cpu", "3", "--note", "more cores", "--replicas", "1")
+    assert (again.exit_code, "Revision 2 of chat" in again.stderr) == (0, True)
+    second = Revision.objects.get(number=2)
+    assert (second.cpu, second.command, second.note) == (3, revision.command, "more cores")
+    deployment.refresh_from_db()
+    assert (deployment.replicas, deployment.revision) == (1, second)
+    signed_in("deploy", "chat", "--no-public")
+    assert Revision.objects.count() == 2  # nothing about what runs was named
+    refused = signed_in("deploy", "chat", "--group", "other")
+    assert (refused.exit_code, "keeps its resource group" in refused.stderr) == (1, True)
+
+
+def test_what_is_refused_names_the_field(signed_in: Command) -> None:
+    refused = signed_in("deploy", "Chat", "--image", "llm", "--cpu", "2", "--memory", "4g", "--command", "serve")
+    assert refused.exit_code == 1
+    assert "name" in refused.stderr
+    assert signed_in(*DEPLOY, "--command", "serve", "--", "serve").exit_code == 2
+    assert "no deployment 'chat'" in signed_in("deployments", "show", "chat").stderr
+    assert not Deployment.objects.exists()
+
+
+def test_deployments_are_listed_scaled_and_ended(signed_in: Command) -> None:
+    signed_in(*DEPLOY, "--", "python", "serve.py", "--title", "a b")
+    deployment = Deployment.objects.get()
+    assert deployment.revision
+    assert deployment.revision.command == "python serve.py --title 'a b'"
+    make_replica(deployment)
+    listed = signed_in("deployments").stdout
+    assert [word in listed for word in ("chat", "1/1", deployment.label)] == [True] * 3
+    assert signed_in("deployments", "-o", "name").stdout == f"{deployment.pk}\n"
+    assert json.loads(signed_in("deployments", "ls", "-o", "json").stdout)["name"] == "chat"
+    assert "user@example.org" in signed_in("deployments", "-o", "wide").stdout
+    shown = signed_in("deployments", "show", "chat").stdout
+    assert [word in shown for word in ("healthy", "serving", "RUNNING", "1 (current)")] == [True] * 4
+    assert signed_in("deployments", "scale", "chat", "3").exit_code == 0
+    signed_in("deploy", "chat", "--cpu", "1")
+    assert "2 (current)" in signed_in("deployments", "revisions", "chat").stdout
+    assert "revision 1" in signed_in("deployments", "rollback", "chat").stdout
+    assert "revision 2" in signed_in("deployments", "rollback", "chat", "--to", "2").stdout
+    assert signed_in("deployments", "restart", deployment.pk).exit_code == 0
+    assert "Restarted." in signed_in("deployments", "events", "chat").stdout
+    assert "has ended" in signed_in("deployments", "end", "chat").stdout
+    assert deployment.pk not in signed_in("deployments").stdout
+
+
+def test_tokens_are_printed_once_and_revoked(signed_in: Command) -> None:
+    signed_in(*DEPLOY, "--command", "serve")
+    made = signed_in("deployments", "token", "create", "chat", "shop", "--days", "30", "--rate", "60")
+    token = DeploymentToken.objects.get()
+    assert digest(made.stdout.strip()) == token.digest
+    listed = signed_in("deployments", "token", "ls", "chat").stdout
+    assert ("shop" in listed, made.stdout.strip() in listed) == (True, False)
+    assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 0
+    assert not DeploymentToken.objects.valid().exists()
+    assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 1
+
+
+def test_a_rollout_is_followed_until_it_is_done(signed_in: Command, server: LiveServer, tmp_path: Path) -> None:
+    signed_in(*DEPLOY, "--command", "serve")
+    deployment = Deployment.objects.get()
+    old = make_replica(deployment)
+    assert signed_in("rollout", "chat").exit_code == 0
+    signed_in("deploy", "chat", "--cpu", "1")
+    deployment.refresh_from_db()
+    token = ApiToken.objects.issue(deployment.owner)[1]
+    with RunningProgram(server.url, token, tmp_path, "rollout", "chat") as program:
+        until(lambda: any("0 of this revision. 1 of other revisions" in line for line in program.messages))
+        make_replica(deployment)
+        until(lambda: any("2 of 1 replicas ready, 1 of this revision" in line for line in program.messages))
+        Replica.objects.filter(pk=old.pk).update(draining_since=timezone.now())
+        old.session.delete()
+        assert program.wait() == 0
+    assert "1 of 1 replicas ready, 1 of this revision" in program.messages[-1]
