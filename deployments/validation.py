@@ -9,11 +9,12 @@ MAX_REPLICAS: Final = 64
 MAX_TOKEN_LIFE: Final = timedelta(days=3660)
 MAX_NOTE_LENGTH: Final = 200
 MAX_TOKEN_NAME_LENGTH: Final = 64
+HEALTH_NUMBERS: Final = ("start_seconds", "interval_seconds", "timeout_seconds", "retries")
 _NAME: Final = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,19}")
 _STICKY: Final = re.compile(r"|cookie|header:(?P<header>[A-Za-z0-9-]{1,64})")
 _NOT_OF_A_CLIENT: Final = frozenset({"cookie", "host", "connection", "content-length", "transfer-encoding"})
 _PATH: Final = re.compile(r"/[!-~]*")
-_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "replicas": (0, MAX_REPLICAS),
     "max_surge": (0, MAX_REPLICAS),
     "max_unavailable": (0, MAX_REPLICAS),
@@ -43,7 +44,7 @@ def range_errors(values: Mapping[str, Any]) -> dict[str, str]:
     """Return {field: message} for numbers out of range, of those fields that are given."""
     return {
         name: f"Choose a number from {low} to {high}."
-        for name, (low, high) in _RANGES.items()
+        for name, (low, high) in RANGES.items()
         if name in values and not low <= values[name] <= high
     }
 

@@ -12,6 +12,7 @@ from rest_framework.routers import SimpleRouter
 
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
 from accounts.invitations.api import InvitationViewSet
+from deployments.rest.views import DeploymentViewSet, RuntimeVariantViewSet
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
@@ -54,6 +55,7 @@ class NotFoundView(ApiView):
 
 
 router = SimpleRouter()
+router.register("deployments", DeploymentViewSet)
 router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
@@ -69,6 +71,7 @@ router.register(
     r"projects/(?P<project_pk>[0-9]{1,18})/invitations", ProjectInvitationViewSet, basename="project-invitation"
 )
 router.register("resource-groups", ResourceGroupViewSet)
+router.register("runtime-variants", RuntimeVariantViewSet, basename="runtime-variant")
 router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)
 router.register("storage-roots", StorageRootViewSet)

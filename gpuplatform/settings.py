@@ -395,6 +395,8 @@ SPECTACULAR_SETTINGS = {
         "EntryKindEnum": "folders.serializers.KINDS",
         "SessionStatusEnum": "sessions.lifecycle.Status",
         "HostStatusEnum": "resources.models.HostStatus.choices",
+        "HealthKindEnum": "deployments.models.HealthKind.values",
+        "DeploymentStateEnum": "deployments.models.DeploymentState.values",
         "ProjectRoleEnum": "accounts.models.ProjectRole.values",
     },
 }

@@ -22,6 +22,8 @@ from rest_framework.test import APIClient
 
 from accounts.models import ApiToken, SshKey, User
 from accounts.models.invitations import TOKEN_LENGTH
+from deployments import tokens as deployment_tokens
+from deployments.tests.making import make_deployment
 from folders.sharing import folders as folder_services
 from folders.storage import paths as storage
 from notifications.models import Notification
@@ -74,6 +76,8 @@ class World:
         webhook, _ = webhook_services.create(owner, url="https://example.org/", types=["session.running"])
         delivery = webhook_services.send_test(webhook)
         token, _ = ApiToken.objects.issue(owner, name="mine")
+        deployment = make_deployment(owner, host=host, project=project)
+        opening = deployment_tokens.create_token(deployment, name="shop", actor=owner).token
         self.arguments: dict[str, Any] = {
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
@@ -82,6 +86,7 @@ class World:
             **{"client:name": wheel(settings.COMPUTE_PUBLIC_URL).name, "user_id": owner.pk},
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
+            **{"deployment_id": deployment.pk, "deployment-pk": deployment.pk, "token_id": opening.pk, "number": 1},
             **{
                 "project_id": project.pk,
                 "project-pk": project.pk,

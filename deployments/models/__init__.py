@@ -1,6 +1,6 @@
 """The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets and events.
 
-Used by endpoints, hostworker and operations.
+Used by endpoints, hostworker, operations and pages.
 """
 
 from deployments.models.deployment import (

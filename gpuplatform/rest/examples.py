@@ -45,6 +45,13 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     },
     "announcements_partial_update": {"ends_at": "2030-01-04T19:00:00Z"},
     "auth_token_create": {"email": "ada@example.org", "password": "..."},
+    "deployments_create": {
+        **{"name": "chat", "image": "gpuplatform/vllm:0.11", "variant": "vllm", "model_folder": {"folder": "llama-8b"}},
+        **{"cpu": 4, "memory": "24g", "fgpu": "0.5", "replicas": 2},
+    },
+    "deployments_partial_update": {"replicas": 4, "public": False},
+    "deployments_revisions_create": {"model_folder": {"folder": "llama-8b-tuned"}, "note": "Tuned on our tickets"},
+    "deployments_tokens_create": {"name": "web shop", "days": 90, "rate_per_minute": 600},
     "folders_create": {"name": "mnist"},
     "folders_entries_create": {"path": "results/run-1", "parents": True},
     "folders_entries_move_create": {"path": "model.pt", "new_path": "results/run-1/model.pt"},

@@ -1,0 +1,269 @@
+"""Views of the API of deployments."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from redis.exceptions import RedisError
+from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.api import user_of
+from deployments import figures, services, tokens
+from deployments.counts import with_counts
+from deployments.models import Deployment, DeploymentToken, Revision, RuntimeVariant
+from deployments.requests import RevisionRequest
+from deployments.rest.bodies import NewDeploymentBody, NewDeploymentTokenBody, NewRevisionBody, SettingsBody
+from deployments.rest.serializers import (
+    DeploymentEventSerializer,
+    DeploymentSerializer,
+    DeploymentTokenSerializer,
+    FiguresSerializer,
+    IssuedDeploymentTokenSerializer,
+    ReplicaSerializer,
+    RevisionSerializer,
+    RuntimeVariantSerializer,
+    with_secret,
+)
+from resources import clock
+from restapi.pages import NewestFirstPages
+from restapi.views import ApiViewSet
+from sessions.errors import GENERAL, RejectedError
+from sessions.launching.serializers import group_for
+from sessions.models import SESSION_ID
+
+READ: Final = frozenset({"list", "retrieve", "replicas", "events", "revisions", "tokens", "figures", None})
+RELATED: Final = ("owner__policy", "project__policy", "resource_group", "previous_revision")
+FIELDS: Final = {  # of the services' requests, and what the API calls them
+    **{"environment": "env", "is_public": "public", "health_path": "health.path", GENERAL: "non_field_errors"},
+    **{name: f"health.{name}" for name in ("start_seconds", "interval_seconds", "timeout_seconds", "retries")},
+}
+
+
+@contextmanager
+def refusals(revision: RevisionRequest | None = None) -> Iterator[None]:
+    """Convert RejectedError to a ValidationError by field of the request."""
+    names = FIELDS | ({"mounts": "model_folder"} if revision and not revision.mounts else {})
+    try:
+        yield
+    except RejectedError as error:
+        raise ValidationError({names.get(name, name): [text] for name, text in error.errors.items()}) from error
+
+
+class DeploymentQuery(serializers.Serializer[Any]):
+    """Query parameters of the list."""
+
+    name = serializers.CharField(max_length=64, required=False, help_text="A part of it")
+    owner = serializers.EmailField(required=False)
+    project = serializers.CharField(max_length=64, required=False)
+    ended = serializers.BooleanField(default=False, help_text="Those that have ended, in place of those that have not")
+
+
+class FiguresQuery(serializers.Serializer[Any]):
+    """Query parameters of the figures."""
+
+    minutes = serializers.IntegerField(default=60, min_value=1, max_value=120, help_text="How many")
+
+
+class FiguresUnavailableError(APIException):
+    """What was served cannot be read now."""
+
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+
+
+class DeploymentViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]):
+    """The caller's deployments and those of their projects, newest first; superadmins see everybody's.
+
+    Owners, managers of the project and superadmins change them; what replicas run is the owner's alone to say, and
+    superadmins', since they run with the owner's folders.
+    """
+
+    queryset = Deployment.objects.all()
+    serializer_class = DeploymentSerializer
+    lookup_value_regex = SESSION_ID
+    query_serializers: ClassVar = {"list": DeploymentQuery, "figures": FiguresQuery}
+    unkept_operations = frozenset({"create_token"})
+    http_method_names = ("get", "head", "options", "post", "patch", "delete")
+
+    def get_queryset(self) -> QuerySet[Deployment]:
+        """Return those that the caller may see, or change, with related rows; a constant number of queries."""
+        user, everything = user_of(self.request), Deployment.objects.all()
+        if self.action == "create_revision":
+            found = everything if user.is_superuser else everything.filter(owner=user)
+        else:
+            found = everything.visible_to(user) if self.action in READ else everything.operable_by(user)
+        if self.action == "list":
+            found = found.filter(ended_at__isnull=not self.query["ended"]).filter(**_lookups(self.query))
+        current = ("revision__image", "revision__variant", "revision__created_by", "revision__deployment")
+        found = found.select_related(*RELATED, *current).prefetch_related("revision__mounts")
+        return with_counts(found).order_by("-created_at", "-pk")
+
+    @extend_schema(request=NewDeploymentBody, responses={201: DeploymentSerializer})
+    def create(self, request: Request) -> Response:
+        """Make a deployment with its first revision; its replicas are launched at once."""
+        owner, body = user_of(request), NewDeploymentBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.deployment_request(owner)
+        with refusals(asked.revision):
+            made = services.create(owner, asked)
+        return Response(self._shown(made), status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=SettingsBody, responses=DeploymentSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change settings, and how many replicas are wanted."""
+        deployment, actor = self.get_object(), user_of(request)
+        body = SettingsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked, changes = body.validated_data, body.settings()
+        if "resource_group" in asked:
+            changes["resource_group"] = group_for(deployment.owner, asked["resource_group"], deployment.project)
+        with refusals(), transaction.atomic():
+            services.change(deployment, changes, actor=actor)
+            if "replicas" in asked:
+                services.set_replicas(deployment, asked["replicas"], actor=actor)
+        return Response(self._shown(deployment))
+
+    @extend_schema(responses=RevisionSerializer(many=True))
+    @action(detail=True)
+    def revisions(self, request: Request, pk: str) -> Response:
+        """List the revisions, newest first."""
+        found = self.get_object().revisions.select_related("image", "variant", "created_by", "deployment")
+        return self._page(found.prefetch_related("mounts"), RevisionSerializer)
+
+    @extend_schema(request=NewRevisionBody, responses={201: RevisionSerializer})
+    @revisions.mapping.post
+    def create_revision(self, request: Request, pk: str) -> Response:
+        """Make a revision, and have the replicas replaced by such as run it."""
+        deployment, body = self.get_object(), NewRevisionBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.revision_request(deployment.owner, deployment.revision)
+        activates = body.validated_data["activate"]
+        with refusals(asked):
+            made = services.new_revision(deployment, asked, actor=user_of(request), activates=activates)
+        made.deployment.refresh_from_db(fields=["revision"])
+        shown = RevisionSerializer(made, context=self.get_serializer_context()).data
+        return Response(shown, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses=DeploymentSerializer)
+    @action(detail=True, methods=["post"], url_path=r"revisions/(?P<number>[0-9]{1,9})/activate")
+    def activate(self, request: Request, pk: str, number: str) -> Response:
+        """Have the replicas replaced by such as run this revision, be it an older one."""
+        deployment = self.get_object()
+        revision = get_object_or_404(Revision.objects.select_related("image"), deployment=deployment, number=number)
+        with refusals():
+            services.activate(deployment, revision, actor=user_of(request))
+        return Response(self._shown(deployment))
+
+    @extend_schema(request=None, responses=DeploymentSerializer)
+    @action(detail=True, methods=["post"])
+    def rollback(self, request: Request, pk: str) -> Response:
+        """Return to the revision that was current before, also in the middle of a rollout."""
+        deployment = self.get_object()
+        with refusals():
+            services.abort_rollout(deployment, actor=user_of(request))
+        return Response(self._shown(deployment))
+
+    @extend_schema(request=None, responses=DeploymentSerializer)
+    @action(detail=True, methods=["post"])
+    def restart(self, request: Request, pk: str) -> Response:
+        """Have all replicas replaced, one after the other, by others of the same revision."""
+        deployment = self.get_object()
+        with refusals():
+            services.restart(deployment, actor=user_of(request))
+        return Response(self._shown(deployment))
+
+    @extend_schema(request=None, responses=DeploymentSerializer)
+    @action(detail=True, methods=["post"])
+    def end(self, request: Request, pk: str) -> Response:
+        """End the deployment with its replicas and its address; does nothing if it has ended."""
+        deployment = self.get_object()
+        services.end(deployment, actor=user_of(request))
+        return Response(self._shown(deployment))
+
+    @extend_schema(responses=ReplicaSerializer(many=True))
+    @action(detail=True)
+    def replicas(self, request: Request, pk: str) -> Response:
+        """List the replicas that have not ended, oldest first."""
+        found = self.get_object().replica_rows.live().select_related("session__host", "revision")
+        return self._page(found.order_by("created_at", "pk"), ReplicaSerializer)
+
+    @extend_schema(responses=DeploymentTokenSerializer(many=True))
+    @action(detail=True)
+    def tokens(self, request: Request, pk: str) -> Response:
+        """List the tokens, newest first, without their secrets."""
+        return self._page(self.get_object().tokens.select_related("created_by"), DeploymentTokenSerializer)
+
+    @extend_schema(request=NewDeploymentTokenBody, responses={201: IssuedDeploymentTokenSerializer})
+    @tokens.mapping.post
+    def create_token(self, request: Request, pk: str) -> Response:
+        """Make a token; only this response shows its secret."""
+        deployment, body = self.get_object(), NewDeploymentTokenBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked, lifetime = body.validated_data, body.lifetime()
+        with refusals():
+            made = tokens.create_token(
+                deployment,
+                name=asked["name"],
+                actor=user_of(request),
+                expires_at=clock.now() + lifetime if lifetime else None,
+                rate_per_minute=asked.get("rate_per_minute", 0),
+            )
+        return Response(with_secret(made.token, made.secret), status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses={204: None})
+    @action(detail=True, methods=["delete"], url_path=r"tokens/(?P<token_id>[0-9]{1,18})")
+    def revoke_token(self, request: Request, pk: str, token_id: str) -> Response:
+        """Revoke a token at once."""
+        token = get_object_or_404(
+            DeploymentToken.objects.select_related("deployment__owner"), deployment=self.get_object(), pk=token_id
+        )
+        tokens.revoke_token(token, actor=user_of(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(responses=DeploymentEventSerializer(many=True))
+    @action(detail=True, pagination_class=NewestFirstPages)
+    def events(self, request: Request, pk: str) -> Response:
+        """List what was done with the deployment, newest first."""
+        return self._page(self.get_object().events.select_related("actor"), DeploymentEventSerializer)
+
+    @extend_schema(responses=FiguresSerializer)
+    @action(detail=True, pagination_class=None)
+    def figures(self, request: Request, pk: str) -> Response:
+        """Show what it serves now, and has served in each of the last minutes."""
+        deployment = self.get_object()
+        try:
+            now = figures.load_now(deployment.pk)
+            minutes = figures.minutes(deployment.pk, self.query["minutes"])
+        except (RedisError, OSError) as error:
+            raise FiguresUnavailableError(_("There are no figures at present; try again.")) from error
+        shown = {"outstanding": sum(now.outstanding.values()), "waiting": now.waiting, "minutes": minutes}
+        return Response(FiguresSerializer(shown).data)
+
+    def _page(self, rows: QuerySet[Any], kind: type[serializers.BaseSerializer[Any]]) -> Response:
+        shown = kind(self.paginate_queryset(rows), many=True, context=self.get_serializer_context())
+        return self.get_paginated_response(shown.data)
+
+    def _shown(self, deployment: Deployment) -> Any:
+        """Return the deployment as it is now."""
+        return self.get_serializer(self.get_queryset().get(pk=deployment.pk)).data
+
+
+class RuntimeVariantViewSet(ListModelMixin, ApiViewSet[RuntimeVariant]):
+    """Programs that serve models, which revisions may name."""
+
+    queryset = RuntimeVariant.objects.filter(is_enabled=True).order_by("name")
+    serializer_class = RuntimeVariantSerializer
+
+
+def _lookups(asked: dict[str, Any]) -> dict[str, Any]:
+    lookups = {"name": "name__icontains", "owner": "owner__email__iexact", "project": "project__name"}
+    return {lookup: asked[name] for name, lookup in lookups.items() if name in asked}
