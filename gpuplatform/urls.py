@@ -18,6 +18,7 @@ urlpatterns = [
     path("accounts/", include("accounts.signing_in.urls")),
     path("accounts/", include("accounts.urls")),
     path("sessions/", include("pages.urls")),
+    path("deployments/", include("pages.deployments.urls")),
     path("folders/", include("folders.pages.urls")),
     path("help/", include("pages.help.urls")),
     path("notifications/", include("notifications.page.urls")),

@@ -14,6 +14,11 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext
 
 from accounts.models import SshKey, User
+from deployments import services as deployment_services
+from deployments import tokens as deployment_tokens
+from deployments.models import Deployment, DeploymentState, ReplicaHealth, RuntimeVariant
+from deployments.tests.making import deployment_request, revision_request
+from deployments.tests.serving import make_replica
 from folders.sharing import folders as folder_services
 from folders.storage import paths as storage
 from resources.amounts.units import GIB, MIB
@@ -102,6 +107,7 @@ def make_page_world(directory: Path) -> PageWorld:
         make_preset(name=name, cpu=cpu, memory=gib * GIB, fgpu=fgpu)
     running = _sessions(world, hosts, image)
     _folders(world, directory, hosts)
+    _deployments(world, hosts, image)
     endpoint = make_endpoint(running, app="jupyter", title="Jupyter", port=8888)
     link = ShareLink.objects.create(endpoint=endpoint, digest="0" * 43, expires_at=timezone.now() + timedelta(days=1))
     private = make_image(environment="mine", version="1", reference="private/mine:1", owner=admin)
@@ -179,6 +185,46 @@ def _sessions(world: PageWorld, hosts: list[Any], image: Image) -> Session:
     Session.objects.filter(pk=running.pk).update(project=project)
     world.arguments["project_id"] = project.pk
     return running
+
+
+def _deployments(world: PageWorld, hosts: list[Any], image: Image) -> None:
+    """Make deployments: one whose second revision is being rolled out, one that fails, and one that has ended."""
+    variant = RuntimeVariant.objects.get(name="vllm")
+    amounts: dict[str, Any] = {"image": image, "cpu": 4, "memory": 24 * GIB, "fgpu": 500}
+
+    def make(name: str, **options: Any) -> Deployment:
+        revision = revision_request(
+            **amounts, variant=variant, command="", note="As trained", environment={"SEED": "7"}
+        )
+        asked = deployment_request(host=hosts[0], name=name, revision=revision, **options)
+        return deployment_services.create(world.admin, asked)
+
+    chat = make("chat", replicas=3)
+    for _ in range(2):
+        make_replica(chat)
+    make_replica(chat, draining_since=timezone.now())
+    tuned = revision_request(**amounts, variant=variant, command="", note="Tuned on our tickets")
+    deployment_services.new_revision(chat, tuned, actor=world.admin)
+    chat.refresh_from_db()
+    make_replica(chat)
+    make_replica(chat, health=ReplicaHealth.STARTING.value, health_detail="Nothing listens on port 8000 yet.")
+    token = deployment_tokens.create_token(chat, name="web shop", actor=world.admin, rate_per_minute=600).token
+    revoked = deployment_tokens.create_token(chat, name="old", actor=world.admin).token
+    deployment_tokens.revoke_token(revoked, actor=world.admin)
+    Deployment.objects.filter(pk=chat.pk).update(state=DeploymentState.UPDATING)
+    failing, open_one, ended = make("embeddings"), make("captions", is_public=True), make("old-chat")
+    make_replica(failing, health=ReplicaHealth.UNHEALTHY.value, health_detail="GET /health was answered with 503.")
+    problem = "A replica of revision 1 has failed. Its process has ended with exit code 1.\nCUDA error: out of memory"
+    Deployment.objects.filter(pk=failing.pk).update(state=DeploymentState.FAILING, problem=problem)
+    make_replica(open_one)
+    Deployment.objects.filter(pk=open_one.pk).update(state=DeploymentState.HEALTHY)
+    deployment_services.end(ended, actor=world.admin)
+    world.arguments |= {"deployment_id": chat.pk, "token_id": token.pk, "number": 1}
+    world.extra |= {
+        "deployment-failing": f"/deployments/{failing.pk}/",
+        "deployment-ended": f"/deployments/{ended.pk}/",
+    }
+    world.extra |= {"deployments-ended": "/deployments/?ended=1", "deployment-open": f"/deployments/{open_one.pk}/"}
 
 
 def _folders(world: PageWorld, directory: Path, hosts: list[Any]) -> None:

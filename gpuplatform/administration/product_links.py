@@ -17,6 +17,10 @@ def _session(session_id: str) -> str:
     return reverse("sessions:detail", args=[session_id])
 
 
+def _deployment(deployment_id: str) -> str:
+    return reverse("deployments:detail", args=[deployment_id])
+
+
 def _host(name: str) -> str:
     return reverse("overview:host", args=[name])
 
@@ -38,6 +42,12 @@ PAGES: Final[Mapping[str, Callable[[Any], str]]] = {  # by the label of the mode
     "compute.SessionEvent": lambda row: _session(row.session_id),
     "compute.Endpoint": lambda row: _session(row.session_id),
     "compute.Conversion": lambda row: _session(row.session_id),
+    "deployments.Deployment": lambda row: _deployment(row.pk),
+    "deployments.Revision": lambda row: _deployment(row.deployment_id),
+    "deployments.Replica": lambda row: _session(row.pk),
+    "deployments.DeploymentToken": lambda row: _deployment(row.deployment_id),
+    "deployments.DeploymentEvent": lambda row: _deployment(row.deployment_id),
+    "deployments.RuntimeVariant": lambda row: reverse("deployments:new"),
     "resources.Host": lambda row: _host(row.name),
     "resources.Gpu": lambda row: f"{_host(row.host.name)}#gpu-{row.pk}",
     "resources.ResourceGroup": lambda row: _listed("overview:hosts", group=row.pk),

@@ -41,6 +41,14 @@ GROUPS: Final = (
         ("compute.Session", "compute.IdleRule", "compute.Endpoint", "compute.Conversion", "compute.SessionEvent"),
     ),
     AdminSection(
+        _("Deployments"),
+        "globe",
+        (
+            *("deployments.Deployment", "deployments.Revision", "deployments.Replica", "deployments.DeploymentToken"),
+            *("deployments.RuntimeVariant", "deployments.DeploymentEvent"),
+        ),
+    ),
+    AdminSection(
         _("Hosts and GPUs"), "host", ("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset")
     ),
     AdminSection(_("Environments"), "box", ("resources.Image", "resources.Registry")),

@@ -1,0 +1,124 @@
+"""What the pages of deployments read."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from redis.exceptions import RedisError
+
+from accounts.models import User
+from accounts.requests import UserRequest
+from deployments import figures
+from deployments.counts import traffic_of, with_counts
+from deployments.models import Deployment, Replica
+from resources import clock
+from sessions.models import Session
+
+EVENTS_SHOWN = 30
+REVISIONS_SHOWN = 50
+TOKENS_SHOWN = 200
+MINUTES_SHOWN = 60
+BARS_HEIGHT = 60  # of the drawing of requests
+_RELATED = ("owner", "project", "resource_group", "revision__image", "revision__variant", "previous_revision")
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How far the replicas are on the way to the current revision."""
+
+    wanted: int
+    done: int  # that run it
+    others: int  # that run another, and have not ended
+
+
+def listed(user: User, *, ended: bool) -> QuerySet[Deployment]:
+    """Return the deployments that the user may see with what the list shows, newest first."""
+    found = Deployment.objects.visible_to(user).filter(ended_at__isnull=not ended)
+    return with_counts(found.select_related(*_RELATED)).order_by("-created_at", "-pk")
+
+
+def visible_deployment(request: UserRequest, deployment_id: str) -> Any:
+    """Return the deployment with its counts. Raises Http404 for users who may not see it."""
+    found = Deployment.objects.visible_to(request.user).select_related(*_RELATED)
+    return get_object_or_404(with_counts(found), pk=deployment_id)
+
+
+def operable_deployment(request: UserRequest, deployment_id: str) -> Any:
+    """Return the deployment with its counts. Raises Http404 for users who may not change it."""
+    found = Deployment.objects.operable_by(request.user).select_related(*_RELATED)
+    return get_object_or_404(with_counts(found), pk=deployment_id)
+
+
+def may_operate(user: User, deployment: Deployment) -> bool:
+    """Return whether the user may change the deployment."""
+    return Deployment.objects.operable_by(user).filter(pk=deployment.pk).exists()
+
+
+def may_revise(user: User, deployment: Deployment) -> bool:
+    """Return whether the user may say what its replicas run, which have the owner's folders."""
+    return user.is_superuser or user.pk == deployment.owner_id
+
+
+def rollout_of(deployment: Any) -> Rollout | None:
+    """Return how far a rollout is, None where none is under way. The deployment has its counts."""
+    if deployment.ended_at or not deployment.revision or not deployment.replicas:
+        return None
+    others = deployment.live - deployment.updated
+    done = min(deployment.ready, deployment.updated)
+    return Rollout(deployment.replicas, done, others) if others or done < deployment.replicas else None
+
+
+def replicas_of(deployment: Deployment, user: User) -> list[Replica]:
+    """Return the live replicas, oldest first, with what the user may do with each."""
+    rows = deployment.replica_rows.live().select_related("session__host", "session__cluster", "revision")
+    found: list[Any] = list(rows.order_by("created_at", "pk"))
+    opened = set(Session.objects.visible_to(user).filter(replica__deployment=deployment).values_list("pk", flat=True))
+    for replica in found:
+        replica.traffic = traffic_of(replica)
+        replica.may_open = replica.pk in opened
+        replica.may_enter = may_revise(user, deployment)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LastHour:
+    """What a deployment serves now, and has served in the last hour."""
+
+    outstanding: int
+    waiting: int
+    requests: int
+    errors: int
+    rejected: int
+    median: float | None  # seconds, a bound
+    p95: float | None
+    bars: list[tuple[int, int, int]]  # position, top and height of each minute in the drawing
+
+
+def last_hour(deployment: Deployment) -> LastHour | None:
+    """Return the figures, None where there are none now."""
+    try:
+        now, minutes = figures.load_now(deployment.pk), figures.minutes(deployment.pk, MINUTES_SHOWN)
+    except (RedisError, OSError):
+        return None
+    durations = [sum(counts) for counts in zip(*(minute.durations for minute in minutes), strict=True)]
+    most = max(1, *(minute.requests for minute in minutes))
+    heights = [-(-minute.requests * BARS_HEIGHT // most) for minute in minutes]
+    return LastHour(
+        outstanding=sum(now.outstanding.values()),
+        waiting=now.waiting,
+        requests=sum(minute.requests for minute in minutes),
+        errors=sum(minute.errors for minute in minutes),
+        rejected=sum(minute.rejected for minute in minutes),
+        median=figures.quantile(durations, 0.5),
+        p95=figures.quantile(durations, 0.95),
+        bars=[(10 * at, BARS_HEIGHT - height, height) for at, height in enumerate(heights)],
+    )
+
+
+def tokens_of(deployment: Deployment) -> list[Any]:
+    """Return the tokens, those that are valid first."""
+    now, found = clock.now(), list(deployment.tokens.all()[:TOKENS_SHOWN])
+    for token in found:
+        token.has_expired = token.expires_at is not None and token.expires_at <= now  # type: ignore[attr-defined]
+    return sorted(found, key=lambda token: token.revoked_at is not None)

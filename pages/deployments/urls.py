@@ -1,0 +1,32 @@
+"""Routes of the pages of deployments."""
+
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
+
+from pages.deployments import act_views, form_views, views
+from sessions.models import SESSION_ID
+
+
+class DeploymentIdConverter(StringConverter):
+    """Matches well-formed ids, so that others never reach the database."""
+
+    regex = SESSION_ID
+
+
+register_converter(DeploymentIdConverter, "deployment")
+app_name = "deployments"
+
+urlpatterns = [
+    path("", views.deployment_list, name="list"),
+    path("new/", form_views.new, name="new"),
+    path("<deployment:deployment_id>/", views.detail, name="detail"),
+    path("<deployment:deployment_id>/revisions/new/", form_views.new_revision, name="new-revision"),
+    path("<deployment:deployment_id>/revisions/<int:number>/activate/", act_views.activate, name="activate"),
+    path("<deployment:deployment_id>/rollback/", act_views.rollback, name="rollback"),
+    path("<deployment:deployment_id>/restart/", act_views.restart, name="restart"),
+    path("<deployment:deployment_id>/scale/", act_views.scale, name="scale"),
+    path("<deployment:deployment_id>/end/", act_views.end, name="end"),
+    path("<deployment:deployment_id>/settings/", views.settings, name="settings"),
+    path("<deployment:deployment_id>/tokens/", views.tokens, name="tokens"),
+    path("<deployment:deployment_id>/tokens/<int:token_id>/revoke/", act_views.revoke_token, name="revoke-token"),
+]

@@ -1,0 +1,128 @@
+"""The list of deployments, and the page of one with its settings and tokens."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_variables
+
+from accounts.requests import UserRequest, signed_in_act, signed_in_page
+from deployments import services
+from deployments import tokens as token_services
+from deployments.addresses import origin
+from pages.deployments import examples
+from pages.deployments.forms import SettingsForm, TokenForm, refuse
+from pages.deployments.queries import (
+    EVENTS_SHOWN,
+    REVISIONS_SHOWN,
+    last_hour,
+    listed,
+    may_operate,
+    may_revise,
+    operable_deployment,
+    replicas_of,
+    rollout_of,
+    tokens_of,
+    visible_deployment,
+)
+from resources import clock
+from sessions.errors import RejectedError
+
+PAGE_SIZE = 25
+
+
+@signed_in_page
+def deployment_list(request: UserRequest) -> HttpResponse:
+    """List the deployments that the user may see; return only the live part to htmx."""
+    shows_ended = "ended" in request.GET
+    page = Paginator(listed(request.user, ended=shows_ended), PAGE_SIZE).get_page(request.GET.get("page"))
+    rows: list[Any] = list(page.object_list)
+    for deployment in rows:
+        deployment.url = origin(deployment)
+        deployment.first_problem = deployment.problem.partition("\n")[0]
+    template = "deployments/_list.html" if request.htmx else "deployments/list.html"
+    return render(request, template, {"page": page, "rows": rows, "shows_ended": shows_ended})
+
+
+@signed_in_page
+def detail(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Show one deployment; return only the live part to htmx."""
+    deployment = visible_deployment(request, deployment_id)
+    if request.htmx:
+        return render(request, "deployments/_detail.html", _context(request, deployment))
+    return _page(request, deployment)
+
+
+@signed_in_act
+def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Change the settings; a refused form is shown again, as 422."""
+    deployment = operable_deployment(request, deployment_id)
+    form = SettingsForm.of(deployment, request.POST)
+    if form.is_valid():
+        try:
+            services.change(deployment, form.cleaned_data, actor=request.user)
+            messages.success(request, _("The settings are saved."))
+            return redirect("deployments:detail", deployment.pk)
+        except RejectedError as error:
+            form.refuse(error)
+    return _page(request, deployment, settings_form=form)
+
+
+@signed_in_act
+@sensitive_variables("made")
+def tokens(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Make a token; the response is the only page that shows its secret."""
+    deployment = operable_deployment(request, deployment_id)
+    form = TokenForm(request.POST, prefix="token")
+    if form.is_valid():
+        asked = form.cleaned_data
+        lifetime = timedelta(days=asked["days"]) if asked["days"] else None
+        try:
+            made = token_services.create_token(
+                deployment,
+                name=asked["name"],
+                actor=request.user,
+                expires_at=clock.now() + lifetime if lifetime else None,
+                rate_per_minute=asked["rate_per_minute"],
+            )
+            return _page(request, deployment, made=made)
+        except RejectedError as error:
+            refuse(form, error)
+    return _page(request, deployment, token_form=form)
+
+
+def _page(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
+    """Return the whole page, with a form that is refused, or the token that was just made."""
+    usual = {
+        "settings_form": SettingsForm.of(deployment),
+        "token_form": TokenForm(prefix="token", initial={"rate_per_minute": 0}),
+    }
+    is_refused = any(name in own for name in usual)
+    context = {**_context(request, deployment), **usual, **own}
+    return render(request, "deployments/detail.html", context, status=422 if is_refused else 200)
+
+
+def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
+    url = origin(deployment)
+    title, *lines = deployment.problem.split("\n")
+    revisions = deployment.revisions.select_related("image", "variant", "created_by").prefetch_related("mounts")
+    return {
+        "deployment": deployment,
+        "url": url,
+        "may_operate": may_operate(request.user, deployment),
+        "may_revise": may_revise(request.user, deployment),
+        "curl_example": examples.curl(deployment, url),
+        "python_example": examples.python(deployment, url),
+        "problem_title": title,
+        "problem_lines": lines,
+        "rollout": rollout_of(deployment),
+        "hour": None if deployment.ended_at else last_hour(deployment),
+        "replicas": replicas_of(deployment, request.user),
+        "revisions": revisions[:REVISIONS_SHOWN],
+        "tokens": tokens_of(deployment),
+        "events": deployment.events.select_related("actor")[:EVENTS_SHOWN],
+    }

@@ -1,0 +1,71 @@
+"""A deployment in a real browser: made by its form, watched as its replica becomes healthy, and given a token."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, ReplicaHealth
+from deployments.tests.serving import make_replica
+from proxy.authorization.signing import digest
+from sessions.lifecycle import Reason, Status
+from tests.browser import signed_in
+from tests.factories import make_host, make_image, make_user
+from tests.live import LiveServer
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+
+
+def test_a_deployment_is_made_watched_and_given_a_token(browser: Browser, server: LiveServer) -> None:
+    owner, _ = make_user(), make_host(gpus=1)
+    make_image(environment="LLM", reference="team/llm:1")
+    with signed_in(browser, server, owner) as context:
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_role("link", name="Deployments").click()
+        page.get_by_role("link", name="New deployment").first.click()
+        fill(page)
+        deployment = Deployment.objects.get()
+        expect(page.get_by_role("heading", name="chat", exact=True)).to_be_visible()
+        expect(page.locator("#address")).to_have_value(re.compile(f"//{deployment.label}[.]"))
+        expect(page.locator("html")).to_have_attribute("data-connection", "live")
+        replica = make_replica(deployment, health=ReplicaHealth.STARTING.value)
+        expect(page.locator(f"#replica-{replica.pk}")).to_contain_text("not yet")
+        Replica.objects.update(health=ReplicaHealth.HEALTHY.value)
+        Deployment.objects.update(state=DeploymentState.HEALTHY)
+        expect(page.locator(f"#replica-{replica.pk}")).to_contain_text("gets requests")
+        expect(page.get_by_text("Serves", exact=True)).to_be_visible()
+        secret = make_token(page)
+        assert DeploymentToken.objects.get().digest == digest(secret)
+        page.goto(f"/deployments/{deployment.pk}/")
+        expect(page.locator("#tokens")).to_contain_text("shop")
+        assert secret not in page.content()
+        replica.session.move_to(Status.ERROR, Reason.OUT_OF_MEMORY)
+        expect(page.locator(f"#replica-{replica.pk}")).to_have_count(0)
+        page.set_viewport_size({"width": 360, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def fill(page: Page) -> None:
+    """Make a deployment called chat; a runtime fills what was not typed, and a wrong name is said at its field."""
+    page.get_by_label("Name", exact=True).fill("Chat")
+    page.get_by_label("Runtime").select_option(label="vLLM")
+    command, port = page.get_by_label("Command", exact=True), page.get_by_label("Port", exact=True)
+    expect(command).to_have_value(re.compile("exec vllm serve"))
+    port.fill("9000")
+    page.get_by_label("Runtime").select_option(label="MLflow model")
+    expect(command).to_have_value(re.compile("exec mlflow"))
+    expect(port).to_have_value("9000")
+    page.get_by_label("Environment", exact=True).select_option(index=1)
+    page.get_by_label("fGPU").fill("0.5")
+    page.get_by_role("button", name="Deploy", exact=True).click()
+    expect(page.locator("#id_name_error")).to_contain_text("part of an address")
+    page.get_by_label("Name", exact=True).fill("chat")
+    page.get_by_role("button", name="Deploy", exact=True).click()
+
+
+def make_token(page: Page) -> str:
+    """Make a token called shop and return its secret."""
+    page.locator("#new-token").get_by_label("Name").fill("shop")
+    page.get_by_role("button", name="Make token").click()
+    return page.get_by_label("The new token").input_value()
