@@ -36,7 +36,17 @@ GROUPS: Final = (
     DocumentGroup(
         _("Sessions"),
         "play",
-        ("getting-started", "launching", "cluster-sessions", "waiting", "sessions", "parking", "ending", "reasons"),
+        (
+            "getting-started",
+            "launching",
+            "cluster-sessions",
+            "waiting",
+            "sessions",
+            "parking",
+            "ending",
+            "deployments",
+            "reasons",
+        ),
     ),
     DocumentGroup(
         _("Inside a session"),

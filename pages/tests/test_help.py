@@ -27,7 +27,12 @@ LINKS = {  # pages, and the document that their link to the help leads to
     **{"/": "getting-started", "/sessions/": "sessions", "/sessions/launch/": "launching", "/folders/": "folders"},
     **{"/projects/": "projects", "/environments/": "environments", "/hosts/": "gpu-shares", "/accounts/": "account"},
     **{"/usage/": "usage", "/accounts/limits/": "account"},
-    **{"/accounts/tokens/": "command-line", "/accounts/ssh-keys/": "ssh", "/webhooks/": "webhooks"},
+    **{
+        "/accounts/tokens/": "command-line",
+        "/accounts/ssh-keys/": "ssh",
+        "/webhooks/": "webhooks",
+        "/deployments/": "deployments",
+    },
 }
 
 
