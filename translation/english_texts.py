@@ -49,6 +49,17 @@ _TEXTS: Final = (
     _("done"),
     _("saving what changed"),
     _("pushing to the registry"),
+    # deployments
+    _("%(count)s replica"),
+    _("%(count)s replicas"),
+    _("Created with %(replicas)s."),
+    _("Added revision %(number)s."),
+    _("Activated revision %(number)s."),
+    _("Activated revision %(number)s, in place of %(other)s."),
+    _("Changed: %(settings)s."),
+    _("Restarted."),
+    _("Ended."),
+    _("Exit code %(code)s."),
     # endpoints/routing/ports.py
     _("Port %(port)s is taken; it has port %(chosen)s instead."),
     _("Port %(port)s is not one of %(pool)s; it has port %(chosen)s instead."),
