@@ -61,7 +61,7 @@ def create(owner: User, request: DeploymentRequest) -> Deployment:
             deployment.revision = revisions.store(deployment, resolved, owner)
             deployment.activated_at = clock.now()
             deployment.save(update_fields=["revision", "activated_at"])
-            events.record(deployment, f"Created with {_count(request.replicas)}.", owner)
+            events.record(deployment, f"Created with {count(request.replicas)}.", owner)
             events.changed(deployment.pk)
     except IntegrityError:
         raise RejectedError({"name": _taken(request.name)}) from None
@@ -70,16 +70,18 @@ def create(owner: User, request: DeploymentRequest) -> Deployment:
 
 @audit.recorded_for_others("scale")
 def set_replicas(deployment: Deployment, replicas: int, *, actor: User) -> Deployment:
-    """Have so many replicas run; 0 stops the deployment, which keeps its address."""
+    """Have so many replicas run; 0 stops the deployment, which keeps its address, and does not wake by itself."""
     if errors := validation.range_errors({"replicas": replicas}):
         raise RejectedError(errors)
-    with _locked(deployment) as row:
-        if row.replicas == replicas:
+    with locked(deployment) as row:
+        if row.replicas == replicas and row.asleep_since is None:
             return row
+        if replicas and row.max_replicas is not None and not row.min_replicas <= replicas <= row.max_replicas:
+            raise RejectedError({"replicas": _beyond_bounds(row)})
         if row.revision and replicas > row.replicas:
             _check_replicas(row, replicas, _amounts(row.revision))
-        events.record(row, f"Scaled from {row.replicas} to {_count(replicas)}.", actor)
-        _save(row, replicas=replicas)
+        events.record(row, f"Scaled from {row.replicas} to {count(replicas)}.", actor)
+        _save(row, replicas=replicas, asleep_since=None, waking_since=None)
     return row
 
 
@@ -89,7 +91,7 @@ def new_revision(deployment: Deployment, request: RevisionRequest, *, actor: Use
     resolved = revisions.resolve(deployment, request)
     if activates:
         _check_replicas(deployment, deployment.replicas, resolved.amounts)
-    with _locked(deployment) as row:
+    with locked(deployment) as row:
         revision = revisions.store(row, resolved, actor)
         events.record(row, f"Added revision {revision.number}. {revision.note}".strip(), actor)
         if activates:
@@ -103,7 +105,7 @@ def activate(deployment: Deployment, revision: Revision, *, actor: User) -> Depl
 
     Raises RejectedError at `revision` where it cannot be launched any more, such as for a deleted folder.
     """
-    with _locked(deployment) as row:
+    with locked(deployment) as row:
         if revision.deployment_id != row.pk:
             raise RejectedError({"revision": "Choose a revision of this deployment."})
         if row.revision_id != revision.pk:
@@ -115,7 +117,7 @@ def activate(deployment: Deployment, revision: Revision, *, actor: User) -> Depl
 @audit.recorded_for_others("abort rollout")
 def abort_rollout(deployment: Deployment, *, actor: User) -> Deployment:
     """Return to the revision that was current before. Raises RejectedError where there is none."""
-    with _locked(deployment) as row:
+    with locked(deployment) as row:
         if row.previous_revision is None:
             raise RejectedError({GENERAL: "There is no revision before this one to return to."})
         _check_launch(row, row.previous_revision)
@@ -126,7 +128,7 @@ def abort_rollout(deployment: Deployment, *, actor: User) -> Deployment:
 @audit.recorded_for_others("change")
 def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) -> Deployment:
     """Change the settings that are given, by the names of SETTINGS; another resource group replaces all replicas."""
-    with _locked(deployment) as row:
+    with locked(deployment) as row:
         changes = {name: fields[name] for name in SETTINGS if name in fields and fields[name] != getattr(row, name)}
         if not changes:
             return row
@@ -152,7 +154,7 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
 @audit.recorded_for_others("restart")
 def restart(deployment: Deployment, *, actor: User) -> Deployment:
     """Replace all replicas by new ones of the same revision, within the limits of the rollout."""
-    with _locked(deployment) as row:
+    with locked(deployment) as row:
         events.record(row, "Restarted.", actor)
         _save(row, restarted_at=clock.now())
     return row
@@ -186,7 +188,7 @@ def _roll_out(row: Deployment, revision: Revision, actor: User | None) -> None:
 
 
 @contextmanager
-def _locked(deployment: Deployment) -> Iterator[Deployment]:
+def locked(deployment: Deployment) -> Iterator[Deployment]:
     """Open a transaction, and yield the deployment's row under its lock. Raises RejectedError once it has ended."""
     with transaction.atomic():
         row = _row(deployment)
@@ -247,7 +249,15 @@ def _taken(name: str) -> str:
     return f"You have a deployment called {name} already; end it or choose another name."
 
 
-def _count(replicas: int) -> str:
+def _beyond_bounds(row: Deployment) -> str:
+    return (
+        f"It is scaled by its load between {row.min_replicas} and {row.max_replicas}: choose a number within, 0 to stop"
+        " it, or other bounds."
+    )
+
+
+def count(replicas: int) -> str:
+    """Return so many replicas in words."""
     return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 

@@ -1,4 +1,5 @@
-"""The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets and events.
+"""The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets, rules of
+scaling and events.
 
 Used by endpoints, hostworker, operations and pages.
 """
@@ -13,5 +14,6 @@ from deployments.models.deployment import (
 )
 from deployments.models.replica import Replica, ReplicaHealth, ReplicaQuerySet
 from deployments.models.revision import HealthKind, Revision, RevisionMount
+from deployments.models.scaling import MAX_QUERY_LENGTH, ScalingMetric, ScalingRule, ScalingSettings, SleepAction
 from deployments.models.tokens import TOKEN_PREFIX, DeploymentTicket, DeploymentToken, DeploymentTokenQuerySet
 from deployments.models.variant import RuntimeVariant

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, User
 from accounts.policies import bounds_of
+from deployments.models.scaling import ScalingSettings
 from resources.models import ResourceGroup
 from sessions.models import new_session_id
 
@@ -27,6 +28,7 @@ class DeploymentState(models.TextChoices):
     DEGRADED = "DEGRADED", "degraded"  # it serves with fewer replicas than are wanted
     FAILING = "FAILING", "failing"  # no replica is healthy; `problem` says why
     STOPPED = "STOPPED", "stopped"  # no replicas are wanted
+    ASLEEP = "ASLEEP", "asleep"  # no replicas are wanted until a request comes
     ENDED = "ENDED", "ended"
 
 
@@ -57,7 +59,7 @@ class DeploymentQuerySet(models.QuerySet["Deployment"]):
         return self.live().filter(pk=pk, name=name) if separator else self.none()
 
 
-class Deployment(models.Model):
+class Deployment(ScalingSettings):
     """A program served at one address: how many replicas are wanted, of which revision, and who may use it."""
 
     id = models.CharField(primary_key=True, max_length=16, default=new_session_id, editable=False)
@@ -128,6 +130,7 @@ class Deployment(models.Model):
                 condition=Q(previous_revision=None) | ~Q(previous_revision=F("revision")),
                 name="deployment_previous_is_another",
             ),
+            *ScalingSettings.Meta.constraints,
         )
 
     def __str__(self) -> str:

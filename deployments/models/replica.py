@@ -48,6 +48,9 @@ class Replica(models.Model):
     draining_since = models.DateTimeField(
         null=True, editable=False, help_text="Since when it takes no new requests; empty: it takes them when healthy"
     )
+    is_asleep = models.BooleanField(
+        default=False, editable=False, help_text="Its session is parked until the deployment wakes"
+    )
     failure = models.CharField(max_length=300, blank=True, editable=False, help_text="Why it was given up")
     is_settled = models.BooleanField(default=False, editable=False, help_text="Its end was taken note of")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -1,0 +1,188 @@
+"""Commands on how deployments follow their load, by users and by the autoscaler.
+
+Each is one transaction under the lock of the deployment's row. All raise RejectedError with a message per field, and
+what others than the owner do is in the audit log.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts import audit
+from accounts.limits import Amounts
+from accounts.models import User
+from deployments import events
+from deployments.models import Deployment, ScalingRule
+from deployments.replicas import launching
+from deployments.scaling import validation
+from deployments.services import count, locked
+from resources import clock
+from sessions.errors import GENERAL, RejectedError
+
+SETTINGS: Final = (
+    "min_replicas",
+    "max_replicas",
+    "down_after_seconds",
+    "cooldown_seconds",
+    "idle_seconds",
+    "idle_action",
+    "wake_seconds",
+)
+
+
+@audit.recorded_for_others("change scaling")
+def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) -> Deployment:
+    """Change the settings that are given, by the names of SETTINGS. Without `max_replicas` nothing is scaled."""
+    with locked(deployment) as row:
+        changes = {name: fields[name] for name in SETTINGS if name in fields and fields[name] != getattr(row, name)}
+        if not changes:
+            return row
+        after = {name: getattr(row, name) for name in SETTINGS} | changes
+        errors = validation.settings_errors(after)
+        most = after["max_replicas"]
+        if "max_replicas" not in errors and most is not None and (error := _too_many(row, most)):
+            errors["max_replicas"] = error
+        if errors:
+            raise RejectedError(errors)
+        if row.asleep_since is not None and after["idle_seconds"] is None:
+            changes |= {"asleep_since": None, "replicas": after["min_replicas"]}
+        said = ", ".join(f"{name} {_said(after[name])}".replace("_", " ") for name in SETTINGS if name in changes)
+        events.record(row, f"Changed its scaling: {said}.", actor)
+        _save(row, **changes)
+    return row
+
+
+def add_rule(
+    deployment: Deployment, *, metric: str, target: float, query: str = "", is_paused: bool = False, actor: User
+) -> ScalingRule:
+    """Add a rule to the deployment. Raises RejectedError at its fields."""
+    query = query.strip()
+    try:
+        with locked(deployment) as row:
+            _check_rule(row, metric, target, query)
+            if row.scaling_rules.count() >= validation.MAX_RULES:
+                raise RejectedError({GENERAL: f"A deployment has at most {validation.MAX_RULES} rules."})
+            with transaction.atomic():
+                rule = row.scaling_rules.create(metric=metric, target=target, query=query, is_paused=is_paused)
+            _record_rule(row, rule, "added", actor)
+    except IntegrityError:
+        raise RejectedError({"metric": "There is such a rule already: change that one."}) from None
+    return rule
+
+
+def change_rule(
+    rule: ScalingRule, *, target: float | None = None, is_paused: bool | None = None, actor: User
+) -> ScalingRule:
+    """Change what one replica is for, or pause the rule. Raises RejectedError at its fields."""
+    with locked(rule.deployment) as row:
+        current = _rule_of(row, rule)
+        current.target = current.target if target is None else target
+        current.is_paused = current.is_paused if is_paused is None else is_paused
+        _check_rule(row, current.metric, current.target, current.query)
+        current.save(update_fields=["target", "is_paused"])
+        _record_rule(row, current, "paused" if current.is_paused else "changed", actor)
+    return current
+
+
+def remove_rule(rule: ScalingRule, *, actor: User) -> None:
+    """Remove the rule; the number of replicas stays, until another rule changes it."""
+    with locked(rule.deployment) as row:
+        current = _rule_of(row, rule)
+        _record_rule(row, current, "removed", actor)
+        current.delete()
+
+
+def scale(deployment: Deployment, replicas: int, why: str, *, before: int) -> bool:
+    """Have so many replicas run, by its load; return False where somebody else has changed their number meanwhile.
+
+    Raises RejectedError where the policies allow fewer by now.
+    """
+    with locked(deployment) as row:
+        if row.replicas != before or row.max_replicas is None or row.asleep_since is not None:
+            return False
+        if replicas > before and (error := _too_many(row, replicas)):
+            raise RejectedError({"replicas": error})
+        events.record(row, f"Scaled from {before} to {replicas}: {why}.")
+        _save(row, replicas=replicas)
+    return True
+
+
+def sleep(deployment: Deployment, *, before: int) -> bool:
+    """Have no replicas run until a request comes; return False where that is no longer to be."""
+    with locked(deployment) as row:
+        if row.replicas != before or row.idle_seconds is None or row.asleep_since is not None or not before:
+            return False
+        events.record(row, f"Fell asleep: no request came for {row.idle_seconds} s. The next one wakes it.")
+        _save(row, replicas=0, asleep_since=clock.now(), waking_since=None)
+    return True
+
+
+def wake(deployment_id: str) -> bool:
+    """Have the deployment run again for a request that came; without effect where it does not sleep."""
+    asleep = Deployment.objects.live().filter(pk=deployment_id, asleep_since__isnull=False)
+    deployment = asleep.first()  # so that requests in numbers do not wait for the row's lock
+    if deployment is None:
+        return False
+    with locked(deployment) as row:
+        if row.asleep_since is None:
+            return False
+        events.record(row, f"A request wakes it: {count(row.min_replicas)} to run.")
+        _save(row, replicas=row.min_replicas, asleep_since=None, waking_since=clock.now())
+    return True
+
+
+def note_refusal(deployment: Deployment, replicas: int, error: RejectedError) -> None:
+    """Record that it cannot be scaled as it should be, once."""
+    what = f"It should have {count(replicas)} by its load. {' '.join(error.errors.values())}"
+    last = deployment.events.first()
+    if last is None or last.what != what[: events.MAX_LENGTH]:
+        events.record(deployment, what)
+
+
+def _too_many(row: Deployment, replicas: int) -> str | None:
+    if row.revision is None:
+        return None
+    revision = row.revision
+    each = Amounts(cpu=revision.cpu, memory=revision.memory, fgpu=revision.fgpu, sessions=1)
+    return launching.replicas_error(row.owner, row, replicas, each)
+
+
+def _check_rule(row: Deployment, metric: str, target: float, query: str) -> None:
+    errors = validation.rule_errors(
+        metric=metric,
+        target=target,
+        query=query,
+        concurrency=row.concurrency,
+        queue=row.queue,
+        has_gpu=row.revision.fgpu > 0 if row.revision else None,
+        has_prometheus=bool(settings.COMPUTE_PROMETHEUS_URL),
+    )
+    if errors:
+        raise RejectedError(errors)
+
+
+def _rule_of(row: Deployment, rule: ScalingRule) -> ScalingRule:
+    current = row.scaling_rules.filter(pk=rule.pk).first()
+    if current is None:
+        raise RejectedError({GENERAL: "This rule was removed."})
+    return current
+
+
+def _record_rule(row: Deployment, rule: ScalingRule, what: str, actor: User) -> None:
+    events.record(row, f"Rule {what}: {rule}.", actor)
+    if actor != row.owner:
+        audit.record(actor, "change scaling", row, {"rule": (None, f"{what}: {rule}")})
+    events.changed(row.pk)
+
+
+def _save(row: Deployment, **changes: Any) -> None:
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.save(update_fields=[*changes])
+    events.changed(row.pk)
+
+
+def _said(value: object) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,82 @@
+"""Rules of what users enter for scaling: what is out of range, by field. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+MAX_RULES: Final = 10
+MAX_REPLICAS: Final = 64
+MAX_QUERY_LENGTH: Final = 1000
+METRICS: Final = ("outstanding", "requests", "gpu", "query")
+SLEEP_ACTIONS: Final = ("park", "end")
+MIN_IDLE_SECONDS: Final = 60
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "min_replicas": (1, MAX_REPLICAS),
+    "max_replicas": (1, MAX_REPLICAS),
+    "down_after_seconds": (10, 3600),
+    "cooldown_seconds": (0, 3600),
+    "idle_seconds": (MIN_IDLE_SECONDS, 7 * 24 * 3600),
+    "wake_seconds": (0, 600),
+}
+_TARGETS: Final[Mapping[str, tuple[float, float]]] = {
+    "outstanding": (0.1, 100_000),
+    "requests": (0.01, 1_000_000),
+    "gpu": (1, 100),
+    "query": (1e-6, 1e12),
+}
+
+
+def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return {field: message} for all settings of scaling together."""
+    errors = {
+        name: f"Choose a number from {low} to {high}."
+        for name, (low, high) in _RANGES.items()
+        if values[name] is not None and not low <= values[name] <= high
+    }
+    most, least = values["max_replicas"], values["min_replicas"]
+    if most is not None and least > most:
+        errors.setdefault("max_replicas", f"Choose at least {least}, as many as always run.")
+    if values["idle_seconds"] is not None and most is None:
+        errors.setdefault("idle_seconds", "Only a deployment that is scaled by its load falls asleep: set max replicas.")
+    if values["idle_action"] not in SLEEP_ACTIONS:
+        errors["idle_action"] = 'Write "park" or "end".'
+    return errors
+
+
+def rule_errors(
+    *,
+    metric: str,
+    target: float,
+    query: str,
+    concurrency: int = 0,
+    queue: int = 0,
+    has_gpu: bool | None = None,
+    has_prometheus: bool = True,
+) -> dict[str, str]:
+    """Return {field: message} for a rule of a deployment with these settings; what can never be met is an error."""
+    if metric not in METRICS:
+        return {"metric": f"Choose one of {', '.join(METRICS)}."}
+    errors = {}
+    low, high = _TARGETS[metric]
+    if not low <= target <= high:  # which NaN is not
+        errors["target"] = f"Choose a number from {low:g} to {high:g}."
+    elif metric == "outstanding" and concurrency and target > concurrency + queue:
+        errors["target"] = (
+            f"This can never be met: a replica serves {concurrency} requests at once, and {queue} more may wait."
+        )
+    if metric == "gpu" and has_gpu is False:
+        errors["metric"] = "This can never be met: its replicas have no share of a GPU."
+    if metric == "query" and not has_prometheus:
+        errors["metric"] = "This can never be met: the administrator has set up no Prometheus to ask."
+    if error := _query_error(metric, query):
+        errors["query"] = error
+    return errors
+
+
+def _query_error(metric: str, query: str) -> str:
+    if metric != "query":
+        return "Only a rule of the metric query has a query." if query else ""
+    if not query.strip():
+        return "Write a query in PromQL whose result is one number."
+    if len(query) > MAX_QUERY_LENGTH or not query.isprintable():
+        return f"Write at most {MAX_QUERY_LENGTH} printable characters on one line."
+    return ""
