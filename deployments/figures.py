@@ -16,6 +16,7 @@ from sessions.notify import proxies_redis
 RETENTION: Final = timedelta(hours=3)
 REPORT_SECONDS: Final = 5.0  # after which a process that has not reported serves nothing any more
 MINUTE: Final = 60
+_PROCESSES: Final = "gp.serving:processes"  # that report, and when they did last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +46,26 @@ class LoadNow:
     outstanding: Mapping[str, int] = field(default_factory=dict)  # requests under way, by session id
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedSoFar:
+    """What a deployment is asked. None while no process of the data plane reports, whatever it serves."""
+
+    outstanding: int | None = None  # requests under way or waiting now
+    served: int | None = None  # requests that have ended or were refused, in some hours at least
+
+
 def store(process: str, figures: Sequence[ServiceFigures]) -> None:
-    """Add what the process, which has this name among all, has served since its last report. Raises RedisError."""
+    """Add what the process, which has this name among all, has served since its last report, nothing perhaps.
+
+    Raises RedisError.
+    """
     now = clock.now().timestamp()
     by_deployment: dict[str, list[ServiceFigures]] = {}
     for each in figures:
         by_deployment.setdefault(each.deployment, []).append(each)
-    if not by_deployment:
-        return
     with proxies_redis().pipeline(transaction=False) as pipeline:
+        pipeline.zadd(_PROCESSES, {process: now})
+        pipeline.zremrangebyscore(_PROCESSES, 0, now - MINUTE)
         for deployment, reported in by_deployment.items():
             last = {each.session: each.outstanding for each in reported}
             outstanding = {session: count for session, count in last.items() if count}
@@ -65,7 +77,8 @@ def store(process: str, figures: Sequence[ServiceFigures]) -> None:
             minute = _minute_key(deployment, int(now) // MINUTE * MINUTE)
             for name, amount in _sums(reported).items():
                 pipeline.hincrby(minute, name, amount)
-            for key in (_now_key(deployment), _busy_key(deployment), minute):
+            pipeline.incrby(_served_key(deployment), sum(each.requests + each.rejected for each in reported))
+            for key in (_now_key(deployment), _busy_key(deployment), _served_key(deployment), minute):
                 pipeline.expire(key, int(RETENTION.total_seconds()))
         pipeline.execute()
 
@@ -87,6 +100,28 @@ def load_now(deployment: str) -> LoadNow:
         for session, count in report["outstanding"].items():
             sums[session] = sums.get(session, 0) + count
     return LoadNow(waiting=sums.pop("", 0), outstanding=sums)
+
+
+def current(deployments: Sequence[str]) -> list[ServedSoFar]:
+    """Return what each of these deployments is asked now; one round trip. Raises RedisError."""
+    oldest = clock.now().timestamp() - REPORT_SECONDS
+    with proxies_redis().pipeline(transaction=False) as pipeline:
+        pipeline.zcount(_PROCESSES, oldest, "+inf")
+        for deployment in deployments:
+            pipeline.hvals(_now_key(deployment))
+            pipeline.get(_served_key(deployment))
+        processes, *found = pipeline.execute()
+    if not processes:
+        return [ServedSoFar() for _ in deployments]
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return [
+        ServedSoFar(outstanding=_outstanding(reports, oldest), served=int(served or 0)) for reports, served in pairs
+    ]
+
+
+def _outstanding(reports: Sequence[bytes], oldest: float) -> int:
+    loaded = [json.loads(report) for report in reports]
+    return sum(sum(report["outstanding"].values()) for report in loaded if report["at"] >= oldest)
 
 
 def minutes(deployment: str, count: int) -> list[MinuteFigures]:
@@ -154,6 +189,10 @@ def _text(raw: bytes | str) -> str:
 
 def _now_key(deployment: str) -> str:
     return f"gp.serving:{deployment}:now"
+
+
+def _served_key(deployment: str) -> str:
+    return f"gp.serving:{deployment}:served"
 
 
 def _busy_key(deployment: str) -> str:

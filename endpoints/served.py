@@ -25,18 +25,21 @@ PROCESS: Final = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
 _writer = BackgroundThread("served")
 _lock = threading.Lock()
 _pending: list[ServiceFigures] = []
+_write_is_due = threading.Event()
 _noted: dict[int, float] = {}  # when the use of a token was noted last, by the steady clock
 
 
 def record(served: Sequence[ServiceFigures]) -> None:
-    """Store the figures in the background. Cheap, never raises, callable from any thread or event loop."""
-    if not served:
-        return
+    """Store the figures in the background, and that this process reports, even without figures.
+
+    Cheap, never raises, callable from any thread or event loop.
+    """
     with _lock:
-        is_idle = not _pending
         _pending.extend(served)
         del _pending[:-MAX_PENDING]
-    if is_idle:
+        is_due = _write_is_due.is_set()
+        _write_is_due.set()
+    if not is_due:
         _writer.run(_write)
 
 
@@ -44,6 +47,7 @@ def _write() -> None:
     with _lock:
         served = _pending[:]
         _pending.clear()
+        _write_is_due.clear()
     try:
         figures.store(PROCESS, served)
     except (RedisError, OSError) as error:

@@ -47,6 +47,7 @@ app.conf.beat_schedule = {
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
     # Changes ask for it; this one covers lost messages, and what comes with time: drains, and pauses after failures.
     "reconcile_deployments": {"task": "deployments.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
+    "scale_deployments": {"task": "deployments.tasks.scale", "schedule": 2.0, "options": {"expires": 2}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }
 

@@ -51,6 +51,7 @@ class Replica(models.Model):
     is_asleep = models.BooleanField(
         default=False, editable=False, help_text="Its session is parked until the deployment wakes"
     )
+    woken_at = models.DateTimeField(null=True, editable=False, help_text="When it was resumed last, after a sleep")
     failure = models.CharField(max_length=300, blank=True, editable=False, help_text="Why it was given up")
     is_settled = models.BooleanField(default=False, editable=False, help_text="Its end was taken note of")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

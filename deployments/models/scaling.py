@@ -61,9 +61,7 @@ class ScalingSettings(models.Model):
 class ScalingRule(models.Model):
     """A metric, and how much of it one replica is for; of several rules the one that needs most replicas counts."""
 
-    deployment = models.ForeignKey(
-        "Deployment", on_delete=models.CASCADE, related_name="scaling_rules", editable=False
-    )
+    deployment = models.ForeignKey("Deployment", on_delete=models.CASCADE, related_name="scaling_rules", editable=False)
     metric = models.CharField(max_length=11, choices=ScalingMetric.choices)
     target = models.FloatField(help_text="For one replica")
     query = models.CharField(

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from django.db.models import Q
+
 from deployments.models import Deployment, Replica, ReplicaHealth
 from deployments.replicas.rollout import PastReplica, ReplicaFact
 from resources.models import HostStatus
@@ -41,6 +43,7 @@ class Observed:
 
     serving: list[Replica]  # that neither drain nor have ended: they serve, or are to
     draining: list[Replica]
+    asleep: list[Replica]  # parked, or on the way there, until the deployment wakes
     ended: list[Replica]
 
 
@@ -49,10 +52,12 @@ def observe(deployment: Deployment) -> Observed:
     of_session = ("host", "owner__policy", "project__policy", "resource_group")
     related = ("revision", *(f"session__{name}" for name in of_session))
     rows = list(deployment.replica_rows.filter(is_settled=False).select_related(*related))
-    live = [row for row in rows if row.session.status not in FINAL]
+    asleep = [row for row in rows if row.is_asleep and row.session.status not in FINAL]
+    live = [row for row in rows if not row.is_asleep and row.session.status not in FINAL]
     return Observed(
         serving=[row for row in live if row.draining_since is None and row.session.status != Status.TERMINATING],
         draining=[row for row in live if row.draining_since is not None or row.session.status == Status.TERMINATING],
+        asleep=asleep,
         ended=[row for row in rows if row.session.status in FINAL],
     )
 
@@ -94,7 +99,8 @@ def was_any_healthy(deployment: Deployment) -> bool:
     """Return whether a replica of the current revision was healthy since it became so."""
     rows = deployment.replica_rows.filter(revision=deployment.revision)
     since = deployment.activated_at or deployment.created_at
-    return rows.filter(healthy_at__isnull=False, created_at__gte=since).exists()
+    was_healthy = Q(healthy_at__isnull=False) | Q(woken_at__isnull=False)  # only what was healthy is parked
+    return rows.filter(was_healthy, created_at__gte=since).exists()
 
 
 def failure_of(replica: Replica) -> str:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from deployments import events, figures
 from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth
-from deployments.replicas import launching, observation, rollout, status
+from deployments.replicas import launching, observation, rollout, sleeping, status
 from resources import clock
 from resources.models import HostStatus
 from sessions import notify
@@ -28,7 +28,12 @@ logger = logging.getLogger(__name__)
 QUIET: Final = timedelta(seconds=3)  # without a request, as processes report each second, before a replica ends
 MAX_LAUNCHES: Final = 8  # in one step, whose transaction holds locks
 DISABLED: Final = "The account of its owner is disabled."
-SETTLED: Final = (DeploymentState.HEALTHY, DeploymentState.STOPPED, DeploymentState.ENDED)
+SETTLED: Final = (
+    DeploymentState.HEALTHY,
+    DeploymentState.STOPPED,
+    DeploymentState.ASLEEP,
+    DeploymentState.ENDED,
+)
 
 
 def reconcile_all() -> None:
@@ -42,7 +47,9 @@ def reconcile_all() -> None:
 
 def due() -> list[str]:
     """Return the ids of the deployments that may not be as wanted; one query."""
-    unsettled = Replica.objects.filter(deployment=OuterRef("pk"), is_settled=False)
+    resting = Q(is_asleep=True, session__status=Status.PARKED, deployment__asleep_since__isnull=False)
+    is_current = Q(revision=F("deployment__revision"), deployment__ended_at=None)
+    unsettled = Replica.objects.filter(deployment=OuterRef("pk"), is_settled=False).exclude(resting & is_current)
     irregular = unsettled.filter(
         ~Q(session__status=Status.RUNNING)
         | ~Q(health=ReplicaHealth.HEALTHY)
@@ -54,7 +61,7 @@ def due() -> list[str]:
     )
     own = Session.objects.filter(replica__deployment=OuterRef("pk"), replica__is_settled=False)
     leaving = own.annotate(end=end_expression()).filter(end__lt=clock.now() + observation.LEAD)
-    counted = Count("replica_rows", filter=Q(replica_rows__is_settled=False))
+    counted = Count("replica_rows", filter=Q(replica_rows__is_settled=False, replica_rows__is_asleep=False))
     rows = Deployment.objects.annotate(unsettled=counted)
     is_changing = (
         ~Q(state__in=SETTLED)
@@ -102,6 +109,7 @@ class _Reconciliation:
         observed = observation.observe(self._row)
         for replica in observed.ended:
             self._settle(replica)
+        self._see_to_asleep(observed)
         given_up = [replica for replica in observed.serving if self._give_up(replica)]
         serving = [replica for replica in observed.serving if replica not in given_up]
         past = observation.past_of(self._row)
@@ -119,12 +127,41 @@ class _Reconciliation:
         drained = [replica for replica in serving if replica.pk in plan.drains]
         for replica in drained:
             self._drain(replica)
-        launched, refusal = self._launch(min(plan.launches, MAX_LAUNCHES))
-        self._end_drained([*observed.draining, *given_up, *drained])
+        returned = self._take_back(plan.launches, observed)
+        launched, refusal = self._launch(min(plan.launches - len(returned), MAX_LAUNCHES))
+        draining = [replica for replica in (*observed.draining, *given_up, *drained) if replica not in returned]
+        self._end_drained(draining, observed.asleep)
         left = [replica for replica in serving if replica not in drained]
-        self._note([*left, *launched], has_failed=bool(refusal) or rollout.failures_in_row(past) > 0, refusal=refusal)
+        has_failed = bool(refusal) or rollout.failures_in_row(past) > 0
+        self._note([*left, *returned, *launched], has_failed=has_failed, refusal=refusal)
         if self._has_changed:
             notify.publish_to_proxies({"deployment": self._row.pk})
+
+    def _see_to_asleep(self, observed: observation.Observed) -> None:
+        """End parked replicas that are of no use any more; take those back that somebody else has resumed."""
+        for replica in list(observed.asleep):
+            if replica.session.status == Status.TERMINATING and not self._is_over:
+                continue
+            if self._is_over or not sleeping.is_of_use(self._row, replica, self._now):
+                sleeping.end(replica)
+                observed.asleep.remove(replica)
+            elif replica.session.status != Status.PARKED:
+                sleeping.take_back(replica)
+                observed.asleep.remove(replica)
+                observed.serving.append(replica)
+
+    def _take_back(self, count: int, observed: observation.Observed) -> list[Replica]:
+        """Return replicas that are there in place of so many new ones: such as drain still, or are parked."""
+        may_return = [replica for replica in observed.draining if sleeping.may_return(self._row, replica, self._now)][:count]
+        for replica in may_return:
+            sleeping.take_back(replica)
+        resumed = [
+            replica
+            for replica in observed.asleep[: count - len(may_return)]
+            if replica.session.status == Status.TERMINATING or sleeping.resume(replica)
+        ]
+        self._has_changed = self._has_changed or bool(may_return)
+        return may_return + resumed
 
     def _settle(self, replica: Replica) -> None:
         """Take note of a replica that has ended, by itself or as it was to."""
@@ -138,9 +175,11 @@ class _Reconciliation:
     def _give_up(self, replica: Replica) -> bool:
         """Drain a replica that is unhealthy for too long, or whose host is silent; return whether that was so."""
         words = observation.given_up_words(replica, self._now)
-        if not words and not observation.is_on_lost_host(replica, self._now):
+        cannot_resume = sleeping.cannot_resume(replica, self._now)
+        if not words and not cannot_resume and not observation.is_on_lost_host(replica, self._now):
             return False
-        replica.failure = words
+        words = words or (sleeping.NO_ROOM if cannot_resume else "")
+        replica.failure = "" if cannot_resume else words
         events.record(self._row, f"A replica of revision {replica.revision.number} is replaced. {words}".strip())
         self._drain(replica)
         return True
@@ -179,10 +218,14 @@ class _Reconciliation:
                 return launched, " ".join(error.errors.values())
         return launched, ""
 
-    def _end_drained(self, draining: list[Replica]) -> None:
-        """End the replicas that drain and have no request left, or have had their time."""
+    def _end_drained(self, draining: list[Replica], asleep: list[Replica]) -> None:
+        """End or park the replicas that drain and have no request left, or have had their time."""
         for replica in draining:
-            if replica.session.status != Status.TERMINATING and self._may_end(replica):
+            if replica.session.status == Status.TERMINATING or not self._may_end(replica):
+                continue
+            if sleeping.is_to_be_parked(self._row, replica, asleep, self._now) and sleeping.park(replica):
+                asleep.append(replica)
+            else:
                 sessions.end(replica.session, Reason.DEPLOYMENT, self._words_of_end(replica))
 
     def _may_end(self, replica: Replica) -> bool:

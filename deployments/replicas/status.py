@@ -15,7 +15,7 @@ def state_of(deployment: Deployment, facts: Sequence[ReplicaFact], wanted: int, 
     if deployment.ended_at is not None:
         return DeploymentState.ENDED
     if not wanted:
-        return DeploymentState.STOPPED
+        return DeploymentState.STOPPED if deployment.asleep_since is None else DeploymentState.ASLEEP
     ready = [fact for fact in facts if fact.is_ready]
     outdated = [fact for fact in facts if not fact.is_current]
     if sum(fact.is_current for fact in ready) >= wanted and not outdated:

@@ -6,7 +6,7 @@ All of it may be lost at any time: what is not remembered is unknown, and nothin
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
 STABLE_SECONDS: Final = 60.0
 PANIC_SECONDS: Final = 6.0
@@ -44,6 +44,7 @@ class Memory:
     panic_until: float = 0.0
     changed_at: float = 0.0  # when the number that is wanted changed last
     wanted: int = -1  # at the end of the last look
+    served: int = -1  # requests until then, as the processes count them; -1: unknown
     note: str = ""  # the sentence of the last decision
 
     def at(self, now: float, current: int) -> Self:
@@ -91,8 +92,9 @@ class Memory:
             stored = json.loads(text or "{}")
             samples = [Sample(float(each["at"]), dict(each["totals"])) for each in stored["samples"]]
             needs = [Need(float(each["at"]), int(each["replicas"])) for each in stored["needs"]]
-            times = {name: float(stored[name]) for name in _TIMES}
-            wanted, note = int(stored["wanted"]), str(stored["note"])
-            return cls(samples=tuple(samples), needs=tuple(needs), wanted=wanted, note=note, **times)
+            wanted, served, note = int(stored["wanted"]), int(stored["served"]), str(stored["note"])
+            memory = cls(samples=tuple(samples), needs=tuple(needs), wanted=wanted, served=served, note=note)
+            times: dict[str, Any] = {name: float(stored[name]) for name in _TIMES}
+            return replace(memory, **times)
         except (ValueError, TypeError, KeyError):  # of another version, say
             return cls()

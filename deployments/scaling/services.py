@@ -80,7 +80,8 @@ def change_rule(
         current = _rule_of(row, rule)
         current.target = current.target if target is None else target
         current.is_paused = current.is_paused if is_paused is None else is_paused
-        _check_rule(row, current.metric, current.target, current.query)
+        if target is not None or not current.is_paused:
+            _check_rule(row, current.metric, current.target, current.query)
         current.save(update_fields=["target", "is_paused"])
         _record_rule(row, current, "paused" if current.is_paused else "changed", actor)
     return current
@@ -95,15 +96,16 @@ def remove_rule(rule: ScalingRule, *, actor: User) -> None:
 
 
 def scale(deployment: Deployment, replicas: int, why: str, *, before: int) -> bool:
-    """Have so many replicas run, by its load; return False where somebody else has changed their number meanwhile.
+    """Have so many replicas run, by its load; return whether that was done.
 
-    Raises RejectedError where the policies allow fewer by now.
+    It is not where somebody else has changed their number meanwhile, or the policies allow fewer by now.
     """
     with locked(deployment) as row:
         if row.replicas != before or row.max_replicas is None or row.asleep_since is not None:
             return False
         if replicas > before and (error := _too_many(row, replicas)):
-            raise RejectedError({"replicas": error})
+            _record_once(row, f"It should have {count(replicas)} by its load. {error}")
+            return False
         events.record(row, f"Scaled from {before} to {replicas}: {why}.")
         _save(row, replicas=replicas)
     return True
@@ -133,12 +135,11 @@ def wake(deployment_id: str) -> bool:
     return True
 
 
-def note_refusal(deployment: Deployment, replicas: int, error: RejectedError) -> None:
-    """Record that it cannot be scaled as it should be, once."""
-    what = f"It should have {count(replicas)} by its load. {' '.join(error.errors.values())}"
-    last = deployment.events.first()
+def _record_once(row: Deployment, what: str) -> None:
+    """Record what is tried again and again, unless that was recorded last."""
+    last = row.events.first()
     if last is None or last.what != what[: events.MAX_LENGTH]:
-        events.record(deployment, what)
+        events.record(row, what)
 
 
 def _too_many(row: Deployment, replicas: int) -> str | None:

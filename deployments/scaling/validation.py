@@ -36,7 +36,7 @@ def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
     if most is not None and least > most:
         errors.setdefault("max_replicas", f"Choose at least {least}, as many as always run.")
     if values["idle_seconds"] is not None and most is None:
-        errors.setdefault("idle_seconds", "Only a deployment that is scaled by its load falls asleep: set max replicas.")
+        errors.setdefault("idle_seconds", "Only what is scaled by its load falls asleep: set max replicas, too.")
     if values["idle_action"] not in SLEEP_ACTIONS:
         errors["idle_action"] = 'Write "park" or "end".'
     return errors

@@ -58,7 +58,7 @@ def parked_of(owner: User) -> SessionQuerySet:
 def is_offered(session: Session) -> bool:
     """Return whether pages offer to park the session; `refusal` then says whether it can be."""
     status = session.whole_status
-    is_waiting_again = status == Status.PENDING and session.parked_on_id is not None
+    is_waiting_again = status == Status.PENDING and session.parked_on_id is not None and session.kind != Kind.REPLICA
     return is_waiting_again or (status == Status.RUNNING and session.kind == Kind.INTERACTIVE)
 
 
@@ -95,7 +95,7 @@ def _refusal(session: Session) -> str:
         return ""
     if session.status != Status.RUNNING:
         return _("Only a running session can be parked.")
-    if session.kind != Kind.INTERACTIVE:
+    if session.kind == Kind.BATCH:
         return _("A batch session cannot be parked: its command would begin anew.")
     if session.resize is not None:
         return _("It is being resized; park it when that is done.")
@@ -158,6 +158,7 @@ def park(
     So all members of a cluster, or none; its elastic ones come back once it runs again. Does nothing if it is parked or
     being parked. Raises RejectedError with a message for GENERAL where it cannot be.
     """
+    _check_actor(session, actor)
     with transaction.atomic():
         # Serializes the count per user; no_key, so that rows that only refer to the user do not wait.
         User.objects.select_for_update(no_key=True).get(pk=session.owner_id)
@@ -184,6 +185,7 @@ def resume(session: Session, *, actor: User | None = None) -> None:
 
     Raises RejectedError with a message for GENERAL where it could never start.
     """
+    _check_actor(session, actor)
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=session.owner_id)
         if session.project_id is not None:  # for the pending limit of the project, as `submit` does
@@ -216,11 +218,17 @@ def resume(session: Session, *, actor: User | None = None) -> None:
             size = {name: getattr(of_one[0], name) for name in ("cpu", "memory", "fgpu")}
             session.members.filter(pk__in=[each.pk for each in of_one]).update(**size)
         # Its apps are started again at their addresses once it runs.
-        opened = Endpoint.objects.unclosed().filter(session__in=members)
+        opened = Endpoint.objects.unclosed().filter(session__in=members).exclude(session__kind=Kind.REPLICA)
         opened.update(state=EndpointState.STARTING, detail="", output="", opened_at=now)
         with connection.cursor() as cursor:
             cursor.execute(READ_AGAIN)
         kick_scheduler()
+
+
+def _check_actor(session: Session, actor: User | None) -> None:
+    """Raise RejectedError where somebody parks or resumes what only its deployment does."""
+    if actor is not None and session.kind == Kind.REPLICA:
+        raise RejectedError({GENERAL: _("Its deployment parks it while nobody uses it, and resumes it.")})
 
 
 def _locked(session: Session) -> list[Session]:

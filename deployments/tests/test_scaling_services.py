@@ -1,0 +1,209 @@
+"""Settings and rules of scaling: what is refused at which field, and what is recorded."""
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from accounts.models import AuditEntry
+from deployments import services
+from deployments.models import Deployment, ScalingRule
+from deployments.replicas import reconciliation
+from deployments.scaling import services as scaling
+from deployments.tests.making import make_deployment, revision_request
+from sessions.errors import GENERAL, RejectedError
+from tests.factories import make_policy, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SCALED = {"min_replicas": 1, "max_replicas": 4}
+
+
+def scaled_deployment(**overrides: Any) -> Deployment:
+    deployment = make_deployment()
+    return scaling.change(deployment, SCALED | overrides, actor=deployment.owner)
+
+
+def said(deployment: Deployment) -> list[str]:
+    """Return what its events say, the last first."""
+    return [event.what for event in deployment.events.all()]
+
+
+def errors_of(deployment: Deployment, **fields: Any) -> set[str]:
+    with pytest.raises(RejectedError) as refused:
+        scaling.change(deployment, fields, actor=deployment.owner)
+    return set(refused.value.errors)
+
+
+def rule_errors_of(deployment: Deployment, **fields: Any) -> set[str]:
+    with pytest.raises(RejectedError) as refused:
+        scaling.add_rule(deployment, actor=deployment.owner, **fields)
+    return set(refused.value.errors)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"max_replicas": 65}, "max_replicas"),
+        ({"max_replicas": 0}, "max_replicas"),
+        ({"min_replicas": 0}, "min_replicas"),
+        ({"min_replicas": 5}, "max_replicas"),
+        ({"down_after_seconds": 5}, "down_after_seconds"),
+        ({"cooldown_seconds": -1}, "cooldown_seconds"),
+        ({"idle_seconds": 59}, "idle_seconds"),
+        ({"wake_seconds": 601}, "wake_seconds"),
+        ({"idle_action": "sell"}, "idle_action"),
+        ({"idle_seconds": 600, "max_replicas": None}, "idle_seconds"),
+    ],
+)
+def test_bad_settings_are_refused_at_their_field(fields: dict[str, Any], field: str) -> None:
+    assert errors_of(scaled_deployment(), **fields) == {field}
+
+
+def test_the_policy_bounds_the_largest_number() -> None:
+    deployment = make_deployment(make_user(policy=make_policy(max_sessions=3)))
+    assert errors_of(deployment, max_replicas=4) == {"max_replicas"}
+    assert scaling.change(deployment, {"max_replicas": 3}, actor=deployment.owner).max_replicas == 3
+
+
+def test_settings_of_scaling_are_recorded() -> None:
+    deployment, admin = make_deployment(), make_user(is_superuser=True)
+    scaling.change(deployment, {"max_replicas": 4, "idle_seconds": 600}, actor=admin)
+    scaling.change(deployment, {"max_replicas": 4}, actor=admin)
+    assert said(deployment)[0] == "Changed its scaling: max replicas 4, idle seconds 600."
+    assert deployment.events.count() == 2
+    assert AuditEntry.objects.get().action == "change scaling"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"metric": "mood", "target": 1}, "metric"),
+        ({"metric": "outstanding", "target": 0}, "target"),
+        ({"metric": "outstanding", "target": float("nan")}, "target"),
+        ({"metric": "outstanding", "target": 9}, "target"),
+        ({"metric": "requests", "target": float("inf")}, "target"),
+        ({"metric": "gpu", "target": 50}, "metric"),
+        ({"metric": "query", "target": 1, "query": "up"}, "metric"),
+        ({"metric": "requests", "target": 1, "query": "up"}, "query"),
+    ],
+)
+def test_rules_that_cannot_be_met_are_refused(fields: dict[str, Any], field: str) -> None:
+    deployment = scaled_deployment()
+    services.change(deployment, {"concurrency": 4, "queue": 4}, actor=deployment.owner)
+    assert rule_errors_of(deployment, **fields) == {field}
+
+
+@pytest.mark.parametrize("query", ["", "  ", "a\nb", "up\0", "x" * 1001])
+def test_queries_are_checked_for_length_and_characters(query: str, settings: Settings) -> None:
+    settings.COMPUTE_PROMETHEUS_URL = "http://127.0.0.1:1"
+    assert rule_errors_of(scaled_deployment(), metric="query", target=1, query=query) == {"query"}
+
+
+def test_rules_are_added_changed_paused_and_removed() -> None:
+    deployment, admin = scaled_deployment(), make_user(is_superuser=True)
+    rule = scaling.add_rule(deployment, metric="outstanding", target=16, actor=deployment.owner)
+    assert rule_errors_of(deployment, metric="outstanding", target=8) == {"metric"}
+    assert scaling.change_rule(rule, target=8, actor=deployment.owner).target == 8
+    assert scaling.change_rule(rule, is_paused=True, actor=admin).is_paused
+    scaling.remove_rule(rule, actor=admin)
+    assert said(deployment)[:4] == [
+        "Rule removed: requests under way and waiting, 8 a replica.",
+        "Rule paused: requests under way and waiting, 8 a replica.",
+        "Rule changed: requests under way and waiting, 8 a replica.",
+        "Rule added: requests under way and waiting, 16 a replica.",
+    ]
+    assert AuditEntry.objects.count() == 2
+    with pytest.raises(RejectedError):
+        scaling.remove_rule(rule, actor=admin)
+
+
+def test_a_rule_that_became_impossible_can_still_be_paused() -> None:
+    deployment = scaled_deployment()
+    rule = scaling.add_rule(deployment, metric="outstanding", target=50, actor=deployment.owner)
+    services.change(deployment, {"concurrency": 4, "queue": 4}, actor=deployment.owner)
+    assert scaling.change_rule(rule, is_paused=True, actor=deployment.owner).is_paused
+    with pytest.raises(RejectedError):
+        scaling.change_rule(rule, is_paused=False, actor=deployment.owner)
+
+
+def test_a_deployment_has_ten_rules_at_most(settings: Settings) -> None:
+    settings.COMPUTE_PROMETHEUS_URL = "http://127.0.0.1:1"
+    deployment = scaled_deployment()
+    for number in range(10):
+        scaling.add_rule(deployment, metric="query", target=1, query=f"up{number}", actor=deployment.owner)
+    assert rule_errors_of(deployment, metric="query", target=1, query="up") == {GENERAL}
+    assert ScalingRule.objects.count() == 10
+
+
+def test_numbers_by_hand_stay_within_the_bounds() -> None:
+    deployment = scaled_deployment(min_replicas=2)
+    assert services.set_replicas(deployment, 3, actor=deployment.owner).replicas == 3
+    for replicas in (1, 5):
+        with pytest.raises(RejectedError) as refused:
+            services.set_replicas(deployment, replicas, actor=deployment.owner)
+        assert set(refused.value.errors) == {"replicas"}
+    assert services.set_replicas(deployment, 0, actor=deployment.owner).replicas == 0
+
+
+def test_scaling_starts_from_what_was_seen_alone() -> None:
+    deployment = scaled_deployment()
+    assert not scaling.scale(deployment, 3, "much to do", before=2)
+    assert scaling.scale(deployment, 2, "much to do", before=1)
+    assert not scaling.scale(deployment, 2, "much to do", before=1)
+    assert said(deployment)[0] == "Scaled from 1 to 2: much to do."
+    assert Deployment.objects.get().replicas == 2
+
+
+def test_what_the_policy_refuses_is_said_once() -> None:
+    deployment = scaled_deployment()
+    policy = make_policy(max_sessions=1)
+    deployment.owner.policy = policy
+    deployment.owner.save()
+    for _ in range(3):
+        assert not scaling.scale(deployment, 2, "much to do", before=1)
+    found = [event.what for event in deployment.events.all() if "by its load" in event.what]
+    assert len(found) == 1
+    assert Deployment.objects.get().replicas == 1
+
+
+def test_a_request_wakes_what_sleeps_once() -> None:
+    deployment = scaled_deployment(min_replicas=2, idle_seconds=60)
+    assert not scaling.wake(deployment.pk)
+    assert scaling.sleep(deployment, before=1)
+    assert not scaling.sleep(deployment, before=0)
+    assert [scaling.wake(deployment.pk) for _ in range(3)] == [True, False, False]
+    row = Deployment.objects.get()
+    assert (row.replicas, row.asleep_since) == (2, None)
+    assert row.waking_since is not None
+
+
+def test_what_was_stopped_by_hand_does_not_wake() -> None:
+    deployment = scaled_deployment(idle_seconds=60)
+    scaling.sleep(deployment, before=1)
+    services.set_replicas(deployment, 0, actor=deployment.owner)
+    assert not scaling.wake(deployment.pk)
+    reconciliation.reconcile(deployment.pk)
+    assert Deployment.objects.get().state == "STOPPED"
+
+
+def test_what_has_ended_does_not_wake() -> None:
+    deployment = scaled_deployment(idle_seconds=60)
+    scaling.sleep(deployment, before=1)
+    services.end(deployment, actor=deployment.owner)
+    assert not scaling.wake(deployment.pk)
+    assert not scaling.wake("0" * 16)
+
+
+def test_without_sleep_it_wakes_at_once() -> None:
+    deployment = scaled_deployment(idle_seconds=60)
+    scaling.sleep(deployment, before=1)
+    row = scaling.change(deployment, {"idle_seconds": None}, actor=deployment.owner)
+    assert (row.replicas, row.asleep_since) == (1, None)
+
+
+def test_another_revision_is_rolled_out_while_asleep() -> None:
+    deployment = scaled_deployment(idle_seconds=60)
+    scaling.sleep(deployment, before=1)
+    services.new_revision(deployment, revision_request(), actor=deployment.owner)
+    assert Deployment.objects.get().replicas == 0
