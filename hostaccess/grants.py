@@ -261,7 +261,7 @@ GRANTS: Final = (
     TableGrant(
         table="deployments_replica",
         read="session_id deployment_id revision_id health health_detail failures healthy_at unhealthy_at draining_since"
-        " failure is_settled created_at",
+        " is_asleep woken_at failure is_settled created_at",
         update="health health_detail failures healthy_at unhealthy_at",
         rows=_of_session(),
     ),

@@ -70,7 +70,8 @@ def due() -> list[str]:
         | Exists(leaving)
         | Q(owner__is_active=False)
     )
-    live = rows.filter(Q(ended_at=None) | Q(unsettled__gt=0) | ~Q(state=DeploymentState.ENDED))
+    is_there = Q(ended_at=None) | Q(unsettled__gt=0) | Exists(irregular) | ~Q(state=DeploymentState.ENDED)
+    live = rows.filter(is_there)
     return list(live.filter(is_changing).order_by("pk").values_list("pk", flat=True))
 
 

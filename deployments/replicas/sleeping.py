@@ -84,7 +84,8 @@ def end(replica: Replica) -> None:
 
 def is_of_use(row: Deployment, replica: Replica, now: datetime) -> bool:
     """Return whether a parked replica can still serve the deployment when it wakes."""
-    return row.ended_at is None and row.idle_seconds is not None and observation.fact_of(replica, row, now).is_current
+    sleeps = row.asleep_since is not None or row.waking_since is not None
+    return sleeps and observation.fact_of(replica, row, now).is_current
 
 
 def cannot_resume(replica: Replica, now: datetime) -> bool:

@@ -47,7 +47,7 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
         if errors:
             raise RejectedError(errors)
         if row.asleep_since is not None and after["idle_seconds"] is None:
-            changes |= {"asleep_since": None, "replicas": after["min_replicas"]}
+            changes |= {"asleep_since": None, "waking_since": clock.now(), "replicas": after["min_replicas"]}
         said = ", ".join(f"{name} {_said(after[name])}".replace("_", " ") for name in SETTINGS if name in changes)
         events.record(row, f"Changed its scaling: {said}.", actor)
         _save(row, **changes)
