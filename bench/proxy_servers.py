@@ -74,6 +74,9 @@ class NoControlPlane:
     def used(self, session: str) -> None:
         """Forget it."""
 
+    def wake(self, deployment: str) -> None:
+        """Wake nothing."""
+
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Forget it."""
 

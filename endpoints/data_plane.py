@@ -41,6 +41,10 @@ class DatabaseControlPlane:
         """Record that the session is in use."""
         activity.used(session)
 
+    def wake(self, deployment: str) -> None:
+        """Have a replica of the deployment run, in the background; see `served.wake`."""
+        served.wake(deployment)
+
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Record what deployments have served; see `served.record`."""
         served.record(figures)

@@ -13,8 +13,10 @@ from django.db import Error, close_old_connections
 from redis.exceptions import RedisError
 
 from deployments import figures, tokens
+from deployments.scaling import services as scaling
 from messaging.background import BackgroundThread
 from proxy.authorization.control_plane import ServiceFigures
+from sessions.errors import RejectedError
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,7 @@ MAX_PENDING: Final = 10_000  # figures that wait while Redis does not answer; th
 PROCESS: Final = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
 
 _writer = BackgroundThread("served")
+_waker = BackgroundThread("wake")
 _lock = threading.Lock()
 _pending: list[ServiceFigures] = []
 _write_is_due = threading.Event()
@@ -41,6 +44,21 @@ def record(served: Sequence[ServiceFigures]) -> None:
         _write_is_due.set()
     if not is_due:
         _writer.run(_write)
+
+
+def wake(deployment: str) -> None:
+    """Have a replica of the deployment run, in the background. Cheap, never raises, callable from any event loop."""
+    _waker.run(_wake, deployment)
+
+
+def _wake(deployment: str) -> None:
+    try:
+        close_old_connections()
+        scaling.wake(deployment)
+    except (Error, RejectedError) as error:
+        logger.warning("deployment %s could not be woken; requests ask for it again: %s", deployment, error)
+    finally:
+        close_old_connections()
 
 
 def _write() -> None:

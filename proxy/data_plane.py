@@ -137,7 +137,9 @@ class DataPlane:
         self.connections: set[ManagedConnection] = set()
         self._control_plane = control_plane
         self._pools: dict[str, UpstreamPool] = {}
-        self._balancers = Balancers(authorizer.table, self.counters, self.limits, authorizer.reaches, self.pool)
+        self._balancers = Balancers(
+            authorizer.table, self.counters, self.limits, authorizer.reaches, self.pool, control_plane.wake
+        )
         self._sweeping: asyncio.TimerHandle | None = None
         authorizer.table.on_revocation(self._abort_matching)
 

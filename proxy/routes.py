@@ -80,6 +80,8 @@ class Service:
     concurrency: int = 0  # outstanding requests of a replica at most, over the processes of a server; 0: not bounded
     queue: int = 100  # requests that wait for a replica at most, in each process
     condition: AppCondition = AppCondition()  # what is said while no replica takes requests
+    wakes: bool = False  # requests that find no replica wake one
+    wake_seconds: int = 0  # that they wait for it at most; browsers are shown a page that waits
 
     @property
     def listen_port(self) -> None:

@@ -19,6 +19,7 @@ def note(deployment: Deployment) -> bool:
         events.record(row, words(row.waking_since, first))
         row.waking_since = None
         row.save(update_fields=["waking_since"])
+        events.changed(row.pk)  # what finds no replica from now on need not wait for one
     return True
 
 

@@ -14,7 +14,7 @@ from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events
-from deployments.models import Deployment, ScalingRule
+from deployments.models import Deployment, DeploymentState, ScalingRule
 from deployments.replicas import launching
 from deployments.scaling import validation
 from deployments.services import count, locked
@@ -117,7 +117,7 @@ def sleep(deployment: Deployment, *, before: int) -> bool:
         if row.replicas != before or row.idle_seconds is None or row.asleep_since is not None or not before:
             return False
         events.record(row, f"Fell asleep: no request came for {row.idle_seconds} s. The next one wakes it.")
-        _save(row, replicas=0, asleep_since=clock.now(), waking_since=None)
+        _save(row, replicas=0, asleep_since=clock.now(), waking_since=None, state=DeploymentState.ASLEEP.value)
     return True
 
 

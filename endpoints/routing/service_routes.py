@@ -17,6 +17,7 @@ _CONDITIONS: Final = {
     DeploymentState.STARTING: ("starting", "Its first replica is starting."),
     DeploymentState.UPDATING: ("starting", "Its next replica is starting."),
     DeploymentState.STOPPED: ("exited", "It is stopped."),
+    DeploymentState.ASLEEP: ("starting", "It was asleep, since nobody used it, and wakes now."),
 }
 
 
@@ -83,7 +84,14 @@ def _service(row: Deployment, tokens: Collection[ServiceToken], replicas: Collec
         concurrency=row.concurrency,
         queue=row.queue,
         condition=_condition(row),
+        wakes=_wakes(row),
+        wake_seconds=row.wake_seconds,
     )
+
+
+def _wakes(row: Deployment) -> bool:
+    """Return whether a request that finds no replica is to wait for one: it sleeps, or has just woken."""
+    return row.asleep_since is not None or row.waking_since is not None
 
 
 def _condition(row: Deployment) -> AppCondition:

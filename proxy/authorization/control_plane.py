@@ -48,6 +48,10 @@ class ControlPlane(Protocol):
         """Record that an app of the session is in use; called about once a second while it is."""
         ...
 
+    def wake(self, deployment: str) -> None:
+        """Have the deployment launch a replica, if it has none; called every two seconds while requests find none."""
+        ...
+
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Record what was served; called about once a second while there are services, with `figures` empty perhaps.
 

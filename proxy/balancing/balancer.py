@@ -22,6 +22,8 @@ from proxy.upstream.pool import UpstreamPool
 
 AVOID_SECONDS: Final = 5.0  # for which a replica that could not be reached is chosen last
 POLL_SECONDS: Final = 0.005  # between looks for a free replica while requests wait: other processes free them too
+WAKE_POLL_SECONDS: Final = 0.02  # the same, while there is none at all
+WAKE_SECONDS: Final = 2.0  # between two times that the control plane is told of requests without a replica
 
 
 class Turn(Protocol):
@@ -31,6 +33,11 @@ class Turn(Protocol):
     sticky_key: bytes
     tried: BalancedReplica | None  # where it has failed already
     waits_until: float  # loop time
+
+    @property
+    def is_navigation(self) -> bool:
+        """Whether a browser is to show the response."""
+        ...
 
     def begin(self, replica: BalancedReplica) -> None:
         """Send it to this replica, at which it is counted already."""
@@ -53,8 +60,12 @@ class Balancer:
         rates: TokenRates,
         reaches: Callable[[Route], bool],
         pool: Callable[[Route], UpstreamPool],
+        wake: Callable[[str], None],
     ) -> None:
-        """`reaches` says whether a route leads where replicas may be, `pool` returns the connections to one."""
+        """`reaches` says whether a route leads where replicas may be, `pool` returns the connections to one.
+
+        `wake` is told the deployment while requests find no replica.
+        """
         self.service = service
         self._table = table
         self._counters = counters
@@ -62,6 +73,8 @@ class Balancer:
         self._rates = rates
         self._reaches = reaches
         self._pool = pool
+        self._wake = wake
+        self._woken_at = float("-inf")  # loop time at which the control plane was told last
         self._gateway_tokens = IssuedTokens()
         self._loop = asyncio.get_running_loop()
         self._version = -1  # of the table, at the last look
@@ -81,7 +94,7 @@ class Balancer:
         if token and (seconds := self._rates.admit(token)):
             turn.refuse(Refusal.RATE, seconds)
         elif not self._taking:
-            turn.refuse(Refusal.NO_REPLICA)
+            self._enter_without_replica(turn)
         elif not self._waiting and (replica := self._take(turn)):
             turn.begin(replica)
         elif len(self._waiting) >= self.service.queue:
@@ -90,6 +103,27 @@ class Balancer:
             turn.waits_until = self._loop.time() + self._limits.queue_seconds
             self._waiting.append(turn)
             self._poll(POLL_SECONDS)
+
+    def _enter_without_replica(self, turn: Turn) -> None:
+        """Have the request wait for a replica that wakes, or refuse it."""
+        service = self.service
+        if service.wakes:
+            self._tell_waking()
+        if not service.wakes or not service.wake_seconds or turn.is_navigation:  # pages wait by themselves
+            turn.refuse(Refusal.NO_REPLICA)
+        elif len(self._waiting) >= service.queue:
+            turn.refuse(Refusal.BUSY)
+        else:
+            turn.waits_until = self._loop.time() + service.wake_seconds
+            self._waiting.append(turn)
+            self._poll(WAKE_POLL_SECONDS)
+
+    def _tell_waking(self) -> None:
+        """Tell the control plane that a request finds no replica, again and again, since that may be lost."""
+        now = self._loop.time()
+        if now - self._woken_at >= WAKE_SECONDS:
+            self._woken_at = now
+            self._wake(self.service.deployment)
 
     def enter_again(self, turn: Turn, why: Refusal) -> None:
         """Have a request begin at another replica than that at which it failed, before those that wait.
@@ -165,11 +199,16 @@ class Balancer:
             self.service = service
         routes = [each.route for each in service.replicas] if service else []
         self._places = {route.place for route in routes}
+        had_none = not self._taking
         self._taking = [
             self._replica(route)
             for route in (self._table.replicas_of(service) if service else [])
             if self._reaches(route)
         ]
+        if had_none and self._taking and self._waiting:  # it has woken, and they are in line like others
+            latest = self._loop.time() + self._limits.queue_seconds
+            for turn in self._waiting:
+                turn.waits_until = min(turn.waits_until, latest)
 
     def _replica(self, route: Route) -> BalancedReplica:
         replica = self._replicas.get(route.place)
@@ -245,12 +284,16 @@ class Balancer:
             for turn in list(self._waiting):
                 if turn.waits_until <= now:
                     self._waiting.remove(turn)
-                    turn.refuse(Refusal.WAITED)
+                    turn.refuse(Refusal.WAITED if self._taking else Refusal.NO_REPLICA)
                 elif replica := self._take(turn):
                     self._waiting.remove(turn)
                     turn.begin(replica)
                 elif not self.service.sticky:
                     break
         finally:
-            if self._waiting:
+            if self._waiting and self._taking:
                 self._poll(POLL_SECONDS)
+            elif self._waiting:
+                if self.service.wakes:
+                    self._tell_waking()
+                self._poll(WAKE_POLL_SECONDS)

@@ -21,13 +21,18 @@ class Balancers:
         limits: ProxyLimits,
         reaches: Callable[[Route], bool],
         pool: Callable[[Route], UpstreamPool],
+        wake: Callable[[str], None],
     ) -> None:
-        """`reaches` says whether a route leads where replicas may be, `pool` returns the connections to one."""
+        """`reaches` says whether a route leads where replicas may be, `pool` returns the connections to one.
+
+        `wake` is told the deployments that requests wait for.
+        """
         self._table = table
         self._counters = counters
         self._limits = limits
         self._reaches = reaches
         self._pool = pool
+        self._wake = wake
         self._rates = TokenRates(counters)
         self._balancers: dict[str, Balancer] = {}  # by label
 
@@ -36,7 +41,7 @@ class Balancers:
         balancer = self._balancers.get(service.label)
         if balancer is None:
             balancer = self._balancers[service.label] = Balancer(
-                service, self._table, self._counters, self._limits, self._rates, self._reaches, self._pool
+                service, self._table, self._counters, self._limits, self._rates, self._reaches, self._pool, self._wake
             )
         return balancer
 

@@ -9,11 +9,12 @@ from typing import Final, Protocol
 
 from proxy.authorization.decisions import ForwardDecision, ServicePrincipal
 from proxy.authorization.gateway import UNSENT, failure_of
+from proxy.authorization.request_checks import is_navigation
 from proxy.balancing.balancer import Balancer
 from proxy.balancing.refusals import RETRY_SECONDS, Refusal, refusal
 from proxy.balancing.replicas import BalancedReplica
 from proxy.data_plane import ConnectionSlot
-from proxy.http.headers import Header, RequestHead
+from proxy.http.headers import Header, RequestHead, classify
 from proxy.http.response_parser import ResponseHead
 from proxy.http.responses import LocalResponse
 from proxy.upstream.connection import UpstreamConnection
@@ -141,6 +142,12 @@ class ServiceTurn:
         self._sent_bytes = 0
 
     # --- for the balancer
+
+    @property
+    def is_navigation(self) -> bool:
+        """Whether a browser is to show the response."""
+        request = self._exchange.request
+        return is_navigation(request, classify(request.headers).known)
 
     def begin(self, replica: BalancedReplica) -> None:
         """Send the request to this replica, at which it is counted already."""

@@ -68,6 +68,7 @@ class FakeControlPlane:
     sessions_used: set[str] = field(default_factory=set)
     looks: list[str] = field(default_factory=list)  # labels
     figures: list[ServiceFigures] = field(default_factory=list)
+    woken: list[str] = field(default_factory=list)  # deployments
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
         """Return the grant and path of the ticket, once."""
@@ -80,6 +81,10 @@ class FakeControlPlane:
     def used(self, session: str) -> None:
         """Record the session."""
         self.sessions_used.add(session)
+
+    def wake(self, deployment: str) -> None:
+        """Record the deployment."""
+        self.woken.append(deployment)
 
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Keep the figures."""
