@@ -35,6 +35,7 @@ class Route:
     listen_port: int | None = None  # of this endpoint alone, beside the host name or in its place
     is_ready: bool = field(default=True, compare=False)  # requests are forwarded; those under way go on if it is not
     condition: AppCondition = field(default=AppCondition(), compare=False)
+    attempt: int = 0  # of the session: a later one is another container
 
     @property
     def place(self) -> tuple[str, str, str, int, str]:

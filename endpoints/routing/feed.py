@@ -4,7 +4,8 @@ Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
 
 * {"session": id}: read this session's routes again;
 * {"deployment": id}: read the service of this deployment and the routes to its replicas again;
-* {"withdraw": id, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
+* {"withdraw": id, "attempt": number, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
+  those of a later attempt, such as of a session that was parked, are read as ever;
 * {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: revoke the cookies issued until then.
 
 Messages may be lost: everything is read again every 10 seconds, and every second while Redis is down. While the
@@ -18,6 +19,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import inf
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from channels.db import database_sync_to_async
@@ -131,7 +133,8 @@ class RouteFeed:
         self._is_full_read_due = True
         self._wake = asyncio.Event()
         self._is_subscribed = False  # to the Redis channel
-        self._withdrawn: set[str] = set()  # since the last full read began: an older read may contain them
+        # The last attempts of sessions, since the last full read began: an older read may contain them.
+        self._withdrawn: dict[str, float] = {}
         self._failure = ""
         self._waiting: list[asyncio.Future[None]] = []  # for the next read to end
         self._tasks: list[asyncio.Task[None]] = []
@@ -219,7 +222,7 @@ class RouteFeed:
                 self._table.replace_services(self._without_withdrawn(services), deployment=deployment)
 
     async def _read_everything(self) -> None:
-        known = set(self._withdrawn)
+        known = dict(self._withdrawn)
         found = await self._in_background(self._source.read_all)
         self._table.forget_revocations(timezone.now().timestamp() - RETENTION.total_seconds())
         for login, at in found.logins:
@@ -228,7 +231,7 @@ class RouteFeed:
             self._table.revoke_user(user, at)
         self._table.replace(route for route in found.routes if self._is_offered(route))
         self._table.replace_services(self._without_withdrawn(found.services))
-        self._withdrawn -= known
+        self._withdrawn = {pk: last for pk, last in self._withdrawn.items() if known.get(pk) != last}
 
     def _without_withdrawn(self, services: Iterable[Service]) -> list[Service]:
         """Return the services without the replicas that are about to stop."""
@@ -238,7 +241,7 @@ class RouteFeed:
         ]
 
     def _is_offered(self, route: Route) -> bool:
-        return route.session not in self._withdrawn
+        return route.attempt > self._withdrawn.get(route.session, -1)
 
     async def _in_background(self, read: Callable[[], Read]) -> Read:
         """Call `read` in the reader's thread, which has a database connection of its own."""
@@ -248,7 +251,7 @@ class RouteFeed:
 
     def _replace(self, found: list[Route], sessions: Iterable[str]) -> None:
         for session in sessions:
-            current = [] if session in self._withdrawn else [route for route in found if route.session == session]
+            current = (route for route in found if route.session == session and self._is_offered(route))
             self._table.replace(current, session=session)
 
     async def _listen(self) -> None:
@@ -292,7 +295,7 @@ class RouteFeed:
             self._wake.set()
         elif "withdraw" in message:
             session, reply_list = str(message["withdraw"]), str(message["reply"])
-            self._withdrawn.add(session)
+            self._withdrawn[session] = float(message.get("attempt", inf))
             self._table.replace((), session=session)
             async with client.pipeline(transaction=False) as pipeline:
                 pipeline.rpush(reply_list, 1)

@@ -47,10 +47,10 @@ def read_here(sessions: Collection[str] | None = None) -> list[Route]:
     )
     if sessions is not None:
         ready = ready.filter(session__in=sessions)
-    rows = ready.values_list("app", "session_id", "session__address", "port")
+    rows = ready.values_list("app", "session_id", "session__address", "port", "session__attempt")
     return [
-        Route(label=f"{app}--{pk}", session=pk, owner=0, address=str(address), port=port, epoch=0)
-        for app, pk, address, port in rows
+        Route(label=f"{app}--{pk}", session=pk, owner=0, address=str(address), port=port, epoch=0, attempt=attempt)
+        for app, pk, address, port, attempt in rows
     ]
 
 
@@ -78,6 +78,7 @@ def route_of(endpoint: Endpoint, now: datetime, host_key: bytes) -> Route | None
     return Route(
         label=endpoint.label,
         session=session.pk,
+        attempt=session.attempt,
         owner=session.owner_id,
         address=session.address,
         port=endpoint.port,

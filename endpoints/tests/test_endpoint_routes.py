@@ -20,6 +20,7 @@ def test_a_ready_endpoint_has_a_route() -> None:
         Route(
             label=f"p8080--{session.pk}",
             session=session.pk,
+            attempt=session.attempt,
             owner=session.owner_id,
             address=str(session.address),
             port=8080,

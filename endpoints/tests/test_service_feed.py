@@ -19,6 +19,7 @@ from proxy.routes import RouteTable, Service
 from resources import clock
 from resources.models import Host, HostStatus
 from sessions import notify
+from sessions.models import Session
 from tests.factories import make_host
 from tests.wait import SECONDS, until
 
@@ -110,6 +111,20 @@ async def test_a_withdrawn_replica_is_not_offered_again(deployment: Deployment, 
     await database_sync_to_async(events.changed)(deployment.pk)
     await soon(lambda: len(in_table(table, deployment).replicas) == 1)
     assert all(route.session != first.pk for route in table)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_a_replica_that_went_on_is_offered_at_once(deployment: Deployment, table: RouteTable) -> None:
+    first = await deployment.replica_rows.select_related("session").afirst()
+    assert first is not None
+    message = {"withdraw": first.pk, "attempt": first.session.attempt, "reply": "none"}
+    await database_sync_to_async(notify.publish)(message)
+    await database_sync_to_async(events.changed)(deployment.pk)
+    await soon(lambda: len(in_table(table, deployment).replicas) == 1)
+    await Session.objects.filter(pk=first.pk).aupdate(attempt=first.session.attempt + 1)
+    await database_sync_to_async(events.changed)(deployment.pk)
+    await soon(lambda: len(in_table(table, deployment).replicas) == 2)
+    assert any(route.session == first.pk for route in table)
 
 
 async def test_an_unknown_label_is_read_on_demand(deployment: Deployment, table: RouteTable) -> None:

@@ -22,6 +22,7 @@ from sessions.lifecycle import Status
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 0.5
+START_INTERVAL_SECONDS: Final = 0.5  # between probes of a replica that was not healthy yet, at most
 _COLUMNS: Final = (
     "session_id",
     "deployment_id",
@@ -68,7 +69,7 @@ class ReplicaWatch:
         self._next_at = {pk: at for pk, at in self._next_at.items() if pk in rows}
         for pk, row in rows.items():
             if pk not in self._under_way and now >= self._next_at.get(pk, 0.0):
-                self._next_at[pk] = now + row["revision__interval_seconds"]
+                self._next_at[pk] = now + _interval(row)
                 self._under_way[pk] = _Probe(row, self._begin(row))
 
     def end(self) -> None:
@@ -104,6 +105,12 @@ class ReplicaWatch:
         after = health.after_probe(before, problem.result(), patience=patience, age_seconds=age_seconds)
         if after != before:
             _store(row, after, has_changed=after.health != before.health)
+
+
+def _interval(row: dict[str, Any]) -> float:
+    """Return the seconds between two probes: few while requests wait that it answers the first time."""
+    seconds: int = row["revision__interval_seconds"]
+    return min(seconds, START_INTERVAL_SECONDS) if row["health"] == health.STARTING else seconds
 
 
 def _store(row: dict[str, Any], after: HealthRecord, *, has_changed: bool) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 
 import pytest
@@ -173,6 +174,17 @@ def test_a_replica_becomes_healthy_and_its_proxies_hear_of_it(host: Host, watch:
     row = Replica.objects.get(pk=replica.pk)
     assert row.healthy_at is not None
     assert (row.failures, row.health_detail, row.unhealthy_at) == (0, "", None)
+
+
+@pytest.mark.loopback
+def test_a_replica_that_starts_slowly_is_found_soon(host: Host, watch: ReplicaWatch) -> None:
+    port = free_port()
+    _, [replica] = running(host, port, interval_seconds=300)
+    polls_until(watch, lambda: Replica.objects.get(pk=replica.pk).health_detail != "")
+    with ThreadingHTTPServer(("127.0.0.1", port), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        polls_until(watch, lambda: "404" in Replica.objects.get(pk=replica.pk).health_detail)
+        server.shutdown()
 
 
 @pytest.mark.loopback

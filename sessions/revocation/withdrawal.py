@@ -19,15 +19,16 @@ REPLY_TTL_SECONDS: Final = 10  # expiry of the list of acknowledgements in Redis
 def withdraw(session_id: str) -> bool:
     """Have every proxy remove the session's routes; return whether all subscribers acknowledged within the timeout.
 
-    A session without endpoints has no routes, so nothing is sent. A proxy that misses the message finds out when it
-    next reads the routes; see `endpoints/routing/feed.py`.
+    Those of a later attempt are offered again. A session without endpoints has no routes, so nothing is sent. A
+    proxy that misses the message finds out when it next reads the routes; see `endpoints/routing/feed.py`.
     """
-    if not Endpoint.objects.filter(session=session_id).exists():
+    attempt = Endpoint.objects.filter(session=session_id).values_list("session__attempt", flat=True).first()
+    if attempt is None:
         return True
     reply_list = f"gp.withdrawn:{secrets.token_hex(8)}"
     deadline = time.monotonic() + WITHDRAW_TIMEOUT_SECONDS
     try:
-        missing = notify.publish({"withdraw": session_id, "reply": reply_list})
+        missing = notify.publish({"withdraw": session_id, "attempt": attempt, "reply": reply_list})
         while missing and (left := deadline - time.monotonic()) > 0:
             missing -= bool(notify.proxies_redis().blpop([reply_list], timeout=left))
     except (RedisError, OSError) as error:
