@@ -153,7 +153,8 @@ class _Reconciliation:
 
     def _take_back(self, count: int, observed: observation.Observed) -> list[Replica]:
         """Return replicas that are there in place of so many new ones: such as drain still, or are parked."""
-        may_return = [replica for replica in observed.draining if sleeping.may_return(self._row, replica, self._now)][:count]
+        draining = [replica for replica in observed.draining if sleeping.may_return(self._row, replica, self._now)]
+        may_return = draining[:count]
         for replica in may_return:
             sleeping.take_back(replica)
         resumed = [

@@ -25,9 +25,8 @@ NOT_NEEDED: Final = "Its deployment no longer needs it."
 
 def is_to_be_parked(row: Deployment, replica: Replica, asleep: list[Replica], now: datetime) -> bool:
     """Return whether the replica, which drains, is the one to wake the deployment with."""
-    return (
-        row.asleep_since is not None and row.idle_action == SleepAction.PARK and not asleep and may_return(row, replica, now)
-    )
+    parks = row.asleep_since is not None and row.idle_action == SleepAction.PARK
+    return parks and not asleep and may_return(row, replica, now)
 
 
 def park(replica: Replica) -> bool:
@@ -68,8 +67,11 @@ def take_back(replica: Replica) -> None:
 
 def may_return(row: Deployment, replica: Replica, now: datetime) -> bool:
     """Return whether a replica that drains could as well go on serving."""
+    host = replica.session.host
     return (
         replica.draining_since is not None
+        and host is not None
+        and host.lost_at is None
         and not replica.failure
         and replica.health == ReplicaHealth.HEALTHY
         and replica.session.status == Status.RUNNING
