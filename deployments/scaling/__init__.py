@@ -1,4 +1,4 @@
 """Scaling: how many replicas a deployment wants by its load, between its bounds, and none while nobody uses it.
 
-Used by its package alone.
+Used by endpoints.
 """

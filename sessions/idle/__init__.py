@@ -1,4 +1,4 @@
 """Idle sessions: who is warned, ended, and how a rule would act.
 
-Used by notifications and pages.
+Used by deployments, notifications and pages.
 """

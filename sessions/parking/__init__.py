@@ -1,4 +1,4 @@
 """Parking: a session gives its place back and returns with its files.
 
-Used by hostworker, notifications and pages.
+Used by deployments, hostworker, notifications and pages.
 """
