@@ -23,6 +23,7 @@ from rest_framework.test import APIClient
 from accounts.models import ApiToken, SshKey, User
 from accounts.models.invitations import TOKEN_LENGTH
 from deployments import tokens as deployment_tokens
+from deployments.scaling import services as scaling
 from deployments.tests.making import make_deployment
 from folders.sharing import folders as folder_services
 from folders.storage import paths as storage
@@ -78,6 +79,8 @@ class World:
         token, _ = ApiToken.objects.issue(owner, name="mine")
         deployment = make_deployment(owner, host=host, project=project)
         opening = deployment_tokens.create_token(deployment, name="shop", actor=owner).token
+        scaling.change(deployment, {"max_replicas": 2}, actor=owner)
+        rule = scaling.add_rule(deployment, metric="outstanding", target=8, actor=owner)
         self.arguments: dict[str, Any] = {
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
@@ -87,6 +90,7 @@ class World:
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
             **{"deployment_id": deployment.pk, "deployment-pk": deployment.pk, "token_id": opening.pk, "number": 1},
+            "rule_id": rule.pk,
             **{
                 "project_id": project.pk,
                 "project-pk": project.pk,

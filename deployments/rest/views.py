@@ -23,6 +23,7 @@ from deployments.counts import with_counts
 from deployments.models import Deployment, DeploymentToken, Revision, RuntimeVariant
 from deployments.requests import RevisionRequest
 from deployments.rest.bodies import NewDeploymentBody, NewDeploymentTokenBody, NewRevisionBody, SettingsBody
+from deployments.rest.scaling import ScalingActions
 from deployments.rest.serializers import (
     DeploymentEventSerializer,
     DeploymentSerializer,
@@ -41,7 +42,7 @@ from sessions.errors import GENERAL, RejectedError
 from sessions.launching.serializers import group_for
 from sessions.models import SESSION_ID
 
-READ: Final = frozenset({"list", "retrieve", "replicas", "events", "revisions", "tokens", "figures", None})
+READ: Final = frozenset({"list", "retrieve", "replicas", "events", "revisions", "tokens", "figures", "scaling", None})
 RELATED: Final = ("owner__policy", "project__policy", "resource_group", "previous_revision")
 FIELDS: Final = {  # of the services' requests, and what the API calls them
     **{"environment": "env", "is_public": "public", "health_path": "health.path", GENERAL: "non_field_errors"},
@@ -80,7 +81,7 @@ class FiguresUnavailableError(APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
-class DeploymentViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]):
+class DeploymentViewSet(ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]):
     """The caller's deployments and those of their projects, newest first; superadmins see everybody's.
 
     Owners, managers of the project and superadmins change them; what replicas run is the owner's alone to say, and

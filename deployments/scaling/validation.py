@@ -9,7 +9,7 @@ MAX_QUERY_LENGTH: Final = 1000
 METRICS: Final = ("outstanding", "requests", "gpu", "query")
 SLEEP_ACTIONS: Final = ("park", "end")
 MIN_IDLE_SECONDS: Final = 60
-_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "min_replicas": (1, MAX_REPLICAS),
     "max_replicas": (1, MAX_REPLICAS),
     "down_after_seconds": (10, 3600),
@@ -29,7 +29,7 @@ def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
     """Return {field: message} for all settings of scaling together."""
     errors = {
         name: f"Choose a number from {low} to {high}."
-        for name, (low, high) in _RANGES.items()
+        for name, (low, high) in RANGES.items()
         if values[name] is not None and not low <= values[name] <= high
     }
     most, least = values["max_replicas"], values["min_replicas"]
