@@ -165,9 +165,9 @@ def test_a_revision_has_what_the_current_one_has(api: APIClient, owner: User) ->
         key: before[key] for key in before if key not in own
     }
     assert (second["number"], second["fgpu"], second["note"], second["is_current"]) == (2, "0.25", "smaller", True)
-    other = api.post(address(first["id"], "revisions/"), {"variant": "mlflow", "env": {}}, format="json").json()
-    assert (other["port"], other["health"]["path"], other["health"]["retries"]) == (5000, "/health", 7)
-    assert other["command"].startswith("exec mlflow")
+    other = api.post(address(first["id"], "revisions/"), {"variant": "triton", "env": {}}, format="json").json()
+    assert (other["port"], other["health"]["path"], other["health"]["retries"]) == (8000, "/v2/health/ready", 7)
+    assert other["command"].startswith("exec tritonserver")
     assert other["env"] == {}
     numbers = [
         (each["number"], each["is_current"]) for each in api.get(address(first["id"], "revisions/")).json()["results"]
