@@ -16,6 +16,8 @@ from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
 from proxy.authorization.signing import digest
 from resources.amounts.units import GIB
 from resources.models import Host, Image, ResourceGroup
+from sessions.lifecycle import Kind
+from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_image, make_project, make_root, make_user
 
@@ -271,3 +273,12 @@ def test_figures_of_the_last_hour_are_shown(pages: Client, owner: User) -> None:
     answer = client_of(owner).get(f"/api/v1/deployments/{deployment.pk}/figures/?minutes=2").json()
     assert answer["minutes"][-1]["requests"] + answer["minutes"][-2]["requests"] == 12
     assert answer["outstanding"] == 3
+
+
+def test_the_page_of_a_replica_leads_to_its_deployment(pages: Client, owner: User) -> None:
+    deployment = make_deployment(owner)
+    replica = make_replica(deployment)
+    Session.objects.filter(pk=replica.pk).update(kind=Kind.REPLICA.value, command="serve")
+    page = text_of(pages, f"/sessions/{replica.pk}/")
+    assert f'href="{address(deployment)}"' in page
+    assert "batch session" not in page
