@@ -84,7 +84,7 @@ class TokenInline(ShownInline):
     related = ("created_by",)
 
 
-class EventInline(ShownInline):
+class DeploymentEventInline(ShownInline):
     """What was done with a deployment."""
 
     model = DeploymentEvent
@@ -92,7 +92,7 @@ class EventInline(ShownInline):
     related = ("actor",)
 
 
-class MountInline(ShownInline):
+class RevisionMountInline(ShownInline):
     """The folders of a revision."""
 
     model = RevisionMount
@@ -109,7 +109,7 @@ class DeploymentAdmin(ShownAdmin):
     list_select_related = ("owner", "project")
     search_fields = ("name", "id", "owner__email", "project__name")
     date_hierarchy = "created_at"
-    inlines = (RevisionInline, ReplicaInline, TokenInline, EventInline)
+    inlines = (RevisionInline, ReplicaInline, TokenInline, DeploymentEventInline)
     actions = ("end",)
 
     def has_end_permission(self, request: HttpRequest) -> bool:
@@ -136,7 +136,7 @@ class RevisionAdmin(ShownAdmin):
     list_select_related = ("image", "deployment")
     search_fields = ("deployment__name", "deployment__id", "image__reference")
     hidden = ("command", "environment")  # which may hold secrets
-    inlines = (MountInline,)
+    inlines = (RevisionMountInline,)
 
 
 @admin.register(Replica)

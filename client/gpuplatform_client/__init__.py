@@ -2,7 +2,7 @@
 
 from gpuplatform_client.async_client import AsyncClient
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthCheck, RevisionSpec
+from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
 from gpuplatform_client.errors import (
     AccessDeniedError,
     ApiError,
@@ -24,7 +24,7 @@ __all__ = [
     "ComputeSession",
     "DeploymentInfo",
     "DeploymentSpec",
-    "HealthCheck",
+    "HealthSpec",
     "LaunchSpec",
     "MemberSpec",
     "MissingObjectError",

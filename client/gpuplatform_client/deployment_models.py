@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpuplatform_client.models import ApiModel, MountSpec
 
 
-class HealthCheck(ApiModel):
+class HealthSpec(ApiModel):
     """How a replica is asked whether it serves. What is None is left to the platform."""
 
     kind: str | None = None  # "http" or "tcp"
@@ -31,7 +31,7 @@ class RevisionInfo(ApiModel):
     shared_memory: int = 0
     fgpu: Decimal = Decimal(0)
     mounts: tuple[MountSpec, ...] = ()
-    health: HealthCheck = HealthCheck()
+    health: HealthSpec = HealthSpec()
     note: str = ""
     created_by: str | None = None
     created_at: datetime
@@ -142,7 +142,7 @@ class RevisionSpec(ApiModel):
     env: dict[str, str] | None = None
     model_folder: MountSpec | None = None
     mounts: tuple[MountSpec, ...] | None = None
-    health: HealthCheck | None = None
+    health: HealthSpec | None = None
     note: str | None = None
 
 

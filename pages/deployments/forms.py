@@ -102,7 +102,7 @@ class SettingsForm(forms.Form):
         return cls(data, initial={name: getattr(deployment, name) for name in names}, prefix="settings")
 
 
-class TokenForm(forms.Form):
+class DeploymentTokenForm(forms.Form):
     """A token to make."""
 
     name = _text(

@@ -15,7 +15,7 @@ from deployments import services
 from deployments import tokens as token_services
 from deployments.addresses import origin
 from pages.deployments import examples
-from pages.deployments.forms import SettingsForm, TokenForm, refuse
+from pages.deployments.forms import DeploymentTokenForm, SettingsForm, refuse
 from pages.deployments.queries import (
     EVENTS_SHOWN,
     REVISIONS_SHOWN,
@@ -77,7 +77,7 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
 def tokens(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Make a token; the response is the only page that shows its secret."""
     deployment = operable_deployment(request, deployment_id)
-    form = TokenForm(request.POST, prefix="token")
+    form = DeploymentTokenForm(request.POST, prefix="token")
     if form.is_valid():
         asked = form.cleaned_data
         lifetime = timedelta(days=asked["days"]) if asked["days"] else None
@@ -99,7 +99,7 @@ def _page(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
     """Return the whole page, with a form that is refused, or the token that was just made."""
     usual = {
         "settings_form": SettingsForm.of(deployment),
-        "token_form": TokenForm(prefix="token", initial={"rate_per_minute": 0}),
+        "token_form": DeploymentTokenForm(prefix="token", initial={"rate_per_minute": 0}),
     }
     is_refused = any(name in own for name in usual)
     context = {**_context(request, deployment), **usual, **own}

@@ -9,7 +9,7 @@ import typer
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.cli.run import fgpu_of, mount_of, variables_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthCheck, RevisionSpec
+from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.lookups import choose_image, find_deployment
 
@@ -48,7 +48,7 @@ def deploy(
     """Deploy a model; with the name of a deployment, replace its replicas by those of a new revision."""
     if command and line:
         raise typer.BadParameter("Write the command once.", param_hint="--command")
-    health = HealthCheck(path=health_path, kind="http" if health_path else None, start_seconds=health_start)
+    health = HealthSpec(path=health_path, kind="http" if health_path else None, start_seconds=health_start)
     with connected(OUTAGE_SECONDS) as client:
         revision = {
             **{"image": _reference(client, image), "variant": variant, "port": port, "note": note},
@@ -57,7 +57,7 @@ def deploy(
             "env": variables_of(env) if env else None,
             "model_folder": mount_of(folder) if folder else None,
             "mounts": tuple(mount_of(text) for text in mount) if mount else None,
-            "health": health if health != HealthCheck() else None,
+            "health": health if health != HealthSpec() else None,
         }
         settings = {"replicas": replicas, "public": public, "resource_group": group, "project": project}
         deployment = _deployed(client, name, revision, settings)
