@@ -21,6 +21,7 @@ from deployments.models import (
     Revision,
     RevisionMount,
     RuntimeVariant,
+    ScalingRule,
 )
 from resources.amounts.admin_columns import fgpu_column, memory_column
 
@@ -68,6 +69,13 @@ class ReplicaInline(ShownInline):
     related = ("session__cluster", "revision", "deployment")
 
 
+class ScalingRuleInline(ShownInline):
+    """The rules by which a deployment is scaled."""
+
+    model = ScalingRule
+    fields = readonly_fields = ("metric", "target", "query", "is_paused")
+
+
 class TokenInline(ShownInline):
     """The tokens of a deployment, without their secrets."""
 
@@ -109,7 +117,7 @@ class DeploymentAdmin(ShownAdmin):
     list_select_related = ("owner", "project")
     search_fields = ("name", "id", "owner__email", "project__name")
     date_hierarchy = "created_at"
-    inlines = (RevisionInline, ReplicaInline, TokenInline, DeploymentEventInline)
+    inlines = (RevisionInline, ReplicaInline, ScalingRuleInline, TokenInline, DeploymentEventInline)
     actions = ("end",)
 
     def has_end_permission(self, request: HttpRequest) -> bool:
