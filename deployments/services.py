@@ -96,6 +96,8 @@ def new_revision(deployment: Deployment, request: RevisionRequest, *, actor: Use
         events.record(row, f"Added revision {revision.number}. {revision.note}".strip(), actor)
         if activates:
             _roll_out(row, revision, actor)
+        elif actor != row.owner:  # the deployment itself is as before, so nothing else records it
+            audit.record(actor, "add revision", row, {"revision": (None, str(revision.number))})
     return revision
 
 
@@ -153,10 +155,10 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
 
 @audit.recorded_for_others("restart")
 def restart(deployment: Deployment, *, actor: User) -> Deployment:
-    """Replace all replicas by new ones of the same revision, within the limits of the rollout."""
+    """Replace all replicas by new ones of the same revision, within the limits of the rollout, and forget failures."""
     with locked(deployment) as row:
         events.record(row, "Restarted.", actor)
-        _save(row, restarted_at=clock.now())
+        _save(row, restarted_at=clock.now(), given_up=None)
     return row
 
 

@@ -228,7 +228,9 @@ def test_what_others_do_is_in_the_audit_log() -> None:
     services.set_replicas(deployment, 2, actor=admin)
     token = tokens.create_token(deployment, name="ci", actor=admin).token
     tokens.revoke_token(token, actor=admin)
-    assert set(AuditEntry.objects.values_list("action", flat=True)) == {"scale", "add token", "revoke token"}
+    services.new_revision(deployment, revision_request(), actor=admin, activates=False)
+    actions = {"scale", "add token", "revoke token", "add revision"}
+    assert set(AuditEntry.objects.values_list("action", flat=True)) == actions
 
 
 def test_a_token_is_stored_as_a_digest_and_revoked_once() -> None:

@@ -154,6 +154,9 @@ def test_a_revision_that_fails_three_times_is_given_up() -> None:
     assert (row.state, statuses(deployment)) == (DeploymentState.HEALTHY, {"RUNNING": 2, "ERROR": 3})
     reconcile(deployment.pk)
     assert statuses(deployment) == {"RUNNING": 2, "ERROR": 3}
+    services.restart(row, actor=row.owner)
+    reconcile(deployment.pk)
+    assert "given up" not in read(deployment).problem
 
 
 def test_the_first_revision_is_tried_for_ever_with_pauses() -> None:
