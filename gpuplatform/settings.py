@@ -36,6 +36,7 @@ COMPUTE_HTTPS = env.bool("COMPUTE_HTTPS", default=False)
 COMPUTE_HSTS = env.str("COMPUTE_HSTS", default="host", choices=("host", "subdomains", "preload"))
 COMPUTE_HTTP_ADDRESS = env("COMPUTE_HTTP_ADDRESS", default="127.0.0.1:8000")
 COMPUTE_WEB_PROCESSES = env.int("COMPUTE_WEB_PROCESSES", default=0)
+COMPUTE_DRAIN_SECONDS = env.float("COMPUTE_DRAIN_SECONDS", default=10)
 
 # --- sign-in by an OpenID Connect provider, besides e-mail address and password
 COMPUTE_OIDC_ISSUER = env("COMPUTE_OIDC_ISSUER", default="").rstrip("/")

@@ -58,6 +58,7 @@ class ManagedConnection(Protocol):
     """A client's connection, as the data plane ends it."""
 
     deadline: float  # loop time at which `expire` is called
+    is_websocket: bool
     slot: "ConnectionSlot | None"  # None while it has not been authorized
 
     def expire(self) -> None:
@@ -163,11 +164,16 @@ class DataPlane:
         for connection in list(self.connections):
             connection.shut_down()
 
-    async def drain(self, seconds: float) -> None:
-        """Shut down; return when all connections are closed, or after so many seconds."""
+    async def drain(self, seconds: float, websocket_seconds: float) -> None:
+        """Shut down; return when all connections are closed, or each has had its time: the longer for responses."""
         self.shut_down()
-        deadline = asyncio.get_running_loop().time() + seconds
-        while self.connections and asyncio.get_running_loop().time() < deadline:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+
+        def goes_on(connection: ManagedConnection) -> bool:
+            return loop.time() - begun < (websocket_seconds if connection.is_websocket else seconds)
+
+        while any(map(goes_on, self.connections)):
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     def acquire_slot(self, principal: AnyPrincipal, client: str) -> ConnectionSlot | LocalResponse:

@@ -53,7 +53,7 @@ async def apps_served(plane: DataPlane, host: str, drain_seconds: float) -> Asyn
     async with running(plane):
         async with listening(plane, host, ports.held()):
             yield
-        await plane.drain(drain_seconds)
+        await plane.drain(settings.COMPUTE_DRAIN_SECONDS, drain_seconds)
 
 
 def apps(counters: ConnectionCounters | None, host: str, drain_seconds: float) -> Served:
@@ -80,5 +80,6 @@ async def _gateway_served(plane: DataPlane, engine_gateway: EngineGateway) -> As
     async with running(plane, HostRoutes()):
         yield
         await asyncio.gather(
-            plane.drain(GATEWAY_DRAIN_SECONDS), engine_gateway.close(GATEWAY_DRAIN_SECONDS, GATEWAY_REQUEST_SECONDS)
+            plane.drain(settings.COMPUTE_DRAIN_SECONDS, GATEWAY_DRAIN_SECONDS),
+            engine_gateway.close(GATEWAY_DRAIN_SECONDS, GATEWAY_REQUEST_SECONDS),
         )

@@ -60,6 +60,7 @@ class ClientConnection(asyncio.Protocol):
         self._early = b""  # bytes behind the handshake that is under way
         self._parser = RequestParser(self, self._exchanges)
         self.deadline = self.loop.time() + self.limits.head_seconds
+        self.is_websocket = False
 
     # --- callbacks of asyncio
 

@@ -18,6 +18,7 @@ class Tunnel:
     ) -> None:
         self.slot: ConnectionSlot | None = slot
         self.deadline = float("inf")
+        self.is_websocket = True
         self._plane = plane
         self._transports = (client, upstream)
         self._open_ends = 2

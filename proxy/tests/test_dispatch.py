@@ -267,11 +267,31 @@ async def test_app_proxy_drains_first_requests_on_their_way() -> None:
         stack.callback(plane.stop)
         async with connected(server.sockets[0].getsockname()[1]) as client:
             await eventually(lambda: plane.connections)
-            draining = asyncio.create_task(plane.drain(SECONDS))
+            draining = asyncio.create_task(plane.drain(SECONDS, 0))
             await asyncio.sleep(0)
             assert (await client.ask(request(**log_in()))).status == 200
             assert await client.ended() == b""
         await draining
+
+
+async def test_responses_outlive_websockets_as_a_process_ends() -> None:
+    async with running_app() as app, AsyncExitStack() as stack:
+        plane = plane_for(app)
+        server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
+        stack.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        async with connected(port) as streaming, connected(port) as talking:
+            await streaming.send(request("GET", "/events", **log_in()))
+            streamed = await streaming.head()
+            await talking.send(handshake(**log_in()))
+            assert (await talking.head()).status == 101
+            draining = asyncio.create_task(plane.drain(SECONDS, 0))
+            for _ in range(4):
+                await app.take_event()
+            assert (await streaming.body(streamed)).startswith(b"data: 0")
+            await draining
+            plane.stop()
+            await talking.until_closed()
 
 
 @pytest.mark.parametrize("faulty", ["authorize", "response_headers"])
