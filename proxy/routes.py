@@ -83,6 +83,7 @@ class Service:
     condition: AppCondition = AppCondition()  # what is said while no replica takes requests
     wakes: bool = False  # requests that find no replica wake one
     wake_seconds: int = 0  # that they wait for it at most; browsers are shown a page that waits
+    allowed_origins: tuple[str, ...] = ()  # whose pages may use it, in lower case; "*" for all
 
     @property
     def listen_port(self) -> None:

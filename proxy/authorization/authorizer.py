@@ -106,7 +106,10 @@ class BrowserAuthorizer:
 
     def response_headers(self, principal: AnyPrincipal, headers: list[Header]) -> list[Header]:
         """Return the headers of an app's response for the browser, without framing."""
-        filtered = filter_response_headers(headers, is_public=principal.route.is_public)
+        route = principal.route
+        filtered = filter_response_headers(
+            headers, is_public=route.is_public, has_cors_rules=isinstance(route, Service)
+        )
         return without_caching(filtered) if self.site.is_by_port else filtered
 
     def is_current(self, principal: Principal) -> bool:

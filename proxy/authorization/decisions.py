@@ -70,6 +70,7 @@ class ForwardDecision:
     is_http_10: bool
     client: str  # IP address
     sticky_key: bytes = b""  # value of the header by which a service chooses the replica
+    cors: tuple[Header, ...] = ()  # headers of the response, which tell browsers what pages of other origins may read
 
     @property
     def is_repeatable(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
+from proxy.authorization import cors
 from proxy.authorization.decisions import ANONYMOUS, Decision, ForwardDecision, ServicePrincipal, to_forward
 from proxy.authorization.login_flow import RESERVED_PATHS, ReservedRequest
 from proxy.authorization.missing_apps import no_such_app
@@ -44,6 +45,7 @@ class ServiceAuthorizer:
 
     def __init__(self, site: Site, table: RouteTable, visitors: Visitors, now: Callable[[], float] = time.time) -> None:
         self._site = site
+        self._scheme = site.scheme.encode()
         self._table = table
         self._visitors = visitors
         self._now = now
@@ -73,9 +75,32 @@ class ServiceAuthorizer:
         """Return what to do with a request. Raises MalformedRequestError for one with two tokens."""
         if listen_port is not None:
             return no_such_app(is_app_host=False)
-        known = classified.known
-        host, cookie = known[b"host"], known.get(b"cookie", b"")
+        origin = cors.foreign_origin(classified.known, self._scheme)
+        if origin and cors.is_preflight(request, classified.known):
+            return cors.preflight(classified, service, origin, self._site)
         headers, secret, sticky_key = _read(classified, service.sticky.encode())
+        shown = cors.response_headers(service, origin, self._site, has_token=bool(secret))
+        decision = self._decide(request, classified, service, secret, origin)
+        if isinstance(decision, ServicePrincipal):
+            forward = self._forward(request, classified.known, decision, decision.headers + headers, peer)
+            forward.sticky_key, forward.cors = sticky_key, shown
+            return forward
+        return decision.with_headers(shown) if shown and isinstance(decision, LocalResponse) else decision
+
+    def _decide(
+        self,
+        request: RequestHead,
+        classified: ClassifiedHeaders,
+        service: Service,
+        secret: bytes,
+        origin: bytes,
+    ) -> ServicePrincipal | LocalResponse | ReservedRequest:
+        """Return who sends a request that is to be forwarded, or the response; `origin` is that of a foreign page.
+
+        A cookie never opens a service to a page of another origin.
+        """
+        known = classified.known
+        host, cookie = known[b"host"], b"" if origin else known.get(b"cookie", b"")
         digest = sha256(secret).hexdigest() if secret else ""
         principal = self._principals.get((host, cookie, digest))
         if principal is None or not self._is_current(principal, service):
@@ -85,18 +110,19 @@ class ServiceAuthorizer:
             return responses.text(401, text, INVALID_TOKEN, closes=has_body(classified))
         path, _, query = request.target.partition(b"?")
         is_reserved = path in RESERVED_PATHS
-        if principal is None and not is_reserved:
-            return self._challenge(request, classified, service, cookie)
-        if not digest:
+        refusal = ""
+        if not digest and (is_reserved or not (origin and cors.is_allowed(origin, service))):
             refusal = self._visitors.cross_site(request, known, host, is_public=service.is_public)
-            if refusal:
-                return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
+        if principal is None and not is_reserved and not (origin and refusal):
+            return self._challenge(request, classified, service, cookie)
+        if refusal:
+            return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
         if principal is None or is_reserved:
             until = None if principal is None else principal.expires_at
             condition = condition_of(service, self._table)
             shown = explanation(condition, is_owner=principal is not None and principal.is_owner)
             return ReservedRequest(path, query, request.method, cookie, service.label, None, until, shown)
-        return self._forward(request, known, principal, principal.headers + headers, sticky_key, peer)
+        return principal
 
     def _forward(
         self,
@@ -104,14 +130,11 @@ class ServiceAuthorizer:
         known: dict[bytes, bytes],
         principal: ServicePrincipal,
         headers: list[Header],
-        sticky_key: bytes,
         peer: str,
     ) -> ForwardDecision:
         client = self._visitors.client(peer, known)
         headers.append((b"X-Forwarded-For", client.encode()))
-        forward = to_forward(request, known, headers, principal, client)
-        forward.sticky_key = sticky_key
-        return forward
+        return to_forward(request, known, headers, principal, client)
 
     def _is_current(self, principal: ServicePrincipal, service: Service) -> bool:
         """Return whether a principal found earlier still has access."""

@@ -32,6 +32,7 @@ class _ResponseAction(Enum):
     SEND = "send"
     DROP = "drop"
     SEND_IF_PUBLIC = "send if public"
+    CORS = "send if public, unless the platform has rules of its own"
     CONNECTION = "connection"
     COOKIE = "cookie"
     REFERRER_POLICY = "referrer policy"
@@ -39,7 +40,7 @@ class _ResponseAction(Enum):
 
 # Python looks up a name of a module ten times as fast as a member of an enum, here for each header.
 FORWARD, DROP, READ, READ_AND_FORWARD, RELAY = _RequestAction
-SEND, DROP_RESPONSE, SEND_IF_PUBLIC, CONNECTION, COOKIE, REFERRER_POLICY = _ResponseAction
+SEND, DROP_RESPONSE, SEND_IF_PUBLIC, CORS, CONNECTION, COOKIE, REFERRER_POLICY = _ResponseAction
 HOP_BY_HOP: Final = frozenset(  # RFC 9110, 7.6.1
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization proxy-authentication-info"
     b" te trailer trailers transfer-encoding upgrade http2-settings".split()
@@ -56,7 +57,9 @@ REQUEST_ACTIONS: Final[Mapping[bytes, _RequestAction]] = {
         READ,
     ),
     **dict.fromkeys(
-        b"origin accept sec-fetch-site sec-fetch-mode sec-fetch-dest service-worker".split(), READ_AND_FORWARD
+        b"origin accept sec-fetch-site sec-fetch-mode sec-fetch-dest service-worker"
+        b" access-control-request-method access-control-request-headers".split(),
+        READ_AND_FORWARD,
     ),
 }
 # Also the names of the other scheme: what was set while the site had no TLS must not reach an app afterwards.
@@ -180,14 +183,19 @@ def is_platform_cookie(name: bytes) -> bool:
     return name.lower().startswith(PLATFORM_COOKIES)
 
 
-def filter_response_headers(headers: Iterable[Header], *, is_public: bool) -> list[Header]:
-    """Return the headers of an app's response for the browser, without framing, and with those that are added."""
+def filter_response_headers(
+    headers: Iterable[Header], *, is_public: bool, has_cors_rules: bool = False
+) -> list[Header]:
+    """Return the headers of an app's response for the browser, without framing, and with those that are added.
+
+    `has_cors_rules`: what the app says of other origins is dropped, since the platform says it.
+    """
     sent: list[Header] = []
     connection: list[bytes] = []
     has_referrer_policy = False
     for header in headers:
         action = _response_actions.get(header[0]) or _find_response_action(header[0])
-        if action is SEND or (action is SEND_IF_PUBLIC and is_public):
+        if action is SEND or (is_public and (action is SEND_IF_PUBLIC or (action is CORS and not has_cors_rules))):
             sent.append(header)
         elif action is CONNECTION:
             connection.append(header[1])
@@ -220,7 +228,7 @@ def _find_response_action(written: bytes) -> _ResponseAction:
     elif name in HOP_BY_HOP or name in DANGEROUS or name.startswith(PLATFORM_RESPONSE_HEADERS):
         action = DROP_RESPONSE
     elif name.startswith(b"access-control-"):
-        action = SEND_IF_PUBLIC
+        action = CORS
     if len(written) <= MAX_CACHED_NAME_BYTES:
         _make_room(_response_actions)
         _response_actions[written] = action

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape
 from http import HTTPStatus
@@ -84,6 +84,10 @@ class LocalResponse:
     headers: HeaderSequence
     body: bytes = b""
     closes: bool = False
+
+    def with_headers(self, added: HeaderSequence) -> "LocalResponse":
+        """Return the response with these headers too."""
+        return replace(self, headers=(*self.headers, *added))
 
     def to_bytes(self, *, with_body: bool = True, closes: bool = False) -> bytes:
         """Return the response as an HTTP/1.1 message, without its content for HEAD requests."""

@@ -133,6 +133,8 @@ class Exchange:
         """Answer without the app."""
         client = self._client
         closes = response.closes or client.is_last(self)
+        if self.forward and self.forward.cors:
+            response = response.with_headers(self.forward.cors)
         client.transport.write(response.to_bytes(with_body=self.request.method != b"HEAD", closes=closes))
         client.finish(self, closes=closes)
 
@@ -256,8 +258,8 @@ class Exchange:
         self.is_response_started = True
         client.deadline = FOREVER
         headers = client.authorizer.response_headers(forward.principal, head.headers)
-        if self.added_headers:
-            headers = [*headers, *self.added_headers]
+        if forward.cors or self.added_headers:
+            headers = [*headers, *forward.cors, *self.added_headers]
         data = response_head_bytes(head, headers, closes=not self.keeps_alive)
         if len(first) <= MAX_JOINED_BYTES:
             client.transport.write(data + first)

@@ -187,6 +187,8 @@ RESPONSES: Final = {
     "304": b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n',
     "cookies": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: a=1; Expires=Wed, 21 Oct 2099 07:28:00 GMT\r\n"
     b"Set-Cookie: b=2\r\nSet-Cookie: c=3\r\n\r\n",
+    "cors": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: *\r\nVary: Accept\r\n"
+    b"Access-Control-Allow-Credentials: true\r\naccess-control-expose-headers: x-y\r\n\r\n",
     "dangerous": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Accel-Redirect: /etc/passwd\r\nAlt-Svc: clear\r\n"
     b'Clear-Site-Data: "cookies"\r\nSet-Cookie: gp_app=x\r\nSet-Cookie: a=1; Domain=apps.localhost\r\n\r\n',
     "kept": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=31536000, immutable\r\n"
