@@ -56,3 +56,4 @@ class DeploymentRequest:
     concurrency: int = 0  # requests that a replica serves at once; 0: any
     queue: int = 100  # requests that wait at most
     drain_seconds: int = 30
+    allowed_origins: Sequence[str] = ()  # whose pages may use it; "*" for those of all

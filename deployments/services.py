@@ -31,6 +31,7 @@ SETTINGS: Final = (
     "concurrency",
     "queue",
     "drain_seconds",
+    "allowed_origins",
 )
 
 
@@ -264,6 +265,8 @@ def count(replicas: int) -> str:
 
 
 def _said(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(value) or "none"
     return (
         {True: "yes", False: "no", "": "none"}.get(value, str(value)) if isinstance(value, bool | str) else str(value)
     )

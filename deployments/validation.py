@@ -10,9 +10,15 @@ MAX_TOKEN_LIFE: Final = timedelta(days=3660)
 MAX_NOTE_LENGTH: Final = 200
 MAX_TOKEN_NAME_LENGTH: Final = 64
 HEALTH_NUMBERS: Final = ("start_seconds", "interval_seconds", "timeout_seconds", "retries")
+MAX_ORIGINS: Final = 20
+MAX_PORT: Final = 65535
+ANY_ORIGIN: Final = "*"
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,19}")
 _STICKY: Final = re.compile(r"|cookie|header:(?P<header>[A-Za-z0-9-]{1,64})")
 _NOT_OF_A_CLIENT: Final = frozenset({"cookie", "host", "connection", "content-length", "transfer-encoding"})
+_HOST: Final = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]"
+_ORIGIN: Final = re.compile(rf"(?P<scheme>https?)://(?:{_HOST})(?::(?P<port>[1-9][0-9]{{0,4}}))?")
 _PATH: Final = re.compile(r"/[!-~]*")
 RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "replicas": (0, MAX_REPLICAS),
@@ -62,7 +68,39 @@ def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
             errors["sticky"] = 'Write "cookie", "header:" with the name of a request header, or nothing.'
         elif (match["header"] or "").lower() in _NOT_OF_A_CLIENT:
             errors["sticky"] = f"The header {match['header']} does not tell clients apart."
+    if "allowed_origins" in values and (error := _origins_error(values)):
+        errors["allowed_origins"] = error
     return errors
+
+
+def _origins_error(values: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the origins whose pages may use a deployment, or None."""
+    origins = values["allowed_origins"]
+    if len(origins) > MAX_ORIGINS:
+        return f"Allow at most {MAX_ORIGINS} origins."
+    if len(set(origins)) < len(origins):
+        return "Write each origin once."
+    if ANY_ORIGIN in origins:
+        if len(origins) > 1:
+            return "Write * alone, since it stands for all origins."
+        if not values.get("is_public") and values.get("sticky") == "cookie":
+            return "Pages of other origins send no cookies: * needs a public deployment, or one without sticky cookies."
+        return None
+    return next(filter(None, map(_origin_error, origins)), None)
+
+
+def _origin_error(origin: str) -> str | None:
+    match = _ORIGIN.fullmatch(origin)
+    if not match:
+        return (
+            f"{origin[:80]} is no origin: write https://app.example.org, with a port if it has one, in lower case and"
+            " without a path."
+        )
+    if match["port"] and not int(match["port"]) <= MAX_PORT:
+        return f"{origin} has a port above {MAX_PORT}."
+    if match["port"] and int(match["port"]) == DEFAULT_PORTS[match["scheme"]]:
+        return f"Browsers leave out the port of {origin}; write it without."
+    return None
 
 
 def health_errors(*, kind: str, path: str, numbers: Mapping[str, int]) -> dict[str, str]:

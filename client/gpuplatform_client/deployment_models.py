@@ -62,6 +62,7 @@ class DeploymentInfo(ApiModel):
     concurrency: int = 0
     queue: int = 0
     drain_seconds: int = 0
+    allowed_origins: list[str] = []
     created_at: datetime
     ended_at: datetime | None = None
 
@@ -160,3 +161,4 @@ class DeploymentSpec(RevisionSpec):
     concurrency: int | None = None
     queue: int | None = None
     drain_seconds: int | None = None
+    allowed_origins: list[str] | None = None

@@ -84,6 +84,9 @@ class Deployment(ScalingSettings):
     concurrency = models.PositiveIntegerField(default=0, help_text="Requests that a replica serves at once; 0: any")
     queue = models.PositiveIntegerField(default=100, help_text="Requests that wait at most, in each proxy process")
     drain_seconds = models.PositiveIntegerField(default=30, help_text="That requests get to finish as a replica ends")
+    allowed_origins = models.JSONField(
+        default=list, db_default=[], blank=True, help_text='Whose pages may use it; "*" for those of all'
+    )
     epoch = models.PositiveIntegerField(default=1, editable=False, help_text="Cookies of another epoch are void")
     revision = models.ForeignKey(
         "Revision", on_delete=models.PROTECT, null=True, blank=True, related_name="+", help_text="What replicas run"

@@ -35,6 +35,9 @@ class DeploymentToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     rate_per_minute = models.PositiveIntegerField(default=0, help_text="Requests; 0: no limit")
+    is_trial = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Of the page on which its creator tries it"
+    )
 
     objects: ClassVar[DeploymentTokenQuerySet] = DeploymentTokenQuerySet.as_manager()  # type: ignore[assignment]
 

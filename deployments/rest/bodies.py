@@ -12,7 +12,14 @@ from accounts.models import User
 from accounts.serializers import StrictSerializer
 from deployments.models import HealthKind, Revision, RuntimeVariant
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
-from deployments.validation import HEALTH_NUMBERS, MAX_NOTE_LENGTH, MAX_TOKEN_LIFE, MAX_TOKEN_NAME_LENGTH, RANGES
+from deployments.validation import (
+    HEALTH_NUMBERS,
+    MAX_NOTE_LENGTH,
+    MAX_ORIGINS,
+    MAX_TOKEN_LIFE,
+    MAX_TOKEN_NAME_LENGTH,
+    RANGES,
+)
 from folders.models import Folder
 from resources.amounts.fields import MAX_INTEGER, FgpuField, SizeField
 from resources.models import Image
@@ -31,6 +38,7 @@ from sessions.launching.serializers import (
 from sessions.launching.validation import MAX_COMMAND_BYTES
 
 NAME_PATTERN: Final = r"^[a-z](-?[a-z0-9])*\Z"
+ORIGIN_PATTERN: Final = r"^(\*|https?://[a-z0-9.:\[\]-]+)\Z"
 STICKY_PATTERN: Final = r"^(cookie|header:[A-Za-z0-9-]{1,64})?\Z"
 
 
@@ -38,6 +46,13 @@ def number(name: str, **options: Any) -> serializers.IntegerField:
     """Return the field of a number with the bounds that the services have for it."""
     low, high = RANGES[name]
     return serializers.IntegerField(min_value=low, max_value=high, required=False, **options)
+
+
+def origins() -> serializers.ListField:
+    """Return the field of the origins whose pages may use a deployment."""
+    child = serializers.RegexField(ORIGIN_PATTERN, max_length=280)
+    help_text = 'Whose pages may use it, such as https://app.example.org; "*" alone: those of all'
+    return serializers.ListField(child=child, max_length=MAX_ORIGINS, required=False, help_text=help_text)
 
 
 class HealthBody(StrictSerializer):
@@ -117,6 +132,7 @@ class SettingsBody(StrictSerializer):
     concurrency = number("concurrency", help_text="Requests that a replica serves at once; 0: any")
     queue = number("queue", help_text="Requests that wait at most while all replicas are busy")
     drain_seconds = number("drain_seconds", help_text="That requests get to finish as a replica ends")
+    allowed_origins = origins()
 
     def settings(self) -> dict[str, Any]:
         """Return {name of a setting: value}, without replicas and resource group."""
@@ -139,6 +155,7 @@ class NewDeploymentBody(RevisionBody):
     concurrency = number("concurrency")
     queue = number("queue")
     drain_seconds = number("drain_seconds")
+    allowed_origins = origins()
 
     def deployment_request(self, owner: User) -> DeploymentRequest:
         """Return the request. Raises ValidationError with all names that do not exist."""
@@ -178,7 +195,7 @@ class NewDeploymentTokenBody(StrictSerializer):
 
 def settings_of(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return {name of a setting: value} of those that a body has."""
-    names = ("sticky", "max_surge", "max_unavailable", "concurrency", "queue", "drain_seconds")
+    names = ("sticky", "max_surge", "max_unavailable", "concurrency", "queue", "drain_seconds", "allowed_origins")
     given = {name: asked[name] for name in names if name in asked}
     return given | ({"is_public": asked["public"]} if "public" in asked else {})
 

@@ -115,13 +115,16 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
         source="previous_revision.number", default=None, read_only=True, allow_null=True, help_text="To roll back to"
     )
     public = serializers.BooleanField(source="is_public", read_only=True, help_text="No token is needed")
+    allowed_origins = serializers.ListField(
+        child=serializers.CharField(), read_only=True, help_text='Whose pages may use it; "*" for those of all'
+    )
 
     class Meta:
         model = Deployment
         fields = (
             *("id", "name", "owner", "project", "resource_group", "url", "state", "problem", "replicas", "ready"),
             *("updated", "total", "revision", "previous_revision", "public", "sticky", "max_surge", "max_unavailable"),
-            *("concurrency", "queue", "drain_seconds", "created_at", "ended_at"),
+            *("concurrency", "queue", "drain_seconds", "allowed_origins", "created_at", "ended_at"),
         )
 
     def get_problem(self, deployment: Deployment) -> str:

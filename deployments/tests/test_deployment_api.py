@@ -55,6 +55,7 @@ def test_a_deployment_is_made_with_its_first_revision(api: APIClient, owner: Use
     folder = make_weights(owner)
     asked = body(variant="vllm", fgpu="0.5", env={"SEED": "7"}, model_folder={"folder": "weights"}, replicas=2)
     asked |= {"health": {"start_seconds": 600}, "note": "first", "sticky": "cookie", "public": False}
+    asked |= {"allowed_origins": ["https://page.example"]}
     del asked["command"]
     answer = api.post(URL, asked, format="json")
     assert answer.status_code == 201, answer.content
@@ -63,6 +64,7 @@ def test_a_deployment_is_made_with_its_first_revision(api: APIClient, owner: Use
         **{"name": "chat", "owner": owner.email, "project": None, "replicas": 2, "ready": 0, "state": "STARTING"},
         **{"number": 1, "variant": "vllm", "port": 8000, "cpu": 2, "memory": 4 * GIB, "shared_memory": 64 * MIB},
         **{"fgpu": "0.5", "env": {"SEED": "7"}, "note": "first", "is_current": True, "sticky": "cookie"},
+        **{"allowed_origins": ["https://page.example"]},
     }.items()
     assert shown["revision"]["command"].startswith("exec vllm serve")
     assert (shown["revision"]["health"]["path"], shown["revision"]["health"]["start_seconds"]) == ("/health", 600)
@@ -100,6 +102,8 @@ def test_a_deployment_is_made_with_its_first_revision(api: APIClient, owner: Use
         ({"sticky": "header:Cookie"}, {"sticky"}),
         ({"sticky": "ip"}, {"sticky"}),
         ({"queue": -1}, {"queue"}),
+        ({"allowed_origins": ["https://page.example", "*"]}, {"allowed_origins"}),
+        ({"allowed_origins": ["https://page.example:443"]}, {"allowed_origins"}),
         ({"resource_group": "none"}, {"resource_group"}),
         ({"project": "none"}, {"project"}),
         ({"note": "x" * 201}, {"note"}),

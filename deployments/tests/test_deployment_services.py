@@ -11,6 +11,7 @@ from deployments import services, tokens
 from deployments.models import Deployment, DeploymentState, HealthKind, Revision, RuntimeVariant
 from deployments.requests import HealthCheck
 from deployments.tests.making import deployment_request, make_deployment, revision_request
+from endpoints.routing import service_routes
 from folders.models import Folder, HostRoot
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching.mounts import MountRequest
@@ -43,6 +44,19 @@ def test_create_stores_revision_1_as_current() -> None:
         ("queue", {"queue": -1}),
         ("concurrency", {"concurrency": 100_001}),
         ("drain_seconds", {"drain_seconds": 3601}),
+        ("allowed_origins", {"allowed_origins": ["https://page.example/"]}),
+        ("allowed_origins", {"allowed_origins": ["page.example"]}),
+        ("allowed_origins", {"allowed_origins": ["https://Page.example"]}),
+        ("allowed_origins", {"allowed_origins": ["https://*.page.example"]}),
+        ("allowed_origins", {"allowed_origins": ["https://me@page.example"]}),
+        ("allowed_origins", {"allowed_origins": ["null"]}),
+        ("allowed_origins", {"allowed_origins": ["https://page.example:443"]}),
+        ("allowed_origins", {"allowed_origins": ["https://page.example:65536"]}),
+        ("allowed_origins", {"allowed_origins": ["https://page.example\r\nX: y"]}),
+        ("allowed_origins", {"allowed_origins": ["https://page.example"] * 2}),
+        ("allowed_origins", {"allowed_origins": [f"https://page{number}.example" for number in range(21)]}),
+        ("allowed_origins", {"allowed_origins": ["*", "https://page.example"]}),
+        ("allowed_origins", {"allowed_origins": ["*"], "sticky": "cookie"}),
     ],
 )
 def test_create_refuses_bad_settings_at_their_field(field: str, overrides: dict[str, Any]) -> None:
@@ -185,6 +199,15 @@ def test_settings_change_and_say_so() -> None:
     row = services.change(deployment, {"is_public": True, "sticky": "header:X-User"}, actor=deployment.owner)
     assert (row.is_public, row.sticky_key, row.epoch) == (True, "x-user", 2)
     assert row.events.first().what == "Changed: public yes, sticky header:X-User."  # type: ignore[union-attr]
+
+
+def test_origins_reach_the_proxies() -> None:
+    deployment = make_deployment(allowed_origins=["https://page.example:8443", "http://[::1]:3000"])
+    (service,) = service_routes.read([deployment.pk]).services
+    assert service.allowed_origins == ("https://page.example:8443", "http://[::1]:3000")
+    row = services.change(deployment, {"allowed_origins": []}, actor=deployment.owner)
+    assert row.events.first().what == "Changed: allowed origins none."  # type: ignore[union-attr]
+    assert service_routes.read([deployment.pk]).services[0].allowed_origins == ()
 
 
 def test_another_group_replaces_all_replicas() -> None:

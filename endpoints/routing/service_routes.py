@@ -86,6 +86,7 @@ def _service(row: Deployment, tokens: Collection[ServiceToken], replicas: Collec
         condition=_condition(row),
         wakes=_wakes(row),
         wake_seconds=row.wake_seconds,
+        allowed_origins=tuple(row.allowed_origins),
     )
 
 

@@ -80,6 +80,18 @@ class VariablesField(forms.CharField):
         return "\n".join(f"{name}={text}" for name, text in value.items()) if isinstance(value, dict) else value
 
 
+class OriginsField(forms.CharField):
+    """Origins of web pages, one a line."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the list of origins."""
+        return (super().to_python(value) or "").split()
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the lines of a list, and a text as it is."""
+        return "\n".join(value) if isinstance(value, list) else value
+
+
 class SettingsForm(forms.Form):
     """Settings of a deployment."""
 
@@ -90,6 +102,13 @@ class SettingsForm(forms.Form):
     max_surge = _number(gettext_lazy("More replicas in a rollout"), gettext_lazy("Beyond those wanted"))
     max_unavailable = _number(gettext_lazy("Fewer replicas in a rollout"), gettext_lazy("Than are wanted"))
     drain_seconds = _number(gettext_lazy("Seconds to finish"), gettext_lazy("That requests get as a replica ends"))
+    allowed_origins = OriginsField(
+        label=gettext_lazy("Pages of other origins"),
+        help_text=gettext_lazy("Which may use it, such as https://app.example.org, one a line; * for all"),
+        required=False,
+        empty_value="",
+        widget=forms.Textarea(attrs=CODE),
+    )
 
     def refuse(self, refusal: RejectedError) -> None:
         """Show the messages of a refusal at their fields."""

@@ -214,13 +214,17 @@ def test_a_tokens_secret_stands_on_one_page(pages: Client, owner: User) -> None:
 def test_settings_are_saved_or_refused_at_their_field(pages: Client, owner: User) -> None:
     deployment = make_deployment(owner)
     asked = {"concurrency": 4, "queue": 7, "sticky": "cookie", "max_surge": 1, "max_unavailable": 0, "drain_seconds": 9}
+    asked["allowed_origins"] = ["https://page.example"]
     sent = {f"settings-{name}": value for name, value in asked.items()}
     assert pages.post(address(deployment, "settings/"), sent).status_code == 302
     deployment.refresh_from_db()
     assert {name: getattr(deployment, name) for name in asked} == asked
-    refused = pages.post(address(deployment, "settings/"), sent | {"settings-sticky": "ip", "settings-queue": -1})
+    refused = pages.post(
+        address(deployment, "settings/"),
+        sent | {"settings-sticky": "ip", "settings-queue": -1, "settings-allowed_origins": "x"},
+    )
     assert refused.status_code == 422
-    assert set(refused.context["settings_form"].errors) == {"sticky", "queue"}
+    assert set(refused.context["settings_form"].errors) == {"sticky", "queue", "allowed_origins"}
 
 
 def test_members_look_and_managers_change(client: Client, owner: User) -> None:
