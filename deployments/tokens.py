@@ -32,12 +32,12 @@ def create_token(
     """Make a token of the deployment and return it with its secret. Raises RejectedError at its fields."""
     if errors := validation.token_errors(name, expires_at, rate_per_minute, clock.now()):
         raise RejectedError(errors)
-    secret = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    secret = new_secret()
     with transaction.atomic():
         row = Deployment.objects.select_for_update(no_key=True).get(pk=deployment.pk)
         if row.ended_at is not None:
             raise RejectedError({GENERAL: "This deployment has ended."})
-        if row.tokens.filter(revoked_at=None).count() >= MAX_TOKENS:
+        if row.tokens.filter(revoked_at=None, is_trial=False).count() >= MAX_TOKENS:
             raise RejectedError({"name": f"A deployment has at most {MAX_TOKENS} tokens; revoke one first."})
         token = DeploymentToken.objects.create(
             deployment=row,
@@ -65,6 +65,11 @@ def revoke_token(token: DeploymentToken, *, actor: User) -> None:
         if actor != deployment.owner:
             audit.record(actor, "revoke token", deployment, {"token": (token.name, None)})
         events.changed(deployment.pk)
+
+
+def new_secret() -> str:
+    """Return the secret of a new token."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
 
 
 def note_use(tokens: Iterable[int]) -> None:

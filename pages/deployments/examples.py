@@ -1,9 +1,11 @@
 """Requests to a deployment that its page shows, to be copied."""
 
+from typing import Final
+
 from deployments.models import Deployment
 
-OPENAI = frozenset({"vllm", "sglang", "llama.cpp", "tgi"})  # variants whose servers speak OpenAI's API
-TOKEN = "gpd_..."  # noqa: S105  # stands for a secret
+OPENAI: Final = frozenset({"vllm", "sglang", "llama.cpp", "tgi"})  # variants whose servers speak OpenAI's API
+TOKEN: Final = "gpd_..."  # noqa: S105  # stands for a secret
 
 
 def curl(deployment: Deployment, url: str) -> str:
@@ -11,7 +13,7 @@ def curl(deployment: Deployment, url: str) -> str:
     lines = [f"curl {url}{_path(deployment)}"]
     if not deployment.is_public:
         lines.append(f'  -H "Authorization: Bearer {TOKEN}"')
-    if _is_openai(deployment):
+    if is_openai(deployment):
         body = '{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}'
         lines += ['  -H "Content-Type: application/json"', f"  -d '{body}'"]
     return " \\\n".join(lines)
@@ -19,7 +21,7 @@ def curl(deployment: Deployment, url: str) -> str:
 
 def python(deployment: Deployment, url: str) -> str:
     """Return a program."""
-    if _is_openai(deployment):
+    if is_openai(deployment):
         key = "unused" if deployment.is_public else TOKEN
         return (
             "from openai import OpenAI\n\n"
@@ -33,12 +35,13 @@ def python(deployment: Deployment, url: str) -> str:
     return f'import requests\n\nresponse = requests.get("{url}{_path(deployment)}"{headers})\nprint(response.text)\n'
 
 
-def _is_openai(deployment: Deployment) -> bool:
+def is_openai(deployment: Deployment) -> bool:
+    """Return whether its server speaks OpenAI's API, as far as its runtime variant says so."""
     variant = deployment.revision.variant if deployment.revision else None
     return variant is not None and variant.name in OPENAI
 
 
 def _path(deployment: Deployment) -> str:
-    if _is_openai(deployment):
+    if is_openai(deployment):
         return "/v1/chat/completions"
     return (deployment.revision.health_path if deployment.revision else "") or "/"
