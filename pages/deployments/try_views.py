@@ -3,6 +3,7 @@
 The browser sends its requests to the deployment's own address, with a token that it gets here and keeps in memory.
 """
 
+import re
 from typing import Any, Final
 
 from django.http import Http404, HttpResponse, JsonResponse
@@ -17,6 +18,7 @@ from deployments.models import Deployment
 from pages.deployments.examples import is_openai
 from pages.deployments.queries import visible_deployment
 from sessions.errors import RejectedError
+from sessions.models import SESSION_ID
 
 MAX_BESIDE: Final = 3  # deployments that are compared with the first
 MAX_OFFERED: Final = 100
@@ -65,7 +67,8 @@ def _live(request: UserRequest, deployment_id: str) -> Any:
 
 def _beside(request: UserRequest, deployment: Deployment) -> list[Deployment]:
     """Return the deployments that `with` names in their order, as far as the user may use them."""
-    named = [pk for pk in dict.fromkeys(request.GET.getlist("with")) if pk != deployment.pk][:MAX_BESIDE]
+    given = dict.fromkeys(pk for pk in request.GET.getlist("with") if re.fullmatch(SESSION_ID, pk))
+    named = [pk for pk in given if pk != deployment.pk][:MAX_BESIDE]
     found = _usable(request).in_bulk(named)
     return [found[pk] for pk in named if pk in found]
 

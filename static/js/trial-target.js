@@ -105,7 +105,7 @@ async function textOf(response, limit) {
 // Returns what a body says of an error: that of OpenAI's API, of problem details, or its first line.
 export function detailOf(text) {
   try {
-    const { error, detail, title, message } = JSON.parse(text);
+    const { error, detail, title, message } = JSON.parse(text) ?? {};
     return String(error?.message ?? error ?? detail ?? message ?? title ?? "").slice(0, 300);
   } catch {
     return text.startsWith("<") ? "" : text.split("\n")[0].slice(0, 300);

@@ -1,0 +1,66 @@
+"""Tokens of the page on which a deployment is tried."""
+
+from datetime import timedelta
+
+import pytest
+
+from accounts.models import AuditEntry
+from deployments import services, tokens, trials
+from deployments.models import DeploymentToken
+from deployments.tests.making import make_deployment
+from endpoints.routing import service_routes
+from proxy.authorization.signing import digest
+from resources import clock
+from sessions.errors import GENERAL, RejectedError
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_new_token_takes_the_place_of_the_last() -> None:
+    deployment = make_deployment()
+    owner, member = deployment.owner, make_user()
+    kept = tokens.create_token(deployment, name=trials.NAME, actor=owner).token
+    others = trials.trial_token(deployment, actor=member).token
+    first = trials.trial_token(deployment, actor=owner)
+    second = trials.trial_token(deployment, actor=owner)
+    assert set(deployment.tokens.values_list("pk", flat=True)) == {kept.pk, others.pk, second.token.pk}
+    (service,) = service_routes.read([deployment.pk]).services
+    opening = {token.digest: token.expires_at for token in service.tokens}
+    assert digest(first.secret) not in opening
+    expires_at = second.token.created_at + timedelta(hours=1)
+    assert opening[digest(second.secret)] == expires_at.timestamp()
+
+
+def test_expired_ones_of_others_are_cleared_away() -> None:
+    deployment = make_deployment()
+    trials.trial_token(deployment, actor=make_user())
+    DeploymentToken.objects.update(expires_at=clock.now())
+    trials.trial_token(deployment, actor=deployment.owner)
+    assert deployment.tokens.get().created_by == deployment.owner
+
+
+def test_they_take_no_place_of_other_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.tokens.MAX_TOKENS", 1)
+    deployment = make_deployment()
+    trials.trial_token(deployment, actor=deployment.owner)
+    tokens.create_token(deployment, name="shop", actor=deployment.owner)
+    trials.trial_token(deployment, actor=deployment.owner)
+    with pytest.raises(RejectedError):
+        tokens.create_token(deployment, name="shop", actor=deployment.owner)
+
+
+def test_those_of_others_are_in_the_audit_log() -> None:
+    deployment, admin = make_deployment(), make_user(is_superuser=True)
+    trials.trial_token(deployment, actor=deployment.owner)
+    assert not AuditEntry.objects.filter(action="add token").exists()
+    trials.trial_token(deployment, actor=admin)
+    assert AuditEntry.objects.get(action="add token").actor == admin
+
+
+def test_an_ended_deployment_has_none() -> None:
+    deployment = make_deployment()
+    services.end(deployment, actor=deployment.owner)
+    with pytest.raises(RejectedError) as refused:
+        trials.trial_token(deployment, actor=deployment.owner)
+    assert set(refused.value.errors) == {GENERAL}
