@@ -1,6 +1,9 @@
 // The scripts' texts in ko: `make messages` writes this file.
 /* eslint no-unused-vars: off */
 globalThis.translations = { plural: (n) => Number(0), texts: {
+"%(asked)s + %(answered)s tokens, first text after %(first)s s, all after %(all)s s": [
+"토큰 %(asked)s + %(answered)s개, 첫 글자까지 %(first)s초, 전부 %(all)s초"
+],
 "%(card)s of the GPU": [
 "GPU의 %(card)s"
 ],
@@ -76,14 +79,23 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(share)s of your share, %(card)s of the GPU": [
 "할당분의 %(share)s, GPU의 %(card)s"
 ],
+"%(size)s bytes that are no text": [
+"텍스트가 아닌 %(size)s바이트"
+],
 "%(size)s × (%(each)s) = %(together)s": [
 "%(size)s × (%(each)s) = %(together)s"
+],
+"%(status)s, after %(milliseconds)s ms": [
+"%(status)s, %(milliseconds)s ms 뒤"
 ],
 "%(time)s ago": [
 "%(time)s 전"
 ],
 "%(time)s left": [
 "%(time)s 남음"
+],
+"%(url)s cannot be reached from this browser, or has hung up.": [
+"이 브라우저에서 %(url)s에 닿을 수 없거나 연결이 끊겼습니다."
 ],
 "%(used)s of %(count)s core": [
 "코어 %(count)s개 중 %(used)s"
@@ -112,11 +124,20 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back.": [
 "페이지의 일부가 도착하지 않아 터미널을 시작할 수 없습니다. 필터나 네트워크가 막았을 수 있습니다."
 ],
+"A path begins with /.": [
+"경로는 /로 시작합니다."
+],
 "A program wants to copy: %(text)s": [
 "프로그램이 복사하려고 합니다: %(text)s"
 ],
 "A proxy in front of the platform refuses so large a file.": [
 "플랫폼 앞의 프록시가 이렇게 큰 파일을 거부합니다."
+],
+"A request of the method %(method)s has no body.": [
+"%(method)s 메서드의 요청에는 본문이 없습니다."
+],
+"Answer": [
+"응답"
 ],
 "CPU": [
 "CPU"
@@ -151,11 +172,38 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Copied": [
 "복사됨"
 ],
+"First text after %(first)s s, all after %(all)s s": [
+"첫 글자까지 %(first)s초, 전부 %(all)s초"
+],
 "GPU in use": [
 "사용 중인 GPU"
 ],
 "Interrupted uploads": [
 "중단된 업로드"
+],
+"It answered with status %(status)s.": [
+"상태 %(status)s로 응답했습니다."
+],
+"It cannot serve now.": [
+"지금은 서비스할 수 없습니다."
+],
+"It does not take the token.": [
+"토큰을 받아들이지 않습니다."
+],
+"It names no models at /v1/models.": [
+"/v1/models에 모델이 없습니다."
+],
+"It takes no more requests now.": [
+"지금은 요청을 더 받지 않습니다."
+],
+"Its answer cannot be read.": [
+"응답을 읽을 수 없습니다."
+],
+"Its answer is too long to show.": [
+"응답이 너무 길어 보일 수 없습니다."
+],
+"Its answer was empty.": [
+"응답이 비어 있습니다."
 ],
 "Leave without saving": [
 "저장하지 않고 나가기"
@@ -168,6 +216,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "New shell": [
 "새 셸"
+],
+"No body": [
+"본문 없음"
 ],
 "No connection since %(time)s. What you type is not sent.": [
 "%(time)s부터 연결되지 않았습니다. 입력한 내용은 전송되지 않습니다."
@@ -247,6 +298,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Select text first": [
 "먼저 텍스트를 선택하세요"
 ],
+"Send it again in %(count)s second.": [
+"%(count)s초 뒤에 다시 보내세요."
+],
 "Sessions that wait": [
 "대기 중인 세션"
 ],
@@ -255,6 +309,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "Some Markdown of this notebook is too much to format. It is shown as plain text.": [
 "이 노트북의 Markdown 일부는 서식을 적용하기에 너무 커서 일반 텍스트로 표시합니다."
+],
+"Stopped.": [
+"중지했습니다."
 ],
 "Terminal": [
 "터미널"
@@ -291,6 +348,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "The platform cannot be reached. Your text is still here; try again.": [
 "플랫폼에 연결할 수 없습니다. 입력한 내용은 그대로 있으니 다시 시도하세요."
+],
+"The platform gave no token. Reload this page; you may have to sign in again.": [
+"플랫폼이 토큰을 주지 않았습니다. 이 페이지를 새로 고치세요. 다시 로그인해야 할 수 있습니다."
 ],
 "The platform is busy at present. What you typed is still here: try again in a moment.": [
 "플랫폼이 지금 바쁩니다. 입력한 내용은 그대로 있으니 잠시 뒤에 다시 시도하세요."
@@ -361,6 +421,12 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "What is not saved is not applied to the session. Nor are rows without a name or a value.": [
 "저장하지 않은 것은 세션에 적용되지 않습니다. 이름이나 값이 없는 줄도 적용되지 않습니다."
 ],
+"Write Name: value: %(line)s": [
+"Name: value로 적으세요: %(line)s"
+],
+"You": [
+"나"
+],
 "You are signed out": [
 "로그아웃되었습니다"
 ],
@@ -408,6 +474,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "skipped": [
 "건너뜀"
+],
+"stopped": [
+"중지됨"
 ],
 "the name exists already": [
 "같은 이름이 이미 있음"
