@@ -1,8 +1,10 @@
 """Settings and rules of scaling: what is refused at which field, and what is recorded."""
 
+import threading
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from pytest_django import Settings
 
 from accounts.models import AuditEntry
@@ -13,6 +15,7 @@ from deployments.scaling import services as scaling
 from deployments.tests.making import make_deployment, revision_request
 from sessions.errors import GENERAL, RejectedError
 from tests.factories import make_policy, make_user
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -176,6 +179,34 @@ def test_a_request_wakes_what_sleeps_once() -> None:
     row = Deployment.objects.get()
     assert (row.replicas, row.asleep_since) == (2, None)
     assert row.waking_since is not None
+
+
+def test_processes_that_wake_at_once_wake_once() -> None:
+    deployment = scaled_deployment(idle_seconds=60)
+    scaling.sleep(deployment, before=1)
+    woken: list[bool] = []
+
+    def wake() -> None:
+        woken.append(scaling.wake(deployment.pk))
+        connection.close()
+
+    threads = [threading.Thread(target=wake) for _ in range(4)]
+    with transaction.atomic():
+        Deployment.objects.select_for_update().get(pk=deployment.pk)
+        for thread in threads:
+            thread.start()
+        until(lambda: waiting_for_locks() == len(threads))
+    for thread in threads:
+        thread.join(SECONDS)
+    assert sorted(woken) == [False, False, False, True]
+    assert deployment.events.filter(what__startswith="A request wakes it").count() == 1
+
+
+def waiting_for_locks() -> int:
+    """Return how many connections wait for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
+        return int(cursor.fetchone()[0])
 
 
 def test_what_was_stopped_by_hand_does_not_wake() -> None:
