@@ -28,8 +28,8 @@ def trial_token(deployment: Deployment, *, actor: User) -> CreatedToken:
     """
     secret, now = new_secret(), clock.now()
     with transaction.atomic():
-        row = Deployment.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")
-        row = row.get(pk=deployment.pk)
+        rows = Deployment.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")
+        row = rows.get(pk=deployment.pk)
         if row.ended_at is not None:
             raise RejectedError({GENERAL: "This deployment has ended."})
         row.tokens.filter(is_trial=True, created_by=actor).delete()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionUserMessageParam
 
 from deployments import tokens
 from deployments.models import Deployment
@@ -15,7 +16,7 @@ from tests.live import LiveServer, serving
 from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
-HELLO = [{"role": "user", "content": "hello to you"}]
+HELLO: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "hello to you"}]
 
 
 @pytest.fixture
@@ -52,13 +53,15 @@ def test_the_official_client_uses_a_deployment(web: LiveServer, deployment: Depl
     secret = tokens.create_token(deployment, name="shop", actor=deployment.owner).secret
     with client_of(web, deployment, secret) as client:
         assert [model.id for model in client.models.list()] == [MODEL]
-        answer = client.chat.completions.create(model=MODEL, messages=HELLO)  # type: ignore[arg-type]
+        answer = client.chat.completions.create(model=MODEL, messages=HELLO)
         assert answer.choices[0].message.content == "hello to you"
         assert answer.usage
         assert answer.usage.total_tokens == 6
-        parts = list(client.chat.completions.create(model=MODEL, messages=HELLO, stream=True))  # type: ignore[call-overload]
+        parts = list(client.chat.completions.create(model=MODEL, messages=HELLO, stream=True))
         assert [part.choices[0].delta.content for part in parts if part.choices] == ["hello", " to", " you"]
-        assert parts[-1].usage.completion_tokens == 3
+        usage = parts[-1].usage
+        assert usage
+        assert usage.completion_tokens == 3
     assert secret not in str(seen[1].headers)
 
 

@@ -18,7 +18,7 @@ COOKIE = {"Cookie": cookie(label="chat--d1")}
 
 
 async def ask(
-    running: RunningService, method: str = "GET", target: str = "/echo", /, body: bytes = b"", **headers: str
+    running: RunningService, method: str = "GET", target: str = "/echo", body: bytes = b"", /, **headers: str
 ) -> Reply:
     """Return the response to one request over a connection of its own; no token is sent unless it is given."""
     async with connected(running.port) as client:
