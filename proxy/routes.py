@@ -64,6 +64,7 @@ class ReplicaRoute:
 
     route: Route  # of the replica's endpoint
     takes_requests: bool  # False: it drains or is not healthy; what is under way goes on
+    revision: int = 0  # number of what it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,7 @@ class Service:
     wakes: bool = False  # requests that find no replica wake one
     wake_seconds: int = 0  # that they wait for it at most; browsers are shown a page that waits
     allowed_origins: tuple[str, ...] = ()  # whose pages may use it, in lower case; "*" for all
+    weights: tuple[tuple[int, int], ...] = ()  # (revision, percent of requests), 100 in all; (): replicas are equal
 
     @property
     def listen_port(self) -> None:
@@ -164,10 +166,10 @@ class RouteTable:
         """All services."""
         return list(self._services.values())
 
-    def replicas_of(self, service: Service) -> list[Route]:
-        """Return the routes of the service's replicas that take requests and that are reached as the service says."""
-        taking = (each.route for each in service.replicas if each.takes_requests and each.route.is_ready)
-        return [route for route in taking if self._routes.get(route.label) == route]
+    def replicas_of(self, service: Service) -> list[ReplicaRoute]:
+        """Return the service's replicas that take requests and that are reached as the service says."""
+        taking = (each for each in service.replicas if each.takes_requests and each.route.is_ready)
+        return [each for each in taking if self._routes.get(each.route.label) == each.route]
 
     def is_void(self, login: str, user: int, issued_at: float) -> bool:
         """Return whether a cookie of this login digest and user was revoked after `issued_at`, in Unix seconds."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil, log
 from typing import Final, Protocol
 
 from proxy.authorization.signing import Grant
@@ -9,6 +10,22 @@ from proxy.authorization.signing import Grant
 DURATION_BOUNDS: Final = (  # seconds, of the counts in `ServiceFigures.durations`
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
 )
+
+LATENCY_GROWTH: Final = 1.1  # of the bounds of `ServiceFigures.latencies`: quantiles are known within 10 %
+SHORTEST_LATENCY: Final = 0.0005  # seconds
+LAST_LATENCY_BIN: Final = 150  # about 800 seconds, and all that took longer
+
+
+def latency_bin(seconds: float) -> int:
+    """Return the number of the narrow range that a duration is in."""
+    if seconds <= SHORTEST_LATENCY:
+        return 0
+    return min(LAST_LATENCY_BIN, ceil(log(seconds / SHORTEST_LATENCY) / log(LATENCY_GROWTH)))
+
+
+def latency_bound(number: int) -> float:
+    """Return the longest duration, in seconds, of the range with this number."""
+    return float(SHORTEST_LATENCY * LATENCY_GROWTH**number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +37,13 @@ class ServiceFigures:
 
     deployment: str  # id
     session: str  # id of the replica's session
+    revision: int = 0  # number of what it runs
     outstanding: int = 0  # requests, streams and websockets under way now; of the session "": requests that wait
     requests: int = 0  # that ended, whatever their response
     errors: int = 0  # of these: 5xx, or failed
     rejected: int = 0  # answered here with 429 or 503; if a replica has ended, it has an error besides
     durations: Sequence[int] = ()  # requests by DURATION_BOUNDS, each up to its bound alone, and one that took longer
+    latencies: Mapping[int, int] = field(default_factory=dict)  # requests by `latency_bin`
     seconds: float = 0.0  # sum of the durations
     sent_bytes: int = 0  # of responses, websockets excluded
     tokens: Mapping[int, int] = field(default_factory=dict)  # requests by the primary key of their token

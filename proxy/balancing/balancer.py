@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
@@ -14,10 +14,11 @@ from proxy.balancing.figures import FigureCounts
 from proxy.balancing.rates import TokenRates
 from proxy.balancing.refusals import RETRY_SECONDS, Refusal
 from proxy.balancing.replicas import BalancedReplica, by_key, least_outstanding
+from proxy.balancing.shares import RevisionShares
 from proxy.counters import ConnectionCounters
 from proxy.http.headers import Header
 from proxy.limits import ProxyLimits
-from proxy.routes import Route, RouteTable, Service
+from proxy.routes import ReplicaRoute, Route, RouteTable, Service
 from proxy.upstream.pool import UpstreamPool
 
 AVOID_SECONDS: Final = 5.0  # for which a replica that could not be reached is chosen last
@@ -81,7 +82,9 @@ class Balancer:
         self._replicas: dict[tuple[str, str, str, int, str], BalancedReplica] = {}  # by place, gone ones included
         self._places: set[tuple[str, str, str, int, str]] = set()  # of the service's replicas
         self._taking: list[BalancedReplica] = []
-        self._start = secrets.randbelow(1024)  # or all processes would begin with the same replica
+        self._shares = RevisionShares()
+        # by revision: the replica to begin with, or all processes would begin with the same
+        self._starts: defaultdict[int, int] = defaultdict(lambda: secrets.randbelow(1024))
         self._avoided_until = 0.0  # loop time until which any replica is avoided
         self._waiting: deque[Turn] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -176,7 +179,9 @@ class Balancer:
             outstanding = replica.outstanding.own
             if outstanding or replica.was_outstanding or not replica.figures.is_empty:
                 replica.was_outstanding = outstanding > 0
-                yield replica.figures.take(self.service.deployment, replica.route.session, outstanding)
+                yield replica.figures.take(
+                    self.service.deployment, replica.route.session, outstanding, replica.revision
+                )
             elif replica.route.place not in self._places:
                 del self._replicas[replica.route.place]
         if self._waiting or not self._figures.is_empty:
@@ -197,25 +202,27 @@ class Balancer:
         service = self._table.get_service(self.service.label)
         if service is not None:
             self.service = service
+            self._shares.update(service.weights)
         routes = [each.route for each in service.replicas] if service else []
         self._places = {route.place for route in routes}
         had_none = not self._taking
         self._taking = [
-            self._replica(route)
-            for route in (self._table.replicas_of(service) if service else [])
-            if self._reaches(route)
+            self._replica(each)
+            for each in (self._table.replicas_of(service) if service else [])
+            if self._reaches(each.route)
         ]
         if had_none and self._taking and self._waiting:  # it has woken, and they are in line like others
             latest = self._loop.time() + self._limits.queue_seconds
             for turn in self._waiting:
                 turn.waits_until = min(turn.waits_until, latest)
 
-    def _replica(self, route: Route) -> BalancedReplica:
+    def _replica(self, found: ReplicaRoute) -> BalancedReplica:
+        route = found.route
         replica = self._replicas.get(route.place)
         if replica is None:
             counter = self._counters.counter(f"replica {self.service.label} {route.session}")
             replica = self._replicas[route.place] = BalancedReplica(route, counter)
-        replica.route = route
+        replica.route, replica.revision = route, found.revision
         return replica
 
     def _take(self, turn: Turn) -> BalancedReplica | None:
@@ -223,16 +230,20 @@ class Balancer:
         candidates = self._taking
         if turn.tried is not None:
             candidates = [each for each in candidates if each is not turn.tried]
+        candidates = self._shares.sharing(candidates)
         if self._avoided_until and candidates:
             candidates = self._without_avoided(candidates)
         if self.service.sticky and (pinned := self._pinned(candidates, turn)):
             return pinned if self._count_at(pinned, pinned.outstanding.count()) else None
         if not candidates:
             return None
-        index, least = least_outstanding(candidates, self._start)
-        replica = candidates[index]
-        self._start = index + 1
-        return replica if self._count_at(replica, least) else None
+        for revision, replicas in self._shares.by_turn(candidates):
+            index, least = least_outstanding(replicas, self._starts[revision])
+            self._starts[revision] = index + 1
+            if self._count_at(replicas[index], least):
+                self._shares.begun(revision, candidates)
+                return replicas[index]
+        return None
 
     def _without_avoided(self, candidates: list[BalancedReplica]) -> list[BalancedReplica]:
         now = self._loop.time()
@@ -246,7 +257,9 @@ class Balancer:
         if self.service.sticky == STICKY_BY_COOKIE:
             wanted = turn.principal.replica
             return next((each for each in candidates if each.id == wanted), None) if wanted else None
-        return by_key(candidates, turn.sticky_key) if turn.sticky_key and candidates else None
+        if not turn.sticky_key or not candidates:
+            return None
+        return by_key(self._shares.of_key(candidates, turn.sticky_key), turn.sticky_key)
 
     def _count_at(self, replica: BalancedReplica, count: int) -> bool:
         """Count one more request at a replica that has `count`; False if that would be too many.

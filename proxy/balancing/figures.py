@@ -3,14 +3,14 @@
 from bisect import bisect_left
 from collections import Counter
 
-from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
+from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures, latency_bin
 from proxy.routes import ServiceToken
 
 
 class FigureCounts:
     """Counts that `take` returns and begins anew."""
 
-    __slots__ = ("durations", "errors", "rejected", "requests", "seconds", "sent_bytes", "tokens")
+    __slots__ = ("durations", "errors", "latencies", "rejected", "requests", "seconds", "sent_bytes", "tokens")
 
     def __init__(self) -> None:
         self._reset()
@@ -19,6 +19,7 @@ class FigureCounts:
         self.requests = self.errors = self.rejected = self.sent_bytes = 0
         self.seconds = 0.0
         self.durations = [0] * (len(DURATION_BOUNDS) + 1)
+        self.latencies: Counter[int] = Counter()
         self.tokens: Counter[int] = Counter()
 
     @property
@@ -33,6 +34,7 @@ class FigureCounts:
         self.sent_bytes += sent_bytes
         self.seconds += seconds
         self.durations[bisect_left(DURATION_BOUNDS, seconds)] += 1
+        self.latencies[latency_bin(seconds)] += 1
         if token:
             self.tokens[token.pk] += 1
 
@@ -42,16 +44,18 @@ class FigureCounts:
         if token:
             self.tokens[token.pk] += 1
 
-    def take(self, deployment: str, session: str, outstanding: int) -> ServiceFigures:
+    def take(self, deployment: str, session: str, outstanding: int, revision: int = 0) -> ServiceFigures:
         """Return what was counted, and begin anew."""
         figures = ServiceFigures(
             deployment=deployment,
             session=session,
+            revision=revision,
             outstanding=outstanding,
             requests=self.requests,
             errors=self.errors,
             rejected=self.rejected,
             durations=self.durations,
+            latencies=self.latencies,
             seconds=self.seconds,
             sent_bytes=self.sent_bytes,
             tokens=self.tokens,

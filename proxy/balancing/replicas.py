@@ -14,10 +14,11 @@ ID_BYTES: Final = 9
 class BalancedReplica:
     """One replica of a service: how many requests are under way at it, and what it has served."""
 
-    __slots__ = ("avoided_until", "figures", "id", "outstanding", "route", "was_outstanding")
+    __slots__ = ("avoided_until", "figures", "id", "outstanding", "revision", "route", "was_outstanding")
 
     def __init__(self, route: Route, outstanding: KeyCounter) -> None:
         self.route = route
+        self.revision = 0  # number
         self.outstanding = outstanding  # requests, streams and websockets, over all processes that serve together
         self.id = replica_id(route)
         self.avoided_until = 0.0  # loop time; others are chosen until then, if there are any

@@ -30,10 +30,11 @@ def route(**changes: object) -> Route:
 
 
 def replica(number: int, **changes: object) -> ReplicaRoute:
-    """Return a replica in the session `r<number>`, with changes of its route and of whether it takes requests."""
+    """Return a replica in the session `r<number>`, with changes of its route, its revision, and of whether it takes requests."""
     named = {"label": f"serve--r{number}", "session": f"r{number}"}
     takes_requests = bool(changes.pop("takes_requests", True))
-    return ReplicaRoute(route=route(**(named | changes)), takes_requests=takes_requests)
+    revision = int(str(changes.pop("revision", 0)))
+    return ReplicaRoute(route=route(**(named | changes)), takes_requests=takes_requests, revision=revision)
 
 
 def token(pk: int = 1, secret: str = SECRET, expires_at: float = float("inf"), rate: int = 0) -> ServiceToken:
