@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
+from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures, latency_bound
 from resources import clock
 from sessions.notify import proxies_redis
 
 RETENTION: Final = timedelta(hours=3)
+TOTALS_RETENTION: Final = timedelta(days=4)  # three times the longest step of a rollout, without a request
 REPORT_SECONDS: Final = 5.0  # after which a process that has not reported serves nothing any more
 MINUTE: Final = 60
 _PROCESSES: Final = "gp.serving:processes"  # that report, and when they did last
@@ -36,6 +37,58 @@ class MinuteFigures:
     def quantile(self, share: float) -> float | None:
         """Return the bound, in seconds, below which this share of the requests stayed; None without any."""
         return quantile(self.durations, share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionTotals:
+    """What a revision has answered, since its counts began or in a time."""
+
+    requests: int = 0
+    errors: int = 0
+    latencies: Mapping[int, int] = field(default_factory=dict)  # requests by `latency_bin`
+    last_at: float = 0.0  # when it has answered last, in Unix seconds
+
+    def quantile(self, share: float) -> float | None:
+        """Return the duration, in seconds, below which this share of the requests stayed; None without any."""
+        total, seen = sum(self.latencies.values()), 0
+        for number, count in sorted(self.latencies.items()):
+            seen += count
+            if seen >= share * total:
+                return latency_bound(number)
+        return None
+
+    def since(self, before: "RevisionTotals") -> "RevisionTotals":
+        """Return what was answered since these totals; all there is if they have begun anew, as without Redis."""
+        if self.requests < before.requests:
+            return self
+        latencies = {number: count - before.latencies.get(number, 0) for number, count in self.latencies.items()}
+        return RevisionTotals(
+            requests=self.requests - before.requests,
+            errors=max(0, self.errors - before.errors),
+            latencies={number: count for number, count in latencies.items() if count > 0},
+            last_at=self.last_at,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return {"requests": self.requests, "errors": self.errors, "latencies": {**self.latencies}}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "RevisionTotals":
+        """Return the totals that were stored."""
+        latencies = {int(number): count for number, count in stored["latencies"].items()}
+        return cls(requests=stored["requests"], errors=stored["errors"], latencies=latencies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionFigures:
+    """What a revision has served in the last minutes, to be shown beside another."""
+
+    requests: int
+    errors: int
+    requests_per_second: float
+    p50: float | None  # seconds
+    p95: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +131,7 @@ def store(process: str, figures: Sequence[ServiceFigures]) -> None:
             for name, amount in _sums(reported).items():
                 pipeline.hincrby(minute, name, amount)
             pipeline.incrby(_served_key(deployment), sum(each.requests + each.rejected for each in reported))
+            _add_totals(pipeline, deployment, reported, now)
             for key in (_now_key(deployment), _busy_key(deployment), _served_key(deployment), minute):
                 pipeline.expire(key, int(RETENTION.total_seconds()))
         pipeline.execute()
@@ -134,6 +188,35 @@ def minutes(deployment: str, count: int) -> list[MinuteFigures]:
         return [_figures(at, found) for at, found in zip(starts, pipeline.execute(), strict=True)]
 
 
+def revision_totals(deployment: str) -> dict[int, RevisionTotals]:
+    """Return what each revision has answered since its counts began, by number. Raises RedisError."""
+    return _revisions(proxies_redis().hgetall(_totals_key(deployment)))
+
+
+def by_revision(deployment: str, count: int) -> dict[int, RevisionFigures]:
+    """Return the figures of each revision in the last `count` full minutes and the running one. Raises RedisError."""
+    now = clock.now().timestamp()
+    last = int(now) // MINUTE * MINUTE
+    first = last - count * MINUTE
+    sums: dict[str, int] = {}
+    with proxies_redis().pipeline(transaction=False) as pipeline:
+        for at in range(first, last + 1, MINUTE):
+            pipeline.hgetall(_minute_key(deployment, at))
+        for found in pipeline.execute():
+            for name, amount in found.items():
+                sums[_text(name)] = sums.get(_text(name), 0) + int(amount)
+    return {
+        number: RevisionFigures(
+            requests=each.requests,
+            errors=each.errors,
+            requests_per_second=each.requests / (now - first),
+            p50=each.quantile(0.5),
+            p95=each.quantile(0.95),
+        )
+        for number, each in _revisions(sums).items()
+    }
+
+
 def quantile(durations: Sequence[int], share: float) -> float | None:
     """Return the bound, in seconds, below which this share of the requests stayed; None without any.
 
@@ -159,12 +242,49 @@ def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
             f"requests of {each.session}": each.requests if each.session else 0,
             f"errors of {each.session}": each.errors if each.session else 0,
             **{f"duration {number}": count for number, count in enumerate(each.durations)},
+            **_of_revision(each),
             **{f"token {pk}": count for pk, count in each.tokens.items()},
         }
         for name, amount in counts.items():
             if amount:
                 sums[name] = sums.get(name, 0) + amount
     return sums
+
+
+def _add_totals(pipeline: Any, deployment: str, reported: Sequence[ServiceFigures], now: float) -> None:
+    key = _totals_key(deployment)
+    for name, amount in _sums(reported).items():
+        if name.startswith("revision "):
+            pipeline.hincrby(key, name, amount)
+    for number in {each.revision for each in reported if each.revision and each.requests}:
+        pipeline.hset(key, f"revision {number} at", int(now))
+    pipeline.expire(key, int(TOTALS_RETENTION.total_seconds()))
+
+
+def _of_revision(each: ServiceFigures) -> dict[str, int]:
+    if not each.revision:
+        return {}
+    prefix = f"revision {each.revision}"
+    latencies = {f"{prefix} latency {number}": count for number, count in each.latencies.items()}
+    return {f"{prefix} requests": each.requests, f"{prefix} errors": each.errors, **latencies}
+
+
+def _revisions(found: Mapping[Any, Any]) -> dict[int, RevisionTotals]:
+    sums: dict[int, dict[str, int]] = {}
+    for raw, amount in found.items():
+        kind, _, rest = _text(raw).partition(" ")
+        if kind == "revision":
+            number, _, name = rest.partition(" ")
+            sums.setdefault(int(number), {})[name] = int(amount)
+    return {
+        number: RevisionTotals(
+            requests=each.get("requests", 0),
+            errors=each.get("errors", 0),
+            latencies={int(name.split()[1]): count for name, count in each.items() if name.startswith("latency ")},
+            last_at=float(each.get("at", 0)),
+        )
+        for number, each in sorted(sums.items())
+    }
 
 
 def _figures(at: int, found: Mapping[bytes, bytes]) -> MinuteFigures:
@@ -197,6 +317,10 @@ def _served_key(deployment: str) -> str:
 
 def _busy_key(deployment: str) -> str:
     return f"gp.serving:{deployment}:busy"
+
+
+def _totals_key(deployment: str) -> str:
+    return f"gp.serving:{deployment}:revisions"
 
 
 def _minute_key(deployment: str, at: int) -> str:

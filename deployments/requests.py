@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accounts.models import Project
-from deployments.models import HealthKind, RuntimeVariant
+from deployments.models import HealthKind, RuntimeVariant, default_canary_steps
 from resources.models import Image, ResourceGroup
 from sessions.launching.mounts import MountRequest
 
@@ -57,3 +57,8 @@ class DeploymentRequest:
     queue: int = 100  # requests that wait at most
     drain_seconds: int = 30
     allowed_origins: Sequence[str] = ()  # whose pages may use it; "*" for those of all
+    strategy: str = "rolling"  # of rollouts, or "canary" or "blue_green"
+    canary_steps: Sequence[int] = field(default_factory=default_canary_steps)  # percent of the requests, rising
+    step_seconds: int = 300  # of each step of a canary; for which old replicas stay after blue/green
+    max_error_points: float = 1.0  # percentage points more failed requests than of the old revision
+    max_p95_ratio: float = 1.5  # of the 95th percentile of durations to that of the old revision

@@ -14,8 +14,8 @@ from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events, revisions, validation
-from deployments.models import Deployment, DeploymentState, Revision
-from deployments.replicas import launching
+from deployments.models import Deployment, DeploymentState, Revision, Rollout
+from deployments.replicas import launching, stepping
 from deployments.requests import DeploymentRequest, RevisionRequest
 from resources import clock
 from sessions.errors import GENERAL, RejectedError
@@ -32,6 +32,11 @@ SETTINGS: Final = (
     "queue",
     "drain_seconds",
     "allowed_origins",
+    "strategy",
+    "canary_steps",
+    "step_seconds",
+    "max_error_points",
+    "max_p95_ratio",
 )
 
 
@@ -124,7 +129,28 @@ def abort_rollout(deployment: Deployment, *, actor: User) -> Deployment:
         if row.previous_revision is None:
             raise RejectedError({GENERAL: "There is no revision before this one to return to."})
         _check_launch(row, row.previous_revision)
-        _roll_out(row, row.previous_revision, actor)
+        _roll_out(row, row.previous_revision, actor, may_step=False)
+    return row
+
+
+@audit.recorded_for_others("promote")
+def promote(deployment: Deployment, *, actor: User, to_all: bool = False) -> Deployment:
+    """Pass the running step of a rollout now, whatever it has shown; `to_all`: all steps that are left.
+
+    Raises RejectedError where no rollout by steps is under way, or replicas of the step are not healthy yet.
+    """
+    with locked(deployment) as row:
+        rollout = stepping.under_way(row)
+        if rollout is None or row.revision is None:
+            raise RejectedError({GENERAL: "No rollout by steps is under way."})
+        if rollout.begun_at is None and not to_all:
+            raise RejectedError({GENERAL: "Requests go to the new replicas when these are healthy; that is awaited."})
+        events.record(row, f"Promoted revision {row.revision.number}{' to all requests' if to_all else ''}.", actor)
+        if to_all and (rollout.is_canary or rollout.begun_at is None):
+            rollout.delete()
+        else:
+            stepping.promote(row, rollout)
+        events.changed(row.pk)
     return row
 
 
@@ -132,7 +158,10 @@ def abort_rollout(deployment: Deployment, *, actor: User) -> Deployment:
 def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) -> Deployment:
     """Change the settings that are given, by the names of SETTINGS; another resource group replaces all replicas."""
     with locked(deployment) as row:
-        changes = {name: fields[name] for name in SETTINGS if name in fields and fields[name] != getattr(row, name)}
+        given = {name: fields[name] for name in SETTINGS if name in fields}
+        if isinstance(steps := given.get("canary_steps"), tuple):
+            given["canary_steps"] = list(steps)
+        changes = {name: value for name, value in given.items() if value != getattr(row, name)}
         if not changes:
             return row
         after = {name: getattr(row, name) for name in SETTINGS} | changes
@@ -170,6 +199,7 @@ def end(deployment: Deployment, *, actor: User) -> Deployment:
         row = _row(deployment)
         if row.ended_at is None:
             events.record(row, "Ended.", actor)
+            Rollout.objects.filter(deployment=row).delete()
             _save(row, ended_at=clock.now(), replicas=0, epoch=row.epoch + 1, state=DeploymentState.ENDED, problem="")
     return row
 
@@ -182,12 +212,24 @@ def problems(deployment: Deployment, revision: Revision) -> dict[str, str]:
         return error.errors
 
 
-def _roll_out(row: Deployment, revision: Revision, actor: User | None) -> None:
-    """Make the revision current, in the caller's transaction."""
-    previous = row.revision if row.revision_id != revision.pk else row.previous_revision
+def _roll_out(row: Deployment, revision: Revision, actor: User | None, *, may_step: bool = True) -> None:
+    """Make the revision current, in the caller's transaction: by steps, if it `may_step` and the strategy is one.
+
+    A rollout by steps that is under way ends: what is not proven loses its requests at once.
+    """
+    rollout, previous = stepping.under_way(row), row.revision
+    is_return = rollout is not None and revision.pk == row.previous_revision_id
     before = f", in place of {row.revision.number}" if row.revision else ""
     events.record(row, f"Activated revision {revision.number}{before}.", actor)
-    _save(row, revision=revision, previous_revision=previous, given_up=None, activated_at=clock.now())
+    if rollout is not None:
+        kept = row.previous_revision if is_return else stepping.proven(row, rollout)
+        for other in filter(None, {row.revision, row.previous_revision} - {kept}):
+            stepping.drop(row, other)
+        previous = row.revision if is_return else kept
+        rollout.delete()
+    _save(row, revision=revision, previous_revision=previous, given_up=None, given_up_why="", activated_at=clock.now())
+    if may_step and not is_return:
+        stepping.start(row)
 
 
 @contextmanager

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 MAX_REPLICAS: Final = 64
+MAX_CANARY_STEPS: Final = 10
+STRATEGIES: Final = ("rolling", "canary", "blue_green")
 MAX_TOKEN_LIFE: Final = timedelta(days=3660)
 MAX_NOTE_LENGTH: Final = 200
 MAX_TOKEN_NAME_LENGTH: Final = 64
@@ -27,6 +30,9 @@ RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "concurrency": (0, 100_000),
     "queue": (0, 100_000),
     "drain_seconds": (0, 3600),
+    "step_seconds": (10, 86_400),
+    "max_error_points": (0, 100),
+    "max_p95_ratio": (1, 100),
     "port": (1024, 65535),
     "start_seconds": (1, 7200),
     "interval_seconds": (1, 300),
@@ -70,6 +76,13 @@ def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
             errors["sticky"] = f"The header {match['header']} does not tell clients apart."
     if "allowed_origins" in values and (error := _origins_error(values)):
         errors["allowed_origins"] = error
+    if values.get("strategy", "rolling") not in STRATEGIES:
+        errors["strategy"] = f"Choose one of {', '.join(STRATEGIES)}."
+    if "canary_steps" in values and not _are_canary_steps(values["canary_steps"]):
+        errors["canary_steps"] = (
+            f"Write 1 to {MAX_CANARY_STEPS} whole percentages from 1 to 99, each greater than the one before,"
+            " such as 5, 50."
+        )
     return errors
 
 
@@ -101,6 +114,14 @@ def _origin_error(origin: str) -> str | None:
     if match["port"] and int(match["port"]) == DEFAULT_PORTS[match["scheme"]]:
         return f"Browsers leave out the port of {origin}; write it without."
     return None
+
+
+def _are_canary_steps(steps: object) -> bool:
+    if not isinstance(steps, list | tuple) or not 1 <= len(steps) <= MAX_CANARY_STEPS:
+        return False
+    if not all(type(step) is int and 1 <= step <= 99 for step in steps):
+        return False
+    return all(one < two for one, two in pairwise(steps))
 
 
 def health_errors(*, kind: str, path: str, numbers: Mapping[str, int]) -> dict[str, str]:

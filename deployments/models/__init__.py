@@ -1,4 +1,4 @@
-"""The tables of deployments: deployments, revisions, replicas, runtime variants, tokens, tickets, rules of
+"""The tables of deployments: deployments, revisions, replicas, rollouts, runtime variants, tokens, tickets, rules of
 scaling and events.
 
 Used by endpoints, hostworker, operations and pages.
@@ -14,6 +14,7 @@ from deployments.models.deployment import (
 )
 from deployments.models.replica import Replica, ReplicaHealth, ReplicaQuerySet
 from deployments.models.revision import HealthKind, Revision, RevisionMount
+from deployments.models.rollout import Rollout, RolloutSettings, RolloutStrategy, default_canary_steps
 from deployments.models.scaling import MAX_QUERY_LENGTH, ScalingMetric, ScalingRule, ScalingSettings, SleepAction
 from deployments.models.tokens import TOKEN_PREFIX, DeploymentTicket, DeploymentToken, DeploymentTokenQuerySet
 from deployments.models.variant import RuntimeVariant

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, User
 from accounts.policies import bounds_of
+from deployments.models.rollout import RolloutSettings
 from deployments.models.scaling import ScalingSettings
 from resources.models import ResourceGroup
 from sessions.models import new_session_id
@@ -59,7 +60,7 @@ class DeploymentQuerySet(models.QuerySet["Deployment"]):
         return self.live().filter(pk=pk, name=name) if separator else self.none()
 
 
-class Deployment(ScalingSettings):
+class Deployment(ScalingSettings, RolloutSettings):
     """A program served at one address: how many replicas are wanted, of which revision, and who may use it."""
 
     id = models.CharField(primary_key=True, max_length=16, default=new_session_id, editable=False)

@@ -6,7 +6,7 @@ from typing import Final
 
 from django.db.models import Q
 
-from deployments.models import Deployment, Replica, ReplicaHealth
+from deployments.models import Deployment, Replica, ReplicaHealth, Revision
 from deployments.replicas.rollout import PastReplica, ReplicaFact
 from resources.models import HostStatus
 from sessions.lifecycle import FINAL, Reason, Status
@@ -62,12 +62,12 @@ def observe(deployment: Deployment) -> Observed:
     )
 
 
-def fact_of(replica: Replica, deployment: Deployment, now: datetime) -> ReplicaFact:
-    """Return what a rollout needs to know of a replica that neither drains nor has ended."""
+def fact_of(replica: Replica, deployment: Deployment, now: datetime, revision_id: int | None = None) -> ReplicaFact:
+    """Return what a rollout to this revision, or the current one, needs to know of a replica that is to serve."""
     host = replica.session.host
     is_leaving = (host is not None and host.drain_by is not None) or _ends_soon(replica, now)
     is_restarted = deployment.restarted_at is None or replica.created_at >= deployment.restarted_at
-    is_of_revision = replica.revision_id == deployment.revision_id
+    is_of_revision = replica.revision_id == (revision_id or deployment.revision_id)
     return ReplicaFact(
         id=replica.pk,
         is_current=is_of_revision and is_restarted and not is_leaving,
@@ -82,10 +82,10 @@ def _ends_soon(replica: Replica, now: datetime) -> bool:
     return end is not None and end - now < LEAD and now - replica.created_at > 2 * LEAD
 
 
-def past_of(deployment: Deployment) -> list[PastReplica]:
-    """Return the last replicas of the current revision that have ended or are given up, since it was begun anew."""
+def past_of(deployment: Deployment, revision: Revision | None = None) -> list[PastReplica]:
+    """Return the last replicas of this revision, or the current one, that have ended or are given up lately."""
     since = max(filter(None, (deployment.activated_at, deployment.restarted_at)), default=deployment.created_at)
-    rows = deployment.replica_rows.filter(revision=deployment.revision, created_at__gte=since)
+    rows = deployment.replica_rows.filter(revision=revision or deployment.revision, created_at__gte=since)
     last = rows.select_related("session").order_by("-created_at")[:MAX_PAST]
     ends = [(row, row.session.ended_at or (row.draining_since if row.failure else None)) for row in last]
     return [

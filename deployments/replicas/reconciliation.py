@@ -13,8 +13,9 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 from redis.exceptions import RedisError
 
 from deployments import events, figures
-from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth
-from deployments.replicas import launching, observation, rollout, sleeping, status
+from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth, Revision, Rollout
+from deployments.replicas import launching, observation, rollout, sleeping, status, stepping
+from deployments.replicas.rollout import RolloutPlan
 from resources import clock
 from resources.models import HostStatus
 from sessions import notify
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 QUIET: Final = timedelta(seconds=3)  # without a request, as processes report each second, before a replica ends
 MAX_LAUNCHES: Final = 8  # in one step, whose transaction holds locks
+FAILED_STARTS: Final = "Its replicas failed before any was healthy."
 DISABLED: Final = "The account of its owner is disabled."
 SETTLED: Final = (
     DeploymentState.HEALTHY,
@@ -79,10 +81,10 @@ def reconcile(pk: str) -> None:
     """Take the next step with this deployment, unless another process does so at this moment."""
     related = ("owner__policy", "project__policy", "resource_group", "revision__image", "previous_revision", "given_up")
     rows = Deployment.objects.select_for_update(no_key=True, of=("self",), skip_locked=True).select_related(*related)
-    busy = _last_busy(pk)
+    busy, totals = _last_busy(pk), _totals(pk)
     with transaction.atomic():
         if row := rows.filter(pk=pk).first():
-            _Reconciliation(row, clock.now(), busy).run()
+            _Reconciliation(row, clock.now(), busy, totals).run()
 
 
 def _last_busy(pk: str) -> dict[str, float] | None:
@@ -94,13 +96,26 @@ def _last_busy(pk: str) -> dict[str, float] | None:
         return None
 
 
+def _totals(pk: str) -> stepping.Totals | None:
+    """Return what each revision has answered; None while none is rolled out by steps, or where it is not known."""
+    try:
+        return figures.revision_totals(pk) if Rollout.objects.filter(deployment=pk).exists() else None
+    except (RedisError, OSError) as error:
+        logger.warning("deployment %s: it is not known what its revisions have answered: %s", pk, error)
+        return None
+
+
 class _Reconciliation:
     """One step with one deployment, in the transaction that has locked its row."""
 
-    def __init__(self, row: Deployment, now: datetime, busy: dict[str, float] | None) -> None:
+    def __init__(
+        self, row: Deployment, now: datetime, busy: dict[str, float] | None, totals: stepping.Totals | None
+    ) -> None:
         self._row = row
         self._now = now
         self._busy = busy
+        self._totals = totals
+        self._rollout = stepping.under_way(row)
         self._is_over = row.ended_at is not None or not row.owner.is_active
         self._wanted = 0 if self._is_over else row.replicas
         self._has_changed = False  # so that proxies must know
@@ -114,22 +129,17 @@ class _Reconciliation:
         given_up = [replica for replica in observed.serving if self._give_up(replica)]
         serving = [replica for replica in observed.serving if replica not in given_up]
         past = observation.past_of(self._row)
-        if self._must_return(past):
-            self._return()
-            past = []
-        until = rollout.launch_after(past)
-        plan = rollout.plan(
-            wanted=self._wanted,
-            surge=self._row.max_surge,
-            unavailable=self._row.max_unavailable,
-            replicas=[observation.fact_of(replica, self._row, self._now) for replica in serving],
-            may_launch=until is None or self._now >= until,
-        )
+        if why := self._move(serving) or self._why_to_return(past):
+            serving, past = self._return(why, serving), []
+        old, plan = self._plan(serving, past)
         drained = [replica for replica in serving if replica.pk in plan.drains]
         for replica in drained:
             self._drain(replica)
         returned = self._take_back(plan.launches, observed)
-        launched, refusal = self._launch(min(plan.launches - len(returned), MAX_LAUNCHES))
+        again, refusal = self._launch(min(old, MAX_LAUNCHES), self._row.previous_revision)
+        new = min(plan.launches - len(returned), MAX_LAUNCHES - len(again))
+        launched, refusal_of_new = self._launch(new, self._row.revision)
+        launched, refusal = [*again, *launched], refusal or refusal_of_new
         draining = [replica for replica in (*observed.draining, *given_up, *drained) if replica not in returned]
         self._end_drained(draining, observed.asleep)
         left = [replica for replica in serving if replica not in drained]
@@ -191,31 +201,68 @@ class _Reconciliation:
         replica.save(update_fields=["draining_since", "failure"])
         self._has_changed = True
 
-    def _must_return(self, past: list[rollout.PastReplica]) -> bool:
+    def _move(self, serving: list[Replica]) -> str:
+        """Take a rollout by steps to its next one, if that is due; return why it must go back, or ""."""
+        if self._rollout is None:
+            return ""
+        why = stepping.move(self._row, self._rollout, serving, self._totals, self._wanted)
+        if why is None:
+            self._has_changed = True
+            self._rollout = stepping.under_way(self._row)
+        return why or ""
+
+    def _why_to_return(self, past: list[rollout.PastReplica]) -> str:
+        """Return why the current revision is given up, since its replicas fail; "" where it is not."""
         row = self._row
         if self._is_over or row.previous_revision is None or not any(each.has_failed for each in past):
-            return False
-        return rollout.must_return(past, was_any_healthy=observation.was_any_healthy(row))
+            return ""
+        if rollout.must_return(past, was_any_healthy=observation.was_any_healthy(row)):
+            return FAILED_STARTS
+        if self._rollout is not None and rollout.failures_in_row(past) >= rollout.FAILURES_BEFORE_RETURN:
+            return "Its replicas have failed again and again."
+        return ""
 
-    def _return(self) -> None:
-        """Make the revision before the current one current again."""
+    def _return(self, why: str, serving: list[Replica]) -> list[Replica]:
+        """Make the revision before the current one current again; return what still serves."""
         row, failed = self._row, self._row.revision
-        assert failed is not None and row.previous_revision is not None  # noqa: PT018  # `_must_return` says so
-        words = f"Revision {failed.number} was given up, since its replicas failed before any was healthy."
-        events.record(row, f"{words} Activated revision {row.previous_revision.number} again.")
+        assert failed is not None and row.previous_revision is not None  # noqa: PT018  # there is one to return to
+        words = f"Revision {failed.number} was given up. {why} Activated revision {row.previous_revision.number} again."
+        events.record(row, words)
         row.revision, row.previous_revision, row.given_up = row.previous_revision, None, failed
-        row.activated_at = self._now
-        row.save(update_fields=["revision", "previous_revision", "given_up", "activated_at"])
+        row.activated_at, row.given_up_why = self._now, "" if why == FAILED_STARTS else why[:300]
+        row.save(update_fields=["revision", "previous_revision", "given_up", "given_up_why", "activated_at"])
+        self._has_changed = True
+        if self._rollout is None:
+            return serving
+        self._rollout.delete()
+        self._rollout = None
+        is_dropped = stepping.drop(row, failed)
+        return [replica for replica in serving if not is_dropped or replica.revision_id != failed.pk]
 
-    def _launch(self, count: int) -> tuple[list[Replica], str]:
+    def _plan(self, serving: list[Replica], past: list[rollout.PastReplica]) -> tuple[int, RolloutPlan]:
+        """Return how many replicas of the old revision are to be launched, and the plan for all others."""
+        if self._rollout is not None:
+            both = stepping.plan(self._row, self._rollout, serving, past, self._wanted)
+            drains = (*both.old.drains, *both.new.drains)
+            return both.old.launches, RolloutPlan(launches=both.new.launches, drains=drains)
+        until = rollout.launch_after(past)
+        return 0, rollout.plan(
+            wanted=self._wanted,
+            surge=self._row.max_surge,
+            unavailable=self._row.max_unavailable,
+            replicas=[observation.fact_of(replica, self._row, self._now) for replica in serving],
+            may_launch=until is None or self._now >= until,
+        )
+
+    def _launch(self, count: int, revision: Revision | None) -> tuple[list[Replica], str]:
         """Launch so many replicas; return them, and why no more of them could be, or ""."""
         launched: list[Replica] = []
-        if self._row.revision is None:
+        if revision is None:
             return launched, ""
         for _ in range(count):
             try:
                 with transaction.atomic():
-                    launched.append(launching.launch(self._row, self._row.revision))
+                    launched.append(launching.launch(self._row, revision))
             except RejectedError as error:
                 return launched, " ".join(error.errors.values())
         return launched, ""
@@ -253,7 +300,8 @@ class _Reconciliation:
         facts = [observation.fact_of(replica, row, self._now) for replica in serving]
         is_unhealthy = any(replica.health == ReplicaHealth.UNHEALTHY for replica in serving)
         state = status.state_of(row, facts, self._wanted, has_failed=has_failed or is_unhealthy)
-        problem = status.problem_of(row, serving, refusal) if not self._is_over else ""
+        progress = stepping.status_words(row, self._rollout, self._totals) if self._rollout else ""
+        problem = status.problem_of(row, serving, refusal, progress) if not self._is_over else ""
         if row.ended_at is None and not row.owner.is_active:
             problem = DISABLED
         if (state, problem) != (row.state, row.problem):

@@ -25,9 +25,9 @@ def state_of(deployment: Deployment, facts: Sequence[ReplicaFact], wanted: int, 
     return DeploymentState.DEGRADED if has_failed else DeploymentState.UPDATING
 
 
-def problem_of(deployment: Deployment, serving: Sequence[Replica], refusal: str) -> str:
-    """Return what is wrong, a line each: the revision that was given up, what failed last, and what is waited for."""
-    lines = [_given_up_words(deployment)]
+def problem_of(deployment: Deployment, serving: Sequence[Replica], refusal: str, progress: str) -> str:
+    """Return why it is not as wanted, a line each: what was given up, how far a rollout is, what failed last."""
+    lines = [_given_up_words(deployment), progress]
     if refusal:
         lines.append(f"No replica can be launched: {refusal}")
     is_short = sum(replica.takes_requests for replica in serving) < deployment.replicas
@@ -51,6 +51,8 @@ def _last_failed(deployment: Deployment) -> Replica | None:
 def _given_up_words(deployment: Deployment) -> str:
     if deployment.given_up is None:
         return ""
+    if deployment.given_up_why:
+        return f"Revision {deployment.given_up.number} was given up: {deployment.given_up_why}"
     rows = deployment.replica_rows.filter(revision=deployment.given_up).exclude(failure="").select_related("session")
     last = rows.order_by("-created_at").first()
     words = f"Revision {deployment.given_up.number} was given up: its replicas failed before any was healthy."

@@ -1,11 +1,13 @@
 """Computes the proxies' services from the rows of deployments, their tokens and replicas."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from math import inf
 from typing import Final, NamedTuple
 
-from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica
+from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, Rollout
+from deployments.replicas import stepwise
 from endpoints.routing import routes
 from proxy.routes import AppCondition, ReplicaRoute, Route, Service, ServiceToken
 from resources import clock
@@ -30,7 +32,11 @@ class ServiceRows(NamedTuple):
 
 def read(deployments: Collection[str] | None = None) -> ServiceRows:
     """Return the services of these deployments, or of all: of each that has not ended. Three queries."""
-    live = Deployment.objects.live().filter(owner__is_active=True).select_related("owner__policy", "project__policy")
+    live = (
+        Deployment.objects.live()
+        .filter(owner__is_active=True)
+        .select_related("owner__policy", "project__policy", "revision", "rollout")
+    )
     if deployments is not None:
         live = live.filter(pk__in=deployments)
     rows = list(live.defer("owner__password"))
@@ -61,13 +67,19 @@ def _replica_routes(deployments: Collection[str], now: datetime) -> Iterable[tup
     running = Endpoint.objects.unclosed().filter(
         session__status=Status.RUNNING, session__address__isnull=False, session__replica__deployment__in=deployments
     )
-    for endpoint in routes.with_keys(running).select_related("session__replica").order_by("session__created_at", "pk"):
+    for endpoint in (
+        routes.with_keys(running).select_related("session__replica__revision").order_by("session__created_at", "pk")
+    ):
         replica, host = endpoint.session.replica, endpoint.session.host
         if route := routes.route_of(endpoint, now, bytes(endpoint.host_key or b"")):
             is_reachable = host is not None and host.status != HostStatus.LOST
             yield (
                 replica.deployment_id,
-                ReplicaRoute(route=route, takes_requests=replica.takes_requests and is_reachable),
+                ReplicaRoute(
+                    route=route,
+                    takes_requests=replica.takes_requests and is_reachable,
+                    revision=replica.revision.number,
+                ),
             )
 
 
@@ -87,12 +99,22 @@ def _service(row: Deployment, tokens: Collection[ServiceToken], replicas: Collec
         wakes=_wakes(row),
         wake_seconds=row.wake_seconds,
         allowed_origins=tuple(row.allowed_origins),
+        weights=_weights(row, replicas),
     )
 
 
 def _wakes(row: Deployment) -> bool:
     """Return whether a request that finds no replica is to wait for one: it sleeps, or has just woken."""
     return row.asleep_since is not None or row.waking_since is not None
+
+
+def _weights(row: Deployment, replicas: Collection[ReplicaRoute]) -> tuple[tuple[int, int], ...]:
+    """Return the share of each revision while one is rolled out by steps."""
+    rollout: Rollout | None = getattr(row, "rollout", None)
+    if rollout is None or row.revision is None:
+        return ()
+    ready = Counter(each.revision for each in replicas if each.takes_requests)
+    return stepwise.weights(row.revision.number, rollout.percent_now, ready)
 
 
 def _condition(row: Deployment) -> AppCondition:

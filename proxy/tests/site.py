@@ -30,7 +30,7 @@ def route(**changes: object) -> Route:
 
 
 def replica(number: int, **changes: object) -> ReplicaRoute:
-    """Return a replica in the session `r<number>`, with changes of its route, its revision, and of whether it takes requests."""
+    """Return a replica in the session `r<number>`, with changes: of its route, too."""
     named = {"label": f"serve--r{number}", "session": f"r{number}"}
     takes_requests = bool(changes.pop("takes_requests", True))
     revision = int(str(changes.pop("revision", 0)))

@@ -146,4 +146,3 @@ async def test_clients_with_a_cookie_leave_a_revision_without_share() -> None:
         running.change(weights=((1, 0), (2, 100)))
         await client.ask(call(Cookie=pinned))
         assert running.served() == [41, 1]
-
