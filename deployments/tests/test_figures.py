@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from deployments import figures
-from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
+from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures, latency_bin
 from resources import clock
 from sessions.models import new_session_id
 
@@ -70,3 +70,30 @@ def test_a_process_that_is_silent_serves_nothing(deployment: str, monkeypatch: p
 def test_without_requests_there_is_no_quantile(deployment: str) -> None:
     [minute] = figures.minutes(deployment, 1)
     assert (minute.requests, minute.quantile(0.5)) == (0, None)
+
+
+def test_revisions_are_told_apart(deployment: str) -> None:
+    for revision, errors, seconds in ((1, 0, 0.1), (2, 5, 0.3)):
+        figures.store(
+            "a",
+            [
+                ServiceFigures(
+                    deployment=deployment,
+                    session="r",
+                    revision=revision,
+                    requests=100,
+                    errors=errors,
+                    latencies={latency_bin(seconds): 94, latency_bin(10 * seconds): 6},
+                ),
+                ServiceFigures(deployment=deployment, session="", rejected=3),
+            ],
+        )
+    found = figures.by_revision(deployment, 5)
+    assert {number: (each.requests, each.errors) for number, each in found.items()} == {1: (100, 0), 2: (100, 5)}
+    assert found[2].p50 == pytest.approx(0.3, rel=0.1)
+    assert found[2].p95 == pytest.approx(3.0, rel=0.1)
+    assert 100 / 360 <= found[1].requests_per_second <= 100 / 300
+    totals = figures.revision_totals(deployment)
+    assert (totals[1].requests, totals[2].errors, totals[1].last_at > 0) == (100, 5, True)
+    figures.store("a", [ServiceFigures(deployment=deployment, session="r", revision=2, requests=1)])
+    assert figures.revision_totals(deployment)[2].since(totals[2]).requests == 1

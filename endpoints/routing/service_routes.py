@@ -6,6 +6,8 @@ from datetime import datetime
 from math import inf
 from typing import Final, NamedTuple
 
+from django.db.models import F
+
 from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, Rollout
 from deployments.replicas import stepwise
 from endpoints.routing import routes
@@ -67,9 +69,9 @@ def _replica_routes(deployments: Collection[str], now: datetime) -> Iterable[tup
     running = Endpoint.objects.unclosed().filter(
         session__status=Status.RUNNING, session__address__isnull=False, session__replica__deployment__in=deployments
     )
-    for endpoint in (
-        routes.with_keys(running).select_related("session__replica__revision").order_by("session__created_at", "pk")
-    ):
+    found = routes.with_keys(running).select_related("session__replica")
+    numbered = found.annotate(number=F("session__replica__revision__number"))
+    for endpoint in numbered.order_by("session__created_at", "pk"):
         replica, host = endpoint.session.replica, endpoint.session.host
         if route := routes.route_of(endpoint, now, bytes(endpoint.host_key or b"")):
             is_reachable = host is not None and host.status != HostStatus.LOST
@@ -78,7 +80,7 @@ def _replica_routes(deployments: Collection[str], now: datetime) -> Iterable[tup
                 ReplicaRoute(
                     route=route,
                     takes_requests=replica.takes_requests and is_reachable,
-                    revision=replica.revision.number,
+                    revision=endpoint.number,
                 ),
             )
 

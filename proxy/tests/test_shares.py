@@ -133,8 +133,10 @@ async def test_weights_are_exact_through_the_proxy() -> None:
 
 @pytest.mark.loopback
 async def test_clients_with_a_cookie_leave_a_revision_without_share() -> None:
-    settings: dict[str, object] = {"sticky": "cookie", "weights": ((1, 100), (2, 0))}
-    async with running_service(2, **settings) as running, connected(running.port) as client:
+    async with (
+        running_service(2, sticky="cookie", weights=((1, 100), (2, 0))) as running,
+        connected(running.port) as client,
+    ):
         for number in (1, 2):
             running.change_replica(number, revision=number)
         reply = await client.ask(call("GET", "/cookies"))
