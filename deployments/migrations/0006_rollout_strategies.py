@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0003_given_up_revision'),
+        ('deployments', '0005_allowed_origins_and_trial_tokens'),
     ]
 
     operations = [
