@@ -14,7 +14,7 @@ from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events, revisions, validation
-from deployments.models import Deployment, DeploymentState, Revision, Rollout
+from deployments.models import Deployment, DeploymentState, Revision, StepwiseRollout
 from deployments.replicas import launching, stepping
 from deployments.requests import DeploymentRequest, RevisionRequest
 from resources import clock
@@ -199,7 +199,7 @@ def end(deployment: Deployment, *, actor: User) -> Deployment:
         row = _row(deployment)
         if row.ended_at is None:
             events.record(row, "Ended.", actor)
-            Rollout.objects.filter(deployment=row).delete()
+            StepwiseRollout.objects.filter(deployment=row).delete()
             _save(row, ended_at=clock.now(), replicas=0, epoch=row.epoch + 1, state=DeploymentState.ENDED, problem="")
     return row
 

@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
             field=models.CharField(choices=[('rolling', 'rolling'), ('canary', 'canary'), ('blue_green', 'blue/green')], default='rolling', help_text='Of rollouts', max_length=10),
         ),
         migrations.CreateModel(
-            name='Rollout',
+            name='StepwiseRollout',
             fields=[
                 ('deployment', models.OneToOneField(editable=False, on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='rollout', serialize=False, to='deployments.deployment')),
                 ('strategy', models.CharField(choices=[('rolling', 'rolling'), ('canary', 'canary'), ('blue_green', 'blue/green')], editable=False, max_length=10)),

@@ -14,7 +14,7 @@ from deployments.models.deployment import (
 )
 from deployments.models.replica import Replica, ReplicaHealth, ReplicaQuerySet
 from deployments.models.revision import HealthKind, Revision, RevisionMount
-from deployments.models.rollout import Rollout, RolloutSettings, RolloutStrategy, default_canary_steps
+from deployments.models.rollout import RolloutSettings, RolloutStrategy, StepwiseRollout, default_canary_steps
 from deployments.models.scaling import MAX_QUERY_LENGTH, ScalingMetric, ScalingRule, ScalingSettings, SleepAction
 from deployments.models.tokens import TOKEN_PREFIX, DeploymentTicket, DeploymentToken, DeploymentTokenQuerySet
 from deployments.models.variant import RuntimeVariant

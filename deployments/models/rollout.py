@@ -43,7 +43,7 @@ class RolloutSettings(models.Model):
         abstract = True
 
 
-class Rollout(models.Model):
+class StepwiseRollout(models.Model):
     """A rollout by steps that is under way: from the deployment's previous revision to the current one.
 
     It has none while a rollout replaces replica by replica, and once the last step has passed.

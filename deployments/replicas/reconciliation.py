@@ -13,7 +13,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 from redis.exceptions import RedisError
 
 from deployments import events, figures
-from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth, Revision, Rollout
+from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth, Revision, StepwiseRollout
 from deployments.replicas import launching, observation, rollout, sleeping, status, stepping
 from deployments.replicas.rollout import RolloutPlan
 from resources import clock
@@ -99,7 +99,7 @@ def _last_busy(pk: str) -> dict[str, float] | None:
 def _totals(pk: str) -> stepping.Totals | None:
     """Return what each revision has answered; None while none is rolled out by steps, or where it is not known."""
     try:
-        return figures.revision_totals(pk) if Rollout.objects.filter(deployment=pk).exists() else None
+        return figures.revision_totals(pk) if StepwiseRollout.objects.filter(deployment=pk).exists() else None
     except (RedisError, OSError) as error:
         logger.warning("deployment %s: it is not known what its revisions have answered: %s", pk, error)
         return None

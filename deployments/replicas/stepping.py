@@ -6,21 +6,21 @@ from typing import Any
 
 from deployments import events
 from deployments.figures import RevisionTotals
-from deployments.models import Deployment, Replica, Revision, Rollout, RolloutStrategy
+from deployments.models import Deployment, Replica, Revision, RolloutStrategy, StepwiseRollout
 from deployments.replicas import observation, rollout, stepwise
 from deployments.replicas.rollout import PastReplica, ReplicaFact
-from deployments.replicas.stepwise import Answered, Comparison, Move, StepRules, StepwisePlan
+from deployments.replicas.stepwise import Answered, Move, StepComparison, StepRules, StepwisePlan
 from resources import clock
 
 Totals = Mapping[int, RevisionTotals]  # by the number of the revision
 
 
-def under_way(row: Deployment) -> Rollout | None:
+def under_way(row: Deployment) -> StepwiseRollout | None:
     """Return the deployment's rollout by steps, None without one; one query."""
-    return Rollout.objects.filter(deployment=row).first() if row.previous_revision_id else None
+    return StepwiseRollout.objects.filter(deployment=row).first() if row.previous_revision_id else None
 
 
-def proven(row: Deployment, found: Rollout) -> Revision | None:
+def proven(row: Deployment, found: StepwiseRollout) -> Revision | None:
     """Return the revision that serves for now, if the rollout ends here: the old one, until requests have switched."""
     has_switched = not found.is_canary and found.begun_at is not None
     return row.revision if has_switched else row.previous_revision
@@ -30,7 +30,7 @@ def start(row: Deployment) -> None:
     """Begin to roll out the current revision by steps, where the strategy has some and the one before serves."""
     old = row.replica_rows.taking_requests().filter(revision=row.previous_revision)
     if row.strategy != RolloutStrategy.ROLLING and row.replicas and old.exists():
-        Rollout.objects.create(deployment=row, strategy=row.strategy, steps=row.canary_steps)
+        StepwiseRollout.objects.create(deployment=row, strategy=row.strategy, steps=row.canary_steps)
 
 
 def drop(row: Deployment, revision: Revision) -> bool:
@@ -41,7 +41,9 @@ def drop(row: Deployment, revision: Revision) -> bool:
     return True
 
 
-def move(row: Deployment, found: Rollout, serving: Sequence[Replica], totals: Totals | None, wanted: int) -> str | None:
+def move(
+    row: Deployment, found: StepwiseRollout, serving: Sequence[Replica], totals: Totals | None, wanted: int
+) -> str | None:
     """Take the rollout to its next step if that is due; return why to go back, "" to stay, None where it has moved."""
     now = clock.now()
     if not wanted:
@@ -67,7 +69,7 @@ def move(row: Deployment, found: Rollout, serving: Sequence[Replica], totals: To
     return None
 
 
-def begin(row: Deployment, found: Rollout, totals: Totals) -> None:
+def begin(row: Deployment, found: StepwiseRollout, totals: Totals) -> None:
     """Have requests go to the replicas of the new revision, which are healthy."""
     counted = {str(number): totals[number].as_json() for number in _numbers(row) if number in totals}
     _save(found, begun_at=clock.now(), counted=counted)
@@ -76,7 +78,7 @@ def begin(row: Deployment, found: Rollout, totals: Totals) -> None:
     events.record(row, f"Revision {number} gets {share}.")
 
 
-def promote(row: Deployment, found: Rollout) -> None:
+def promote(row: Deployment, found: StepwiseRollout) -> None:
     """Pass the step that has begun before its time; old replicas that get no requests go with the next look."""
     if found.is_canary:
         go_on(row, found)
@@ -84,7 +86,7 @@ def promote(row: Deployment, found: Rollout) -> None:
         _save(found, begun_at=clock.now() - timedelta(seconds=row.step_seconds))
 
 
-def go_on(row: Deployment, found: Rollout) -> None:
+def go_on(row: Deployment, found: StepwiseRollout) -> None:
     """Pass this step; after the last one, the replicas of the old revision are replaced."""
     if found.is_canary and found.step + 1 < len(found.steps):
         _save(found, step=found.step + 1, begun_at=None)
@@ -95,7 +97,7 @@ def go_on(row: Deployment, found: Rollout) -> None:
 
 
 def plan(
-    row: Deployment, found: Rollout, serving: Sequence[Replica], past: Sequence[PastReplica], wanted: int
+    row: Deployment, found: StepwiseRollout, serving: Sequence[Replica], past: Sequence[PastReplica], wanted: int
 ) -> StepwisePlan:
     """Return what to launch and to drain, of the old revision and of the new one."""
     now = clock.now()
@@ -114,12 +116,12 @@ def plan(
     )
 
 
-def comparison(row: Deployment, found: Rollout, totals: Totals) -> Comparison:
+def comparison(row: Deployment, found: StepwiseRollout, totals: Totals) -> StepComparison:
     """Return what both revisions have answered since the step began."""
     new, old = _numbers(row)
     answered = {number: _answered(found.counted.get(str(number)), totals.get(number)) for number in (new, old)}
     last = totals[new].last_at if new in totals else 0.0
-    return Comparison(old=answered[old], new=answered[new], last_request_at=last)
+    return StepComparison(old=answered[old], new=answered[new], last_request_at=last)
 
 
 def rules(row: Deployment) -> StepRules:
@@ -127,7 +129,7 @@ def rules(row: Deployment) -> StepRules:
     return StepRules(seconds=row.step_seconds, max_error_points=row.max_error_points, max_p95_ratio=row.max_p95_ratio)
 
 
-def words_of(row: Deployment, compared: Comparison) -> str:
+def words_of(row: Deployment, compared: StepComparison) -> str:
     """Return the figures of both revisions, as a sentence."""
     (_, old_number), old, new = _numbers(row), compared.old, compared.new
     words = f"{new.error_percent:.1f} % of its {new.requests} requests failed, against {old.error_percent:.1f} % of"
@@ -137,7 +139,7 @@ def words_of(row: Deployment, compared: Comparison) -> str:
     return f"{words}; 95 % took up to {new.p95:.3g} s, against {old.p95:.3g} s."
 
 
-def status_words(row: Deployment, found: Rollout, totals: Totals | None) -> str:
+def status_words(row: Deployment, found: StepwiseRollout, totals: Totals | None) -> str:
     """Return how far the rollout is; without counts, so that the words seldom change."""
     new, old = _numbers(row)
     if not found.is_canary:
@@ -185,7 +187,7 @@ def _answered(before: dict[str, Any] | None, total: RevisionTotals | None) -> An
     return Answered(requests=since.requests, errors=since.errors, p95=since.quantile(0.95))
 
 
-def _save(found: Rollout, **changes: Any) -> None:
+def _save(found: StepwiseRollout, **changes: Any) -> None:
     for name, value in changes.items():
         setattr(found, name, value)
     found.save(update_fields=[*changes])

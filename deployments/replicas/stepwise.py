@@ -50,7 +50,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class StepComparison:
     """What both revisions have answered since the step began."""
 
     old: Answered
@@ -117,7 +117,7 @@ def weights(new: int, percent: int, ready: Mapping[int, int]) -> tuple[tuple[int
 
 
 def canary_move(
-    begun_at: datetime | None, now: datetime, *, complete: bool, compared: Comparison | None, rules: StepRules
+    begun_at: datetime | None, now: datetime, *, complete: bool, compared: StepComparison | None, rules: StepRules
 ) -> Move:
     """Return what becomes of a step of a canary. `compared` is None while it is not known what was answered."""
     if begun_at is None:
@@ -143,7 +143,7 @@ def blue_green_move(begun_at: datetime | None, now: datetime, *, complete: bool,
     return Move.NEXT if now - begun_at >= timedelta(seconds=rules.seconds) else Move.STAY
 
 
-def worse(compared: Comparison, rules: StepRules) -> bool:
+def worse(compared: StepComparison, rules: StepRules) -> bool:
     """Return whether the new revision fails more often, or is slower, than is accepted."""
     old, new = compared.old, compared.new
     if new.error_percent > old.error_percent + rules.max_error_points:

@@ -9,7 +9,7 @@ from django.conf import settings as config
 from redis.exceptions import RedisError
 
 from deployments import figures, services
-from deployments.models import Deployment, DeploymentState, Replica, Revision, Rollout
+from deployments.models import Deployment, DeploymentState, Replica, Revision, StepwiseRollout
 from deployments.replicas import stepping
 from deployments.replicas.reconciliation import reconcile
 from deployments.tests.making import heal, revision_request, run_replicas, serving_deployment
@@ -82,9 +82,9 @@ def answer(deployment: Deployment, revision: int, requests: int, errors: int = 0
 
 
 def let_step_pass(deployment: Deployment, *, by: timedelta = MINUTE) -> None:
-    rollout = Rollout.objects.get(deployment=deployment)
+    rollout = StepwiseRollout.objects.get(deployment=deployment)
     assert rollout.begun_at is not None
-    Rollout.objects.filter(deployment=deployment).update(begun_at=rollout.begun_at - by)
+    StepwiseRollout.objects.filter(deployment=deployment).update(begun_at=rollout.begun_at - by)
 
 
 def let_drains_pass(deployment: Deployment) -> None:
@@ -154,7 +154,7 @@ def test_a_bad_canary_goes_back_by_itself(errors: int, seconds: float, words: st
     assert words in events(deployment)
     assert words in row.problem
     reconcile(deployment.pk)
-    assert (read(deployment).state, Rollout.objects.count()) == (DeploymentState.HEALTHY, 0)
+    assert (read(deployment).state, StepwiseRollout.objects.count()) == (DeploymentState.HEALTHY, 0)
 
 
 def test_only_answers_of_the_step_count() -> None:
@@ -306,7 +306,7 @@ def test_blue_green_goes_back_without_a_launch() -> None:
 def test_an_aborted_canary_loses_its_requests_at_once() -> None:
     deployment = begun()
     services.abort_rollout(deployment, actor=deployment.owner)
-    assert (serving(deployment), weights(deployment), Rollout.objects.count()) == ({1: 4}, {}, 0)
+    assert (serving(deployment), weights(deployment), StepwiseRollout.objects.count()) == ({1: 4}, {}, 0)
 
 
 def test_a_third_revision_is_compared_with_the_proven_one() -> None:
@@ -353,14 +353,14 @@ def test_what_does_not_serve_is_replaced_without_steps() -> None:
     deployment = our_deployment(1, strategy="canary")
     Replica.objects.update(health="unhealthy", unhealthy_at=clock.now())
     services.new_revision(deployment, revision_request(), actor=deployment.owner)
-    assert Rollout.objects.count() == 0
+    assert StepwiseRollout.objects.count() == 0
 
 
 def test_the_end_ends_a_rollout() -> None:
     deployment = begun()
     services.end(deployment, actor=deployment.owner)
     reconcile(deployment.pk)
-    assert (serving(deployment), Rollout.objects.count()) == ({}, 0)
+    assert (serving(deployment), StepwiseRollout.objects.count()) == ({}, 0)
 
 
 def test_a_death_between_two_steps_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

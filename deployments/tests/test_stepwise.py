@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deployments.replicas import rollout, stepwise
 from deployments.replicas.rollout import ReplicaFact, RolloutPlan
-from deployments.replicas.stepwise import Answered, Comparison, Move, StepRules, StepwisePlan
+from deployments.replicas.stepwise import Answered, Move, StepComparison, StepRules, StepwisePlan
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 RULES = StepRules(seconds=60, max_error_points=1.0, max_p95_ratio=1.5)
@@ -159,10 +159,10 @@ def test_replicas_of_older_revisions_share_what_is_left() -> None:
 
 def compared(
     new: tuple[int, int, float | None], old: tuple[int, int, float | None] = (1000, 10, 0.1), last: float = 0.0
-) -> Comparison:
+) -> StepComparison:
     """Return a comparison of these (requests, errors, p95)."""
     made = [Answered(requests=requests, errors=errors, p95=p95) for requests, errors, p95 in (old, new)]
-    return Comparison(old=made[0], new=made[1], last_request_at=BEGIN.timestamp() + last)
+    return StepComparison(old=made[0], new=made[1], last_request_at=BEGIN.timestamp() + last)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def compared(
         (compared((50, 10, 0.1), old=(50, 10, 0.1)), False),
     ],
 )
-def test_worse_is_more_errors_or_slower(comparison: Comparison, is_worse: bool) -> None:
+def test_worse_is_more_errors_or_slower(comparison: StepComparison, is_worse: bool) -> None:
     assert stepwise.worse(comparison, RULES) is is_worse
 
 
@@ -204,7 +204,7 @@ GOOD, BAD = compared((50, 0, 0.1)), compared((50, 25, 0.1))
     ],
 )
 def test_what_becomes_of_a_canary(
-    seconds: int | None, complete: bool, comparison: Comparison | None, expected: Move
+    seconds: int | None, complete: bool, comparison: StepComparison | None, expected: Move
 ) -> None:
     begun_at, now = (None, BEGIN) if seconds is None else (BEGIN, BEGIN + timedelta(seconds=seconds))
     assert stepwise.canary_move(begun_at, now, complete=complete, compared=comparison, rules=RULES) is expected

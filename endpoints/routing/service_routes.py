@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from django.db.models import F
 
-from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, Rollout
+from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, StepwiseRollout
 from deployments.replicas import stepwise
 from endpoints.routing import routes
 from proxy.routes import AppCondition, ReplicaRoute, Route, Service, ServiceToken
@@ -112,7 +112,7 @@ def _wakes(row: Deployment) -> bool:
 
 def _weights(row: Deployment, replicas: Collection[ReplicaRoute]) -> tuple[tuple[int, int], ...]:
     """Return the share of each revision while one is rolled out by steps."""
-    rollout: Rollout | None = getattr(row, "rollout", None)
+    rollout: StepwiseRollout | None = getattr(row, "rollout", None)
     if rollout is None or row.revision is None:
         return ()
     ready = Counter(each.revision for each in replicas if each.takes_requests)

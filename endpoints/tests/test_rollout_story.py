@@ -10,7 +10,7 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from deployments import figures, services
-from deployments.models import Deployment, Replica, Rollout
+from deployments.models import Deployment, Replica, StepwiseRollout
 from deployments.replicas.reconciliation import reconcile
 from deployments.tests.making import heal, revision_request, run_replicas, serving_deployment
 from endpoints.routing import service_routes
@@ -87,7 +87,7 @@ class Site:
         return one, two
 
     async def let_step_pass(self) -> None:
-        rows = Rollout.objects.filter(deployment=self.deployment)
+        rows = StepwiseRollout.objects.filter(deployment=self.deployment)
         await rows.aupdate(begun_at=clock.now() - timedelta(seconds=60))
 
 
