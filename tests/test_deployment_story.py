@@ -187,7 +187,7 @@ def containers_of(sessions: Iterable[Session]) -> set[str]:
     """Return the names of the containers that are left of these sessions."""
     names = {f"gp-{session.pk}-{session.attempt}" for session in sessions}
     with closing(docker.from_env()) as engine:
-        return names & {str(each.name) for each in engine.containers.list(all=True)}
+        return names & {str(each.name) for each in engine.containers.list(all=True, ignore_removed=True)}
 
 
 def roll_out(client: Client, first: set[str]) -> set[str]:
