@@ -180,12 +180,18 @@ class RouteFeed:
         self._tasks.append(task)
 
     async def _keep_reading(self) -> None:
+        """Read what messages name; and everything, however many come, as often as the module says."""
+        loop = asyncio.get_running_loop()
+        read_at = loop.time()
         while True:
+            due = read_at + (RECONCILE_SECONDS if self._is_subscribed else REDIS_DOWN_SECONDS)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RECONCILE_SECONDS if self._is_subscribed else REDIS_DOWN_SECONDS):
+                async with asyncio.timeout_at(due):
                     await self._wake.wait()
-            self._is_full_read_due |= not self._wake.is_set()
             self._wake.clear()
+            self._is_full_read_due |= loop.time() >= due
+            if self._is_full_read_due:
+                read_at = loop.time()
             await self._read()
 
     async def _read(self) -> None:

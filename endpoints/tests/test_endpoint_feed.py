@@ -99,6 +99,25 @@ async def test_all_routes_are_loaded_at_start(endpoint: Endpoint, table: RouteTa
         assert [route.label for route in table] == [endpoint.label]
 
 
+async def test_messages_without_end_keep_no_change_away(
+    endpoint: Endpoint, table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "RECONCILE_SECONDS", 0.2)
+
+    async def tell_of_others() -> None:
+        while True:
+            await asyncio.to_thread(notify.publish, {"session": "another"})
+            await asyncio.sleep(0.02)
+
+    async with synchronized(table):
+        await soon(lambda: subscribers() == 1)
+        telling = asyncio.create_task(tell_of_others())
+        for epoch in (7, 8):  # the first may be in what is read as the subscription begins
+            await Endpoint.objects.filter(pk=endpoint.pk).aupdate(epoch=epoch)  # and no message says so
+            await soon(lambda epoch=epoch: [route.epoch for route in table] == [epoch])  # type: ignore[misc]
+        telling.cancel()
+
+
 @pytest.mark.usefixtures("fed")
 async def test_changes_are_applied_at_once(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
     await database_sync_to_async(publish)(endpoint, actor=owner)
