@@ -69,7 +69,7 @@ class StepRules:
 
 def size(wanted: int, percent: int) -> int:
     """Return how many replicas of the new revision serve this share of the requests: one at least, if any."""
-    return min(wanted, max(1, ceil(wanted * percent / 100)))
+    return ceil(wanted * percent / 100)
 
 
 def plan(

@@ -268,7 +268,7 @@ def test_a_change_of_scale_reaches_both_revisions() -> None:
     assert serving(deployment) == {1: 4, 2: 2}
     services.set_replicas(deployment, 0, actor=deployment.owner)
     reconcile(deployment.pk)
-    assert serving(deployment) == {}
+    assert (serving(deployment), StepwiseRollout.objects.get().begun_at) == ({}, None)
     services.set_replicas(deployment, 2, actor=deployment.owner)
     grow(deployment)
     assert (serving(deployment), weights(deployment)) == ({1: 2, 2: 1}, {1: 50, 2: 50})
@@ -307,6 +307,18 @@ def test_an_aborted_canary_loses_its_requests_at_once() -> None:
     deployment = begun()
     services.abort_rollout(deployment, actor=deployment.owner)
     assert (serving(deployment), weights(deployment), StepwiseRollout.objects.count()) == ({1: 4}, {}, 0)
+
+
+def test_going_back_later_takes_no_steps() -> None:
+    deployment = begun(1)
+    services.promote(deployment, actor=deployment.owner, to_all=True)
+    grow(deployment)
+    assert serving(deployment) == {2: 1}
+    services.abort_rollout(deployment, actor=deployment.owner)
+    assert StepwiseRollout.objects.count() == 0
+    first = read(deployment).revision
+    assert first is not None
+    assert first.number == 1
 
 
 def test_a_third_revision_is_compared_with_the_proven_one() -> None:

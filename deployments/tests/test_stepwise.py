@@ -1,6 +1,6 @@
 """Rollouts by steps, as arithmetic: all small cases, and random stories in which anything dies. Each was seen to fail.
 
-Broken were the number of old replicas in `plan`, `ceil` and the bounds in `size`, the shares and the last one in
+Broken were the number of old replicas in `plan`, `ceil` in `size`, the shares and the last one in
 `weights`, and each comparison in `canary_move` and `worse`.
 """
 

@@ -1,6 +1,6 @@
 """Shares of revisions: the order of turns without connections, and exact counts with apps behind the proxy.
 
-Broken were the sign of the payment in `_charge`, its bound, `sharing`, the order in `of_key`, and `_starts` for each
+Broken were the sign of the payment in `_charge`, its bound, `sharing`, the growth of latencies, and `_starts` for each
 revision; each was seen.
 """
 
