@@ -308,7 +308,7 @@ def count(replicas: int) -> str:
 
 def _said(value: object) -> str:
     if isinstance(value, list):
-        return " ".join(value) or "none"
+        return " ".join(map(str, value)) or "none"
     return (
         {True: "yes", False: "no", "": "none"}.get(value, str(value)) if isinstance(value, bool | str) else str(value)
     )

@@ -16,7 +16,7 @@ from django.template.base import Lexer, TokenType
 SAME_IN_EVERY_LANGUAGE: Final = re.compile(
     r"\b(GPU Platform|fGPU|GPUs?|CPU|RAM|UTC|SSH|SFTP|API|GiB|MiB|MB|ID|URL|Jupyter|TensorBoard|VS Code|Dockerfile|apt"
     r"|home/work|NAME|pip|conda|Python|Docker|Ctrl|Shift|Alt|Esc|Enter|Tab|Home|End|Page Up|Page Down|shm|CSV|OK"
-    r"|English|PENDING|SCHEDULED|PREPARING|RUNNING|TERMINATING|TERMINATED|CANCELLED|ERROR|SUCCESS)\b"
+    r"|GET|POST|PUT|PATCH|DELETE|HEAD|Authorization|Bearer|English|PENDING|SCHEDULED|PREPARING|RUNNING|TERMINATING|TERMINATED|CANCELLED|ERROR|SUCCESS)\b"
 )
 _WORD: Final = re.compile(r"[A-Za-z]{2,}")
 _TEXT_ATTRIBUTES: Final = {

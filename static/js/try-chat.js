@@ -137,7 +137,7 @@ class Pane {
 
   showExamples() {
     const messages = [...this.messages];
-    if (message.value.trim() || messages.length === 0) messages.push({ role: "user", content: message.value.trim() || "Hello" });
+    if (message.value.trim() || messages.length === 0) messages.push({ role: "user", content: message.value.trim() || "hello" });
     const body = chatBody(this.model.value || "default", messages, parameters());
     for (const button of this.examples) {
       button.dataset.copy = button.dataset.example === "curl" ? asCurl(this.target.url, body) : asPython(this.target.url, body);
