@@ -8,13 +8,17 @@ from django.dispatch import receiver
 
 from accounts.models import Membership
 from deployments import events
-from deployments.models import Deployment
+from deployments.models import Deployment, DeploymentToken
 
 
 @receiver(post_delete, sender=Membership)
-def _void_cookies(instance: Membership, **kwargs: Any) -> None:
-    """Void the cookies of the project's deployments: those who may still use one are given another in passing."""
+def _end_access(instance: Membership, **kwargs: Any) -> None:
+    """Void the cookies of the project's deployments, and the tokens with which the member tried them.
+
+    Those who may still use one are given another in passing.
+    """
     live = Deployment.objects.live().filter(project=instance.project_id)
+    DeploymentToken.objects.filter(is_trial=True, created_by=instance.user_id, deployment__in=live).delete()
     for pk in live.values_list("pk", flat=True):
         Deployment.objects.filter(pk=pk).update(epoch=F("epoch") + 1)
         events.changed(pk)

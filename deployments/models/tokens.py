@@ -19,8 +19,9 @@ class DeploymentTokenQuerySet(models.QuerySet["DeploymentToken"]):
     """Questions about tokens."""
 
     def valid(self) -> "DeploymentTokenQuerySet":
-        """Return those that open their deployment now."""
-        return self.filter(Q(expires_at=None) | Q(expires_at__gt=clock.now()), revoked_at=None)
+        """Return those that open their deployment now; that of a page ends with the account of its user."""
+        lasting = Q(expires_at=None) | Q(expires_at__gt=clock.now())
+        return self.filter(lasting, Q(is_trial=False) | Q(created_by__is_active=True), revoked_at=None)
 
 
 class DeploymentToken(models.Model):

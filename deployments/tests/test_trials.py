@@ -12,7 +12,7 @@ from endpoints.routing import service_routes
 from proxy.authorization.signing import digest
 from resources import clock
 from sessions.errors import GENERAL, RejectedError
-from tests.factories import make_user
+from tests.factories import make_project, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -56,6 +56,20 @@ def test_those_of_others_are_in_the_audit_log() -> None:
     assert not AuditEntry.objects.filter(action="add token").exists()
     trials.trial_token(deployment, actor=admin)
     assert AuditEntry.objects.get(action="add token").actor == admin
+
+
+def test_they_end_with_the_access_of_their_user() -> None:
+    owner, member = make_user(), make_user()
+    project = make_project(owner, member)
+    deployment = make_deployment(owner, project=project)
+    trials.trial_token(deployment, actor=member)
+    trials.trial_token(deployment, actor=owner)
+    kept = tokens.create_token(deployment, name="shop", actor=member).token
+    project.memberships.get(user=member).delete()
+    assert {token.created_by for token in deployment.tokens.exclude(pk=kept.pk)} == {owner}
+    owner.is_active = False
+    owner.save()
+    assert list(DeploymentToken.objects.valid()) == [kept]
 
 
 def test_an_ended_deployment_has_none() -> None:

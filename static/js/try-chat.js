@@ -49,6 +49,7 @@ class Pane {
 
   // Sends the message with the conversation before it; returns whether an answer came.
   async ask(content, signal) {
+    const before = this.messages;
     const asked = { role: "user", content };
     const shown = this.show(asked);
     const answer = { role: "assistant", content: "" };
@@ -63,6 +64,7 @@ class Pane {
     }
     this.list.removeAttribute("aria-busy");
     line.classList.remove("is-coming");
+    if (this.messages !== before) return true; // a new conversation was begun meanwhile
     const hasAnswer = answer.content !== "";
     if (hasAnswer) {
       if (signal.aborted) line.dataset.note = gettext("stopped");
