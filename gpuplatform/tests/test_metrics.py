@@ -27,6 +27,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
+from deployments.tests.making import make_deployment, serving_deployment
 from folders.models import HostRoot
 from gpuplatform.settings import BASE_DIR
 from operations.health.ages import pass_ages, service_ages
@@ -51,6 +52,18 @@ def samples_of(text: str) -> dict[str, dict[frozenset[str], float]]:
         for sample in family.samples:
             found.setdefault(sample.name, {})[frozenset(sample.labels.values())] = sample.value
     return found
+
+
+@pytest.mark.django_db
+def test_deployments_and_their_replicas_are_reported() -> None:
+    host = make_host()
+    serving_deployment(2, host=host)
+    make_deployment(host=host, name="second", replicas=3)
+    found = samples_of(generate_latest(state_registry()).decode())
+    group = host.group.name
+    assert found["gpuplatform_deployments"] == {frozenset({group, "HEALTHY"}): 1, frozenset({group, "STARTING"}): 1}
+    assert found["gpuplatform_deployment_replicas_wanted"] == {frozenset({group}): 5}
+    assert found["gpuplatform_deployment_replicas_ready"] == {frozenset({group}): 2}
 
 
 @pytest.mark.django_db

@@ -1,4 +1,4 @@
-"""What the database says of the platform, as metrics for Prometheus: sessions, capacity, hosts and GPUs.
+"""What the database says of the platform, as metrics for Prometheus: sessions, deployments, capacity, hosts and GPUs.
 
 Every scrape reads it anew, in the same few queries however much there is. Names follow
 https://prometheus.io/docs/practices/naming/: base units, ratios from 0 to 1.
@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from deployments.models import Deployment, Replica
 from operations.metrics.families import gauge
 from operations.metrics.services import ServicesCollector
 from resources.amounts.units import CORE_MILLI
@@ -31,6 +32,7 @@ class StateCollector(Collector):
         """Yield the metrics as they are now. Raises django.db.Error where the database does not respond."""
         now = timezone.now()
         yield from _sessions(now)
+        yield from _deployments()
         yield from _capacity()
         yield from _hosts(now)
         yield from _gpus()
@@ -59,6 +61,22 @@ def _sessions(now: datetime) -> Iterator[GaugeMetricFamily]:
         "For how long the one that waits longest has waited",
         ("group",),
         (((group,), (now - since).total_seconds()) for group, since in oldest),
+    )
+
+
+def _deployments() -> Iterator[GaugeMetricFamily]:
+    live = Deployment.objects.live().order_by().values_list("resource_group__name")
+    states = live.values_list("resource_group__name", "state").annotate(Count("pk"))
+    yield gauge(
+        "deployments", "Deployments that have not ended", ("group", "state"), (((g, s), n) for g, s, n in states)
+    )
+    wanted = dict(live.annotate(Sum("replicas")))
+    ready = Replica.objects.taking_requests().order_by().values_list("deployment__resource_group__name")
+    yield _of_groups("deployment_replicas_wanted", "Replicas that deployments are to have", wanted)
+    yield _of_groups(
+        "deployment_replicas_ready",
+        "Replicas that take requests",
+        dict.fromkeys(wanted, 0) | dict(ready.annotate(Count("pk"))),
     )
 
 
