@@ -11,7 +11,13 @@ from django.utils.translation import gettext_lazy
 from accounts.models import Project, User
 from deployments.models import Deployment, HealthKind, Revision, RuntimeVariant
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
-from deployments.validation import HEALTH_NUMBERS, MAX_NOTE_LENGTH, MAX_TOKEN_LIFE, MAX_TOKEN_NAME_LENGTH
+from deployments.validation import (
+    HEALTH_NUMBERS,
+    MAX_NOTE_LENGTH,
+    MAX_TOKEN_LIFE,
+    MAX_TOKEN_NAME_LENGTH,
+    name_error,
+)
 from folders.models import Folder
 from resources.amounts.fields import FgpuFormField, SizeFormField
 from resources.amounts.units import GIB
@@ -295,6 +301,13 @@ class DeploymentForm(RevisionForm):
         _offer(self.fields["project"], projects)
         if not projects:
             del self.fields["project"]
+
+    def clean_name(self) -> str:
+        """Return the name; refused here, a wrong one is told together with the other fields."""
+        name: str = self.cleaned_data["name"]
+        if error := name_error(name):
+            raise forms.ValidationError(error)
+        return name
 
     def deployment_request(self) -> DeploymentRequest:
         """Return the request of the valid form."""

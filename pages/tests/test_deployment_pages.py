@@ -123,6 +123,11 @@ def test_what_is_wrong_in_the_form_stands_at_its_field(pages: Client, wrong: dic
     assert not Deployment.objects.exists()
 
 
+def test_a_wrong_name_is_told_with_the_other_fields(pages: Client) -> None:
+    answer = pages.post(f"{LIST}new/", filled(name="Chat!", memory="8", port=80))
+    assert {"name", "memory"} <= set(answer.context["form"].errors)
+
+
 def test_a_variant_fills_what_the_form_leaves_out(pages: Client) -> None:
     variants = pages.get(f"{LIST}new/").context["variants"]
     [chosen] = [pk for pk, fields in variants.items() if fields["port"] == "30000"]
