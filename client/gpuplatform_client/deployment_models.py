@@ -88,6 +88,33 @@ class ReplicaInfo(ApiModel):
     started_at: datetime | None = None
 
 
+class ScalingRuleInfo(ApiModel):
+    """A rule by which a deployment is scaled: what it looks at, and how much of that one replica is for."""
+
+    id: int
+    metric: str
+    target: float
+    query: str = ""
+    paused: bool = False
+
+
+class ScalingInfo(ApiModel):
+    """How a deployment follows its load."""
+
+    min_replicas: int
+    max_replicas: int | None = None
+    down_after_seconds: int
+    cooldown_seconds: int
+    idle_seconds: int | None = None
+    idle_action: str
+    wake_seconds: int
+    asleep_since: datetime | None = None
+    waking_since: datetime | None = None
+    replicas: int
+    rules: list[ScalingRuleInfo] = []
+    decision: str = ""
+
+
 class DeploymentTokenInfo(ApiModel):
     """A token of a deployment, without its secret."""
 

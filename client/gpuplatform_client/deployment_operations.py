@@ -23,6 +23,8 @@ from gpuplatform_client.deployment_models import (
     RevisionInfo,
     RevisionSpec,
     RuntimeVariantInfo,
+    ScalingInfo,
+    ScalingRuleInfo,
 )
 
 
@@ -86,6 +88,34 @@ def end_deployment(deployment_id: str) -> ApiOperation[DeploymentInfo]:
 def replicas(deployment_id: str) -> ApiOperation[ResultPage[ReplicaInfo]]:
     """Yield the replicas that have not ended, oldest first."""
     return ApiOperation("GET", _path(deployment_id, "replicas/"), page(ReplicaInfo), FIRST_PAGE)
+
+
+def scaling(deployment_id: str) -> ApiOperation[ScalingInfo]:
+    """Return how a deployment follows its load, with its rules."""
+    return ApiOperation("GET", _path(deployment_id, "scaling/"), one(ScalingInfo))
+
+
+def change_scaling(deployment_id: str, **settings: Any) -> ApiOperation[ScalingInfo]:
+    """Change `min_replicas`, `max_replicas` (None: not scaled), `idle_seconds` (None: never sleeps) and others."""
+    return ApiOperation("PATCH", _path(deployment_id, "scaling/"), one(ScalingInfo), body=settings)
+
+
+def add_scaling_rule(
+    deployment_id: str, metric: str, target: float, *, query: str = ""
+) -> ApiOperation[ScalingRuleInfo]:
+    """Add a rule: how much one replica is for of "outstanding", "requests", "gpu", or the result of a "query"."""
+    body = {"metric": metric, "target": target, "query": query}
+    return ApiOperation("POST", _path(deployment_id, "scaling/rules/"), one(ScalingRuleInfo), body=body)
+
+
+def change_scaling_rule(deployment_id: str, rule_id: int, **changes: Any) -> ApiOperation[ScalingRuleInfo]:
+    """Change the `target` of a rule, or whether it is `paused`."""
+    return ApiOperation("PATCH", _path(deployment_id, f"scaling/rules/{rule_id}/"), one(ScalingRuleInfo), body=changes)
+
+
+def remove_scaling_rule(deployment_id: str, rule_id: int) -> ApiOperation[None]:
+    """Remove a rule; the number of replicas stays until another rule changes it."""
+    return ApiOperation("DELETE", _path(deployment_id, f"scaling/rules/{rule_id}/"), nothing)
 
 
 def deployment_tokens(deployment_id: str) -> ApiOperation[ResultPage[DeploymentTokenInfo]]:

@@ -8,6 +8,7 @@ from gpuplatform_client.cli.amounts import age_text, clock_text, fgpu_text, size
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.deploy import DeploymentName, Wait, follow_rollout
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.cli.scaling import scaling, scaling_rules
 from gpuplatform_client.client import Client
 from gpuplatform_client.deployment_models import DeploymentInfo, RevisionInfo
 from gpuplatform_client.lookups import LookupFailedError, find_deployment
@@ -15,6 +16,8 @@ from gpuplatform_client.lookups import LookupFailedError, find_deployment
 app = typer.Typer(help="Deployments: list them, change them, and make tokens.", invoke_without_command=True)
 tokens = typer.Typer(help="Tokens of a deployment.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+app.command("scaling")(scaling)
+app.command("scaling-rules")(scaling_rules)
 
 
 @app.callback()
