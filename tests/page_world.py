@@ -17,6 +17,7 @@ from accounts.models import SshKey, User
 from deployments import services as deployment_services
 from deployments import tokens as deployment_tokens
 from deployments.models import Deployment, DeploymentState, ReplicaHealth, RuntimeVariant
+from deployments.scaling import services as scaling
 from deployments.tests.making import deployment_request, revision_request
 from deployments.tests.serving import make_replica
 from folders.sharing import folders as folder_services
@@ -212,6 +213,9 @@ def _deployments(world: PageWorld, hosts: list[Any], image: Image) -> None:
     revoked = deployment_tokens.create_token(chat, name="old", actor=world.admin).token
     deployment_tokens.revoke_token(revoked, actor=world.admin)
     Deployment.objects.filter(pk=chat.pk).update(state=DeploymentState.UPDATING)
+    scaling.change(chat, {"max_replicas": 4, "idle_seconds": 1800}, actor=world.admin)
+    scaling.add_rule(chat, metric="outstanding", target=16, actor=world.admin)
+    scaling.add_rule(chat, metric="gpu", target=60, is_paused=True, actor=world.admin)
     failing, open_one, ended = make("embeddings"), make("captions", is_public=True), make("old-chat")
     make_replica(failing, health=ReplicaHealth.UNHEALTHY.value, health_detail="GET /health was answered with 503.")
     problem = "A replica of revision 1 has failed. Its process has ended with exit code 1.\nCUDA error: out of memory"

@@ -22,7 +22,7 @@ def activate(request: UserRequest, deployment_id: str, number: int) -> HttpRespo
     deployment = operable_deployment(request, deployment_id)
     revision = get_object_or_404(Revision.objects.select_related("image"), deployment=deployment, number=number)
     text = _("Revision %(number)s is being rolled out.") % {"number": number}
-    return _done(request, deployment_id, text, lambda: services.activate(deployment, revision, actor=request.user))
+    return done(request, deployment_id, text, lambda: services.activate(deployment, revision, actor=request.user))
 
 
 @signed_in_act
@@ -30,7 +30,7 @@ def rollback(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Return to the revision that was current before."""
     deployment = operable_deployment(request, deployment_id)
     text = _("The revision before is being rolled out again.")
-    return _done(request, deployment_id, text, lambda: services.abort_rollout(deployment, actor=request.user))
+    return done(request, deployment_id, text, lambda: services.abort_rollout(deployment, actor=request.user))
 
 
 @signed_in_act
@@ -38,7 +38,7 @@ def restart(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Have all replicas replaced."""
     deployment = operable_deployment(request, deployment_id)
     text = _("The replicas are being replaced, one after the other.")
-    return _done(request, deployment_id, text, lambda: services.restart(deployment, actor=request.user))
+    return done(request, deployment_id, text, lambda: services.restart(deployment, actor=request.user))
 
 
 @signed_in_act
@@ -48,7 +48,7 @@ def scale(request: UserRequest, deployment_id: str) -> HttpResponse:
     given = request.POST.get("replicas", "")
     number = int(given) if given.isascii() and given.isdecimal() and len(given) < 5 else -1
     text = ngettext("%(count)s replica is wanted now.", "%(count)s replicas are wanted now.", number)
-    return _done(
+    return done(
         request,
         deployment_id,
         text % {"count": number},
@@ -63,7 +63,7 @@ def end(request: UserRequest, deployment_id: str) -> HttpResponse:
     if request.method != "POST":
         return render(request, "deployments/end.html", {"deployment": deployment})
     text = _("%(name)s has ended.") % {"name": deployment.name}
-    return _done(request, deployment_id, text, lambda: services.end(deployment, actor=request.user))
+    return done(request, deployment_id, text, lambda: services.end(deployment, actor=request.user))
 
 
 @signed_in_act
@@ -72,10 +72,10 @@ def revoke_token(request: UserRequest, deployment_id: str, token_id: int) -> Htt
     deployment = operable_deployment(request, deployment_id)
     token = get_object_or_404(deployment.tokens.select_related("deployment__owner"), pk=token_id)
     text = _("The token %(name)s is revoked.") % {"name": token.name}
-    return _done(request, deployment_id, text, lambda: tokens.revoke_token(token, actor=request.user))
+    return done(request, deployment_id, text, lambda: tokens.revoke_token(token, actor=request.user))
 
 
-def _done(request: UserRequest, deployment_id: str, text: str, act: Callable[[], object]) -> HttpResponse:
+def done(request: UserRequest, deployment_id: str, text: str, act: Callable[[], object]) -> HttpResponse:
     """Carry out an act, say what was done or why not, and show the page again."""
     try:
         act()

@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from pages.deployments import act_views, form_views, try_views, views
+from pages.deployments import act_views, form_views, scaling_views, try_views, views
 from sessions.models import SESSION_ID
 
 
@@ -27,6 +27,12 @@ urlpatterns = [
     path("<deployment:deployment_id>/scale/", act_views.scale, name="scale"),
     path("<deployment:deployment_id>/end/", act_views.end, name="end"),
     path("<deployment:deployment_id>/settings/", views.settings, name="settings"),
+    path("<deployment:deployment_id>/scaling/", scaling_views.change, name="scaling"),
+    path("<deployment:deployment_id>/scaling/rules/", scaling_views.add_rule, name="add-rule"),
+    path("<deployment:deployment_id>/scaling/rules/<int:rule_id>/", scaling_views.change_rule, name="change-rule"),
+    path(
+        "<deployment:deployment_id>/scaling/rules/<int:rule_id>/remove/", scaling_views.remove_rule, name="remove-rule"
+    ),
     path("<deployment:deployment_id>/try/", try_views.try_it, name="try"),
     path("<deployment:deployment_id>/try/token/", try_views.token, name="try-token"),
     path("<deployment:deployment_id>/tokens/", views.tokens, name="tokens"),

@@ -29,6 +29,8 @@ from pages.deployments.queries import (
     tokens_of,
     visible_deployment,
 )
+from pages.deployments.scaling_forms import RuleForm, ScalingForm
+from pages.deployments.scaling_words import rules_of, scaling_words
 from resources import clock
 from sessions.errors import RejectedError
 
@@ -54,7 +56,7 @@ def detail(request: UserRequest, deployment_id: str) -> HttpResponse:
     deployment = visible_deployment(request, deployment_id)
     if request.htmx:
         return render(request, "deployments/_detail.html", _context(request, deployment))
-    return _page(request, deployment)
+    return page_of(request, deployment)
 
 
 @signed_in_act
@@ -69,7 +71,7 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
             return redirect("deployments:detail", deployment.pk)
         except RejectedError as error:
             form.refuse(error)
-    return _page(request, deployment, settings_form=form)
+    return page_of(request, deployment, settings_form=form)
 
 
 @signed_in_act
@@ -89,17 +91,19 @@ def tokens(request: UserRequest, deployment_id: str) -> HttpResponse:
                 expires_at=clock.now() + lifetime if lifetime else None,
                 rate_per_minute=asked["rate_per_minute"],
             )
-            return _page(request, deployment, made=made)
+            return page_of(request, deployment, made=made)
         except RejectedError as error:
             refuse(form, error)
-    return _page(request, deployment, token_form=form)
+    return page_of(request, deployment, token_form=form)
 
 
-def _page(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
+def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
     """Return the whole page, with a form that is refused, or the token that was just made."""
     usual = {
         "settings_form": SettingsForm.of(deployment),
         "token_form": DeploymentTokenForm(prefix="token", initial={"rate_per_minute": 0}),
+        "scaling_form": ScalingForm.of(deployment),
+        "rule_form": RuleForm(prefix="rule"),
     }
     is_refused = any(name in own for name in usual)
     context = {**_context(request, deployment), **usual, **own}
@@ -109,6 +113,7 @@ def _page(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
 def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
     url = origin(deployment)
     title, *lines = deployment.problem.split("\n")
+    rules = rules_of(deployment)
     revisions = deployment.revisions.select_related("image", "variant", "created_by").prefetch_related("mounts")
     return {
         "deployment": deployment,
@@ -122,6 +127,8 @@ def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
         "rollout": rollout_of(deployment),
         "hour": None if deployment.ended_at else last_hour(deployment),
         "replicas": replicas_of(deployment, request.user),
+        "rules": rules,
+        "scaling_words": scaling_words(deployment, rules),
         "revisions": revisions[:REVISIONS_SHOWN],
         "tokens": tokens_of(deployment),
         "events": deployment.events.select_related("actor")[:EVENTS_SHOWN],

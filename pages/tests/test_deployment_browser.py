@@ -39,6 +39,8 @@ def test_a_deployment_is_made_watched_and_given_a_token(browser: Browser, server
         assert DeploymentToken.objects.get().digest == digest(secret)
         page.goto(f"/deployments/{deployment.pk}/")
         expect(page.locator("#tokens")).to_contain_text("shop")
+        scale_by_load(page)
+        expect(page.locator("#scaling")).to_contain_text("1 to 4 replicas; 16 requests a replica")
         assert secret not in page.content()
         replica.session.move_to(Status.ERROR, Reason.OUT_OF_MEMORY)
         expect(page.locator(f"#replica-{replica.pk}")).to_have_count(0)
@@ -62,6 +64,14 @@ def fill(page: Page) -> None:
     expect(page.locator("#id_name_error")).to_contain_text("part of an address")
     page.get_by_label("Name", exact=True).fill("chat")
     page.get_by_role("button", name="Deploy", exact=True).click()
+
+
+def scale_by_load(page: Page) -> None:
+    """Have the deployment follow its load, for 16 requests a replica."""
+    page.locator("#change-scaling").get_by_label("At most").fill("4")
+    page.locator("#change-scaling").get_by_role("button", name="Save").click()
+    page.locator("#add-rule").get_by_label("For one replica").fill("16")
+    page.get_by_role("button", name="Add rule").click()
 
 
 def make_token(page: Page) -> str:
