@@ -146,6 +146,8 @@ def promote(deployment: Deployment, *, actor: User, to_all: bool = False) -> Dep
         if rollout.begun_at is None and not to_all:
             raise RejectedError({GENERAL: "Requests go to the new replicas when these are healthy; that is awaited."})
         events.record(row, f"Promoted revision {row.revision.number}{' to all requests' if to_all else ''}.", actor)
+        if actor != row.owner:  # the deployment itself is as before, so nothing else records it
+            audit.record(actor, "promote", row, {"revision": (None, str(row.revision.number))})
         if to_all and (rollout.is_canary or rollout.begun_at is None):
             rollout.delete()
         else:

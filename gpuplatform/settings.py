@@ -399,6 +399,7 @@ SPECTACULAR_SETTINGS = {
         "HostStatusEnum": "resources.models.HostStatus.choices",
         "HealthKindEnum": "deployments.models.HealthKind.values",
         "DeploymentStateEnum": "deployments.models.DeploymentState.values",
+        "RolloutStrategyEnum": "deployments.models.RolloutStrategy.choices",
         "ProjectRoleEnum": "accounts.models.ProjectRole.values",
     },
 }

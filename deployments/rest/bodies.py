@@ -10,10 +10,12 @@ from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
 from accounts.serializers import StrictSerializer
-from deployments.models import HealthKind, Revision, RuntimeVariant
+from deployments import services
+from deployments.models import HealthKind, Revision, RolloutStrategy, RuntimeVariant
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
 from deployments.validation import (
     HEALTH_NUMBERS,
+    MAX_CANARY_STEPS,
     MAX_NOTE_LENGTH,
     MAX_ORIGINS,
     MAX_TOKEN_LIFE,
@@ -46,6 +48,12 @@ def number(name: str, **options: Any) -> serializers.IntegerField:
     """Return the field of a number with the bounds that the services have for it."""
     low, high = RANGES[name]
     return serializers.IntegerField(min_value=low, max_value=high, required=False, **options)
+
+
+def share(name: str, **options: Any) -> serializers.FloatField:
+    """Return the field of a number with a fraction, with the bounds that the services have for it."""
+    low, high = RANGES[name]
+    return serializers.FloatField(min_value=low, max_value=high, required=False, **options)
 
 
 def origins() -> serializers.ListField:
@@ -118,7 +126,33 @@ class NewRevisionBody(RevisionBody):
     activate = serializers.BooleanField(default=True, help_text="Have the replicas replaced by such as run it")
 
 
-class SettingsBody(StrictSerializer):
+class RolloutSettingsBody(StrictSerializer):
+    """How revisions are rolled out."""
+
+    strategy = serializers.ChoiceField(
+        choices=RolloutStrategy.choices, required=False, help_text="How a revision takes the place of the one before"
+    )
+    canary_steps = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=99),
+        min_length=1,
+        max_length=MAX_CANARY_STEPS,
+        required=False,
+        help_text="Percent of the requests that a new revision gets, rising",
+    )
+    step_seconds = number(
+        "step_seconds", help_text="Of each step of a canary, and for which old replicas stay after blue/green"
+    )
+    max_error_points = share("max_error_points", help_text="Percentage points more failed requests than before")
+    max_p95_ratio = share("max_p95_ratio", help_text="The 95th percentile of durations, to that of the old revision")
+
+
+class PromotionBody(StrictSerializer):
+    """How far a rollout by steps is to go on."""
+
+    to_all = serializers.BooleanField(default=False, help_text="Past all steps that are left")
+
+
+class SettingsBody(RolloutSettingsBody):
     """Settings of a deployment, as far as they are to change; another resource group replaces its replicas."""
 
     replicas = number("replicas", help_text="How many are wanted; 0 stops it, and it keeps its address")
@@ -139,7 +173,7 @@ class SettingsBody(StrictSerializer):
         return settings_of(self.validated_data)
 
 
-class NewDeploymentBody(RevisionBody):
+class NewDeploymentBody(RolloutSettingsBody, RevisionBody):
     """A deployment to make, with its first revision."""
 
     name = serializers.RegexField(
@@ -195,8 +229,7 @@ class NewDeploymentTokenBody(StrictSerializer):
 
 def settings_of(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return {name of a setting: value} of those that a body has."""
-    names = ("sticky", "max_surge", "max_unavailable", "concurrency", "queue", "drain_seconds", "allowed_origins")
-    given = {name: asked[name] for name in names if name in asked}
+    given = {name: asked[name] for name in services.SETTINGS if name in asked and name != "resource_group"}
     return given | ({"is_public": asked["public"]} if "public" in asked else {})
 
 

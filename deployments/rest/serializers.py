@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from deployments.addresses import origin
@@ -18,8 +19,11 @@ from deployments.models import (
     ReplicaHealth,
     Revision,
     RevisionMount,
+    RolloutStrategy,
     RuntimeVariant,
 )
+from deployments.replicas.progress import RolloutProgress, progress_of
+from deployments.replicas.stepwise import Answered
 from resources.amounts.fields import FgpuTextField
 from restapi.fields import ShownSerializer
 from sessions.lifecycle import Status
@@ -95,6 +99,40 @@ class RevisionSerializer(ShownSerializer[Revision]):
         return revision.deployment.revision_id == revision.pk
 
 
+class AnsweredSerializer(serializers.Serializer[Answered]):
+    """What a revision has answered since the step began."""
+
+    requests = serializers.IntegerField()
+    errors = serializers.IntegerField(  # type: ignore[assignment]  # the metaclass collects it
+        help_text="Answered with 5xx, or broken off"
+    )
+    error_percent = serializers.FloatField()
+    p95_seconds = serializers.FloatField(
+        source="p95", allow_null=True, help_text="Within which 95 % of them were over; null without requests"
+    )
+
+
+class RolloutSerializer(serializers.Serializer[RolloutProgress]):
+    """A rollout by steps that is under way: which share of the requests the new revision gets, and how it does."""
+
+    strategy = serializers.ChoiceField(choices=RolloutStrategy.choices, source="rollout.strategy")
+    step = serializers.IntegerField(source="step_number", help_text="The running one, from 1")
+    steps = serializers.ListField(child=serializers.IntegerField(), help_text="Percent of the requests, of each step")
+    percent = serializers.IntegerField(
+        source="rollout.percent_now", help_text="Of the requests, which the new revision gets now"
+    )
+    begun_at = serializers.DateTimeField(
+        source="rollout.begun_at", allow_null=True, help_text="Of the step; null until its replicas are healthy"
+    )
+    words = serializers.CharField(help_text="Which share the new revision gets, and what is awaited")
+    old_revision = serializers.IntegerField()
+    new_revision = serializers.IntegerField()
+    old = AnsweredSerializer(
+        source="compared.old", default=None, allow_null=True, help_text="null before the first step, or while unknown"
+    )
+    new = AnsweredSerializer(source="compared.new", default=None, allow_null=True)
+
+
 class DeploymentSerializer(ShownSerializer[Deployment]):
     """A deployment as its owner, the members of its project and superadmins see it."""
 
@@ -119,12 +157,19 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
         child=serializers.CharField(), read_only=True, help_text='Whose pages may use it; "*" for those of all'
     )
 
+    rollout = serializers.SerializerMethodField(help_text="By steps; null while none is under way")
+
+    canary_steps = serializers.ListField(
+        child=serializers.IntegerField(), read_only=True, help_text="Percent of the requests, of each step"
+    )
+
     class Meta:
         model = Deployment
         fields = (
             *("id", "name", "owner", "project", "resource_group", "url", "state", "problem", "replicas", "ready"),
             *("updated", "total", "revision", "previous_revision", "public", "sticky", "max_surge", "max_unavailable"),
-            *("concurrency", "queue", "drain_seconds", "allowed_origins", "created_at", "ended_at"),
+            *("concurrency", "queue", "drain_seconds", "allowed_origins", "strategy", "canary_steps", "step_seconds"),
+            *("max_error_points", "max_p95_ratio", "rollout", "created_at", "ended_at"),
         )
 
     def get_problem(self, deployment: Deployment) -> str:
@@ -132,6 +177,15 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
         user = self.context["request"].user
         may_read = user.is_superuser or user.pk == deployment.owner_id
         return deployment.problem if may_read else deployment.problem.partition("\n")[0]
+
+    @extend_schema_field(RolloutSerializer(allow_null=True))
+    def get_rollout(self, deployment: Deployment) -> Any:
+        """Return how far it is. Where figures cannot be read once, a list tries no more."""
+        found = progress_of(deployment, reads_figures=self.context.get("has_figures", True))
+        if found is None:
+            return None
+        self.context["has_figures"] = found.is_known
+        return RolloutSerializer(found).data
 
     def get_url(self, deployment: Deployment) -> str:
         """Return the origin."""

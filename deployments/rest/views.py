@@ -22,7 +22,13 @@ from deployments import figures, services, tokens
 from deployments.counts import with_counts
 from deployments.models import Deployment, DeploymentToken, Revision, RuntimeVariant
 from deployments.requests import RevisionRequest
-from deployments.rest.bodies import NewDeploymentBody, NewDeploymentTokenBody, NewRevisionBody, SettingsBody
+from deployments.rest.bodies import (
+    NewDeploymentBody,
+    NewDeploymentTokenBody,
+    NewRevisionBody,
+    PromotionBody,
+    SettingsBody,
+)
 from deployments.rest.scaling import ScalingActions
 from deployments.rest.serializers import (
     DeploymentEventSerializer,
@@ -43,7 +49,7 @@ from sessions.launching.serializers import group_for
 from sessions.models import SESSION_ID
 
 READ: Final = frozenset({"list", "retrieve", "replicas", "events", "revisions", "tokens", "figures", "scaling", None})
-RELATED: Final = ("owner__policy", "project__policy", "resource_group", "previous_revision")
+RELATED: Final = ("owner__policy", "project__policy", "resource_group", "previous_revision", "rollout")
 FIELDS: Final = {  # of the services' requests, and what the API calls them
     **{"environment": "env", "is_public": "public", "health_path": "health.path", GENERAL: "non_field_errors"},
     **{name: f"health.{name}" for name in ("start_seconds", "interval_seconds", "timeout_seconds", "retries")},
@@ -171,6 +177,16 @@ class DeploymentViewSet(ScalingActions, ListModelMixin, RetrieveModelMixin, ApiV
         deployment = self.get_object()
         with refusals():
             services.abort_rollout(deployment, actor=user_of(request))
+        return Response(self._shown(deployment))
+
+    @extend_schema(request=PromotionBody, responses=DeploymentSerializer)
+    @action(detail=True, methods=["post"])
+    def promote(self, request: Request, pk: str) -> Response:
+        """Pass the running step of a rollout by steps now, whatever it has shown."""
+        deployment, body = self.get_object(), PromotionBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        with refusals():
+            services.promote(deployment, actor=user_of(request), to_all=body.validated_data["to_all"])
         return Response(self._shown(deployment))
 
     @extend_schema(request=None, responses=DeploymentSerializer)
