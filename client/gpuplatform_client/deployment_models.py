@@ -38,6 +38,30 @@ class RevisionInfo(ApiModel):
     is_current: bool = False
 
 
+class AnsweredInfo(ApiModel):
+    """What a revision has answered since the step of a rollout began."""
+
+    requests: int
+    errors: int
+    error_percent: float
+    p95_seconds: float | None = None
+
+
+class RolloutInfo(ApiModel):
+    """A rollout by steps that is under way: which share of the requests the new revision gets, and how it does."""
+
+    strategy: str
+    step: int
+    steps: list[int]
+    percent: int
+    begun_at: datetime | None = None
+    words: str
+    old_revision: int
+    new_revision: int
+    old: AnsweredInfo | None = None
+    new: AnsweredInfo | None = None
+
+
 class DeploymentInfo(ApiModel):
     """A deployment: a model, or another service, that replicas serve at one address."""
 
@@ -63,13 +87,20 @@ class DeploymentInfo(ApiModel):
     queue: int = 0
     drain_seconds: int = 0
     allowed_origins: list[str] = []
+    strategy: str = "rolling"
+    canary_steps: list[int] = []
+    step_seconds: int = 0
+    max_error_points: float = 0.0
+    max_p95_ratio: float = 0.0
+    rollout: RolloutInfo | None = None
     created_at: datetime
     ended_at: datetime | None = None
 
     @property
     def is_settled(self) -> bool:
         """True once as many replicas of the current revision serve as are wanted, and no others are left."""
-        return self.ready >= self.replicas and self.updated == self.total == self.replicas
+        has_all = self.ready >= self.replicas and self.updated == self.total == self.replicas
+        return has_all and self.rollout is None
 
 
 class ReplicaInfo(ApiModel):
@@ -189,3 +220,8 @@ class DeploymentSpec(RevisionSpec):
     queue: int | None = None
     drain_seconds: int | None = None
     allowed_origins: list[str] | None = None
+    strategy: str | None = None  # "rolling", "canary" or "blue_green"
+    canary_steps: list[int] | None = None
+    step_seconds: int | None = None
+    max_error_points: float | None = None
+    max_p95_ratio: float | None = None

@@ -44,7 +44,7 @@ def create_deployment(spec: DeploymentSpec) -> ApiOperation[DeploymentInfo]:
 
 
 def change_deployment(deployment_id: str, **settings: Any) -> ApiOperation[DeploymentInfo]:
-    """Change settings: `replicas`, `public`, `sticky`, `concurrency`, `queue`, `drain_seconds` and others."""
+    """Change settings: `replicas`, `public`, `sticky`, `concurrency`, `strategy`, `canary_steps` and others."""
     return ApiOperation("PATCH", _path(deployment_id), one(DeploymentInfo), body=settings)
 
 
@@ -73,6 +73,12 @@ def activate_revision(deployment_id: str, number: int) -> ApiOperation[Deploymen
 def roll_back(deployment_id: str) -> ApiOperation[DeploymentInfo]:
     """Return to the revision before the current one."""
     return _changed(deployment_id, "rollback/")
+
+
+def promote(deployment_id: str, *, to_all: bool = False) -> ApiOperation[DeploymentInfo]:
+    """Pass the running step of a rollout by steps now, or all that are left."""
+    path = _path(deployment_id, "promote/")
+    return ApiOperation("POST", path, one(DeploymentInfo), body={"to_all": to_all}, headers=idempotency_key())
 
 
 def restart_deployment(deployment_id: str) -> ApiOperation[DeploymentInfo]:

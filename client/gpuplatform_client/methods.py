@@ -96,6 +96,7 @@ class ApiMethods:
     create_revision = OperationMethod(deployment_operations.create_revision)
     activate_revision = OperationMethod(deployment_operations.activate_revision)
     roll_back = OperationMethod(deployment_operations.roll_back)
+    promote = OperationMethod(deployment_operations.promote)
     restart_deployment = OperationMethod(deployment_operations.restart_deployment)
     end_deployment = OperationMethod(deployment_operations.end_deployment)
     replicas = ItemsMethod(deployment_operations.replicas)

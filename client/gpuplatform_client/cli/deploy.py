@@ -9,7 +9,7 @@ import typer
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.cli.run import fgpu_of, mount_of, variables_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
+from gpuplatform_client.deployment_models import AnsweredInfo, DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.lookups import choose_image, find_deployment
 
@@ -18,6 +18,11 @@ POLL_SECONDS = 1.0
 FAILED = 1
 
 DeploymentName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a deployment")]
+Strategy = Annotated[str | None, typer.Option(help="Of rollouts: rolling, canary or blue_green")]
+CanarySteps = Annotated[str | None, typer.Option(help='Percent of the requests, rising, such as "5,50"')]
+StepSeconds = Annotated[int | None, typer.Option(help="Of each step; those that old replicas stay after blue_green")]
+ErrorPoints = Annotated[float | None, typer.Option(help="Percentage points more failed requests than before")]
+P95Ratio = Annotated[float | None, typer.Option(help="The 95th percentile of durations, to that of before")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until its replicas serve; the exit code says whether they do")]
 
 
@@ -43,6 +48,11 @@ def deploy(
     group: Annotated[str | None, typer.Option(help="Resource group")] = None,
     project: Annotated[str | None, typer.Option(help="A project of yours to which it belongs")] = None,
     note: Annotated[str | None, typer.Option(help="About this revision")] = None,
+    strategy: Strategy = None,
+    canary_steps: CanarySteps = None,
+    step_seconds: StepSeconds = None,
+    max_error_points: ErrorPoints = None,
+    max_p95_ratio: P95Ratio = None,
     wait: Wait = False,
 ) -> None:
     """Deploy a model; with the name of a deployment, replace its replicas by those of a new revision."""
@@ -60,6 +70,7 @@ def deploy(
             "health": health if health != HealthSpec() else None,
         }
         settings = {"replicas": replicas, "public": public, "resource_group": group, "project": project}
+        settings |= rollout_settings(strategy, canary_steps, step_seconds, max_error_points, max_p95_ratio)
         deployment = _deployed(client, name, revision, settings)
         output.print(deployment.url or deployment.id, highlight=False, markup=False)
         if wait:
@@ -70,13 +81,45 @@ def deploy(
 def rollout(
     name: DeploymentName,
     follow: Annotated[bool, typer.Option(help="Until it is done")] = True,
+    promote: Annotated[bool, typer.Option("--promote", help="Pass the running step now")] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="Return to the revision before")] = False,
 ) -> None:
     """Show how far the replicas of a deployment are, until those of the current revision serve alone."""
+    if promote and abort:
+        raise typer.BadParameter("Choose one of them.", param_hint="--promote, --abort")
     with connected(OUTAGE_SECONDS) as client:
         deployment = find_deployment(client, name)
-        if follow:
+        if promote:
+            deployment = client.promote(deployment.id)
+        elif abort:
+            deployment = client.roll_back(deployment.id)
+        elif follow:
             raise typer.Exit(follow_rollout(client, deployment.id))
         output.print(_status_text(deployment), highlight=False, markup=False)
+        for line in _figures(deployment):
+            output.print(line, highlight=False, markup=False)
+
+
+def rollout_settings(
+    strategy: str | None,
+    canary_steps: str | None,
+    step_seconds: int | None,
+    max_error_points: float | None,
+    max_p95_ratio: float | None,
+) -> dict[str, Any]:
+    """Return the settings of rollouts; None for those that are not named. Raises BadParameter for a wrong step."""
+    return {
+        "strategy": strategy.replace("-", "_") if strategy else None,
+        "canary_steps": _steps(canary_steps) if canary_steps else None,
+        **{"step_seconds": step_seconds, "max_error_points": max_error_points, "max_p95_ratio": max_p95_ratio},
+    }
+
+
+def _steps(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter("Write percentages, such as 5,50.", param_hint="--canary-steps") from None
 
 
 def _deployed(client: Client, name: str, revision: dict[str, Any], settings: dict[str, Any]) -> DeploymentInfo:
@@ -123,9 +166,25 @@ def _status_text(deployment: DeploymentInfo) -> str:
     parts = [f"Revision {number}: {ready}, {deployment.updated} of this revision"]
     if others := deployment.total - deployment.updated:
         parts.append(f"{others} of other revisions")
+    if deployment.rollout and deployment.rollout.words not in deployment.problem:
+        parts.append(deployment.rollout.words)
     if deployment.problem:
         parts.append(deployment.problem)
     return ". ".join(parts)
+
+
+def _figures(deployment: DeploymentInfo) -> list[str]:
+    """Return what both revisions of a rollout by steps have answered since its step began, a line each."""
+    rollout = deployment.rollout
+    if rollout is None or rollout.old is None or rollout.new is None:
+        return []
+    pairs = ((rollout.old_revision, rollout.old), (rollout.new_revision, rollout.new))
+    return [f"Revision {number}: {_answered_text(answered)}" for number, answered in pairs]
+
+
+def _answered_text(answered: AnsweredInfo) -> str:
+    text = f"{answered.requests} requests, {answered.error_percent:.1f} % failed"
+    return text if answered.p95_seconds is None else f"{text}, 95 % within {answered.p95_seconds:.3g} s"
 
 
 def _reference(client: Client, image: str | None) -> str | None:

@@ -6,7 +6,17 @@ import typer
 
 from gpuplatform_client.cli.amounts import age_text, clock_text, fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.deploy import DeploymentName, Wait, follow_rollout
+from gpuplatform_client.cli.deploy import (
+    CanarySteps,
+    DeploymentName,
+    ErrorPoints,
+    P95Ratio,
+    StepSeconds,
+    Strategy,
+    Wait,
+    follow_rollout,
+    rollout_settings,
+)
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.cli.scaling import scaling, scaling_rules
 from gpuplatform_client.client import Client
@@ -97,6 +107,24 @@ def scale(name: DeploymentName, replicas: Annotated[int, typer.Argument(min=0)],
     """Have so many replicas serve."""
     with connected() as client:
         _changed(client, client.scale_deployment(find_deployment(client, name).id, replicas), wait)
+
+
+@app.command("set")
+@reporting()
+def change_settings(
+    name: DeploymentName,
+    strategy: Strategy = None,
+    canary_steps: CanarySteps = None,
+    step_seconds: StepSeconds = None,
+    max_error_points: ErrorPoints = None,
+    max_p95_ratio: P95Ratio = None,
+) -> None:
+    """Change how revisions are rolled out."""
+    asked = rollout_settings(strategy, canary_steps, step_seconds, max_error_points, max_p95_ratio)
+    with connected() as client:
+        given = {key: value for key, value in asked.items() if value is not None}
+        changed = client.change_deployment(find_deployment(client, name).id, **given)
+        output.print(_rollouts_text(changed), highlight=False, markup=False)
 
 
 @app.command()
@@ -213,8 +241,22 @@ def _facts(deployment: DeploymentInfo) -> list[tuple[str, str]]:
         ("Owner", deployment.owner + (f", project {deployment.project}" if deployment.project else "")),
         ("Group", deployment.resource_group),
         ("Access", "public" if deployment.public else "with a token"),
+        ("Rollouts", _rollouts_text(deployment)),
     ]
     return [*facts, ("Revision", f"{revision.number}: {_shape(revision)}")] if revision else facts
+
+
+def _rollouts_text(deployment: DeploymentInfo) -> str:
+    """Return how revisions are rolled out, in words."""
+    limits = f"up to {deployment.max_error_points:g} points more errors, {deployment.max_p95_ratio:g} times the time"
+    match deployment.strategy:
+        case "canary":
+            steps = ", ".join(map(str, deployment.canary_steps))
+            return f"canary: {steps} % of the requests, {deployment.step_seconds} s each, {limits}"
+        case "blue_green":
+            return f"blue_green: old replicas stay for {deployment.step_seconds} s"
+        case other:
+            return other
 
 
 def _shape(revision: RevisionInfo) -> str:

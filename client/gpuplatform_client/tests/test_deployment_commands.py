@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import ApiToken, User
-from deployments.models import Deployment, DeploymentToken, Replica, Revision
+from deployments.models import Deployment, DeploymentToken, Replica, Revision, StepwiseRollout
+from deployments.tests.rolling import answer
 from deployments.tests.serving import make_replica
 from gpuplatform_client.tests.program import Command, RunningProgram
 from proxy.authorization.signing import digest
@@ -130,3 +131,40 @@ def test_a_rollout_is_followed_until_it_is_done(signed_in: Command, server: Live
         old.session.delete()
         assert program.wait() == 0
     assert "1 of 1 replicas ready, 1 of this revision" in program.messages[-1]
+
+
+def test_how_revisions_are_rolled_out_is_set(signed_in: Command) -> None:
+    steps = ("--strategy", "canary", "--canary-steps", "5,50", "--step-seconds", "60", "--max-error-points", "0.5")
+    assert signed_in(*DEPLOY, "--command", "serve", *steps).exit_code == 0
+    deployment = Deployment.objects.get()
+    settings = (deployment.strategy, deployment.canary_steps, deployment.step_seconds, deployment.max_error_points)
+    assert settings == ("canary", [5, 50], 60, 0.5)
+    assert "canary: 5, 50 % of the requests, 60 s each" in signed_in("deployments", "show", "chat").stdout
+    changed = signed_in("deployments", "set", "chat", "--strategy", "blue-green", "--step-seconds", "30")
+    assert changed.stdout == "blue_green: old replicas stay for 30 s\n"
+    assert signed_in("deployments", "set", "chat", "--canary-steps", "5,x").exit_code == 2
+    refused = signed_in("deployments", "set", "chat", "--canary-steps", "50,5")
+    assert (refused.exit_code, "canary_steps" in refused.stderr) == (1, True)
+
+
+def test_a_rollout_is_shown_promoted_and_aborted(signed_in: Command, user: User) -> None:
+    signed_in(*DEPLOY, "--command", "serve", "--strategy", "canary")
+    deployment = Deployment.objects.get()
+    make_replica(deployment)
+    signed_in("deploy", "chat", "--cpu", "1")
+    assert "It gets 5 % when its replicas are healthy" in signed_in("rollout", "chat", "--no-follow").stdout
+    refused = signed_in("rollout", "chat", "--promote")
+    assert (refused.exit_code, "that is awaited" in refused.stderr) == (1, True)
+    StepwiseRollout.objects.update(begun_at=timezone.now())
+    answer(deployment, 1, 190, 19)
+    answer(deployment, 2, 10)
+    shown = signed_in("rollout", "chat", "--no-follow").stdout
+    assert [line in shown for line in ("Revision 2 gets 5 %", "Revision 1: 190 requests, 10.0 % failed, 95 %")] == [
+        True
+    ] * 2
+    assert "Revision 2: 10 requests, 0.0 % failed" in shown
+    promoted = signed_in("rollout", "chat", "--promote").stdout
+    assert "Revision 2 gets 5 % of the requests. It gets 50 % when its replicas are healthy" in promoted
+    assert signed_in("rollout", "chat", "--promote", "--abort").exit_code == 2
+    assert "Revision 1: 1 of 1 replicas ready" in signed_in("rollout", "chat", "--abort").stdout
+    assert not StepwiseRollout.objects.exists()
