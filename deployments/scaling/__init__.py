@@ -1,4 +1,4 @@
 """Scaling: how many replicas a deployment wants by its load, between its bounds, and none while nobody uses it.
 
-Used by endpoints.
+Used by endpoints and pages.
 """

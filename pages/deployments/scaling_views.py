@@ -71,7 +71,8 @@ def remove_rule(request: UserRequest, deployment_id: str, rule_id: int) -> HttpR
 
 def _rule(request: UserRequest, deployment_id: str, rule_id: int) -> ScalingRule:
     deployment = operable_deployment(request, deployment_id)
-    return get_object_or_404(deployment.scaling_rules.select_related("deployment__owner"), pk=rule_id)
+    rules = ScalingRule.objects.select_related("deployment__owner")
+    return get_object_or_404(rules, deployment=deployment, pk=rule_id)
 
 
 def _target(text: str) -> float:
