@@ -136,6 +136,8 @@ class RolloutSerializer(serializers.Serializer[RolloutProgress]):
 class DeploymentSerializer(ShownSerializer[Deployment]):
     """A deployment as its owner, the members of its project and superadmins see it."""
 
+    _has_figures = True  # until they cannot be read
+
     owner = serializers.EmailField(source="owner.email", read_only=True)
     project = serializers.CharField(source="project.name", default=None, read_only=True, allow_null=True)
     resource_group = serializers.CharField(source="resource_group.name", read_only=True)
@@ -181,10 +183,10 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
     @extend_schema_field(RolloutSerializer(allow_null=True))
     def get_rollout(self, deployment: Deployment) -> Any:
         """Return how far it is. Where figures cannot be read once, a list tries no more."""
-        found = progress_of(deployment, reads_figures=self.context.get("has_figures", True))
+        found = progress_of(deployment, reads_figures=self._has_figures)
         if found is None:
             return None
-        self.context["has_figures"] = found.is_known
+        self._has_figures = found.is_known
         return RolloutSerializer(found).data
 
     def get_url(self, deployment: Deployment) -> str:

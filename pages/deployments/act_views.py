@@ -34,6 +34,14 @@ def rollback(request: UserRequest, deployment_id: str) -> HttpResponse:
 
 
 @signed_in_act
+def promote(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Pass the running step of a rollout by steps now."""
+    deployment = operable_deployment(request, deployment_id)
+    text = _("The next step of the rollout begins.")
+    return _done(request, deployment_id, text, lambda: services.promote(deployment, actor=request.user))
+
+
+@signed_in_act
 def restart(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Have all replicas replaced."""
     deployment = operable_deployment(request, deployment_id)

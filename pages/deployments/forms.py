@@ -31,9 +31,20 @@ MORE: Final = ("health",)  # sections that are closed at first
 TEXT: Final = {"class": "form-control", "autocomplete": "off"}
 CODE: Final = {**TEXT, "rows": 3, "spellcheck": "false"}
 
+STRATEGIES: Final = (
+    ("rolling", gettext_lazy("Rolling: one replica after the other")),
+    ("canary", gettext_lazy("Canary: a growing share of the requests, back if it does worse")),
+    ("blue_green", gettext_lazy("Blue/green: all requests at once, when all replicas are healthy")),
+)
+
 
 def _number(label: Any, help_text: Any = "", *, required: bool = True) -> forms.IntegerField:
     return forms.IntegerField(label=label, help_text=help_text, required=required, widget=forms.NumberInput(attrs=TEXT))
+
+
+def _decimal(label: Any, help_text: Any) -> forms.FloatField:
+    widget = forms.NumberInput(attrs={**TEXT, "step": "any"})
+    return forms.FloatField(label=label, help_text=help_text, widget=widget)
 
 
 def _text(label: Any, help_text: Any = "", *, required: bool = False, **options: Any) -> forms.CharField:
@@ -98,6 +109,21 @@ class OriginsField(forms.CharField):
         return "\n".join(value) if isinstance(value, list) else value
 
 
+class StepsField(forms.CharField):
+    """Percentages of the steps of a canary, with commas between them."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the list of numbers. Raises ValidationError."""
+        parts = (super().to_python(value) or "").replace("%", " ").replace(",", " ").split()
+        if not all(part.isascii() and part.isdecimal() and len(part) <= 3 for part in parts):
+            raise forms.ValidationError(_("Write whole percentages with commas between them, such as 5, 50."))
+        return [int(part) for part in parts]
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return a list as text, and a text as it is."""
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
 class SettingsForm(forms.Form):
     """Settings of a deployment."""
 
@@ -108,6 +134,26 @@ class SettingsForm(forms.Form):
     max_surge = _number(gettext_lazy("More replicas in a rollout"), gettext_lazy("Beyond those wanted"))
     max_unavailable = _number(gettext_lazy("Fewer replicas in a rollout"), gettext_lazy("Than are wanted"))
     drain_seconds = _number(gettext_lazy("Seconds to finish"), gettext_lazy("That requests get as a replica ends"))
+    strategy = forms.ChoiceField(
+        label=gettext_lazy("Strategy of rollouts"),
+        help_text=gettext_lazy("How a new revision takes the place of the one before"),
+        choices=STRATEGIES,
+        widget=forms.Select(attrs={"class": "form-select", "autocomplete": "off"}),
+    )
+    canary_steps = StepsField(
+        label=gettext_lazy("Steps of a canary"),
+        help_text=gettext_lazy("Percent of the requests for the new revision, rising, such as 5, 50"),
+        widget=forms.TextInput(attrs=TEXT),
+    )
+    step_seconds = _number(
+        gettext_lazy("Seconds of a step"), gettext_lazy("At least; old replicas stay so long after blue/green")
+    )
+    max_error_points = _decimal(
+        gettext_lazy("More errors than before"), gettext_lazy("In percentage points; beyond them a canary goes back")
+    )
+    max_p95_ratio = _decimal(
+        gettext_lazy("Slower than before"), gettext_lazy("Times the 95th percentile; beyond it a canary goes back")
+    )
     allowed_origins = OriginsField(
         label=gettext_lazy("Pages of other origins"),
         help_text=gettext_lazy("Which may use it, such as https://app.example.org, one a line; * for all"),

@@ -20,7 +20,15 @@ REVISIONS_SHOWN = 50
 TOKENS_SHOWN = 200
 MINUTES_SHOWN = 60
 BARS_HEIGHT = 60  # of the drawing of requests
-_RELATED = ("owner", "project", "resource_group", "revision__image", "revision__variant", "previous_revision")
+_RELATED = (
+    "owner",
+    "project",
+    "resource_group",
+    "revision__image",
+    "revision__variant",
+    "previous_revision",
+    "rollout",
+)
 
 
 @dataclass(frozen=True, slots=True)

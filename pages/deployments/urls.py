@@ -23,6 +23,7 @@ urlpatterns = [
     path("<deployment:deployment_id>/revisions/new/", form_views.new_revision, name="new-revision"),
     path("<deployment:deployment_id>/revisions/<int:number>/activate/", act_views.activate, name="activate"),
     path("<deployment:deployment_id>/rollback/", act_views.rollback, name="rollback"),
+    path("<deployment:deployment_id>/promote/", act_views.promote, name="promote"),
     path("<deployment:deployment_id>/restart/", act_views.restart, name="restart"),
     path("<deployment:deployment_id>/scale/", act_views.scale, name="scale"),
     path("<deployment:deployment_id>/end/", act_views.end, name="end"),

@@ -14,6 +14,7 @@ from accounts.requests import UserRequest, signed_in_act, signed_in_page
 from deployments import services
 from deployments import tokens as token_services
 from deployments.addresses import origin
+from deployments.replicas.progress import progress_of
 from pages.deployments import examples
 from pages.deployments.forms import DeploymentTokenForm, SettingsForm, refuse
 from pages.deployments.queries import (
@@ -112,7 +113,9 @@ def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
 
 def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
     url = origin(deployment)
-    title, *lines = deployment.problem.split("\n")
+    steps = progress_of(deployment)
+    said = steps.words if steps else ""  # by the card of the rollout
+    title, *lines = [line for line in deployment.problem.split("\n") if line != said] or [""]
     rules = rules_of(deployment)
     revisions = deployment.revisions.select_related("image", "variant", "created_by").prefetch_related("mounts")
     return {
@@ -125,6 +128,7 @@ def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
         "problem_title": title,
         "problem_lines": lines,
         "rollout": rollout_of(deployment),
+        "steps": steps,
         "hour": None if deployment.ended_at else last_hour(deployment),
         "replicas": replicas_of(deployment, request.user),
         "rules": rules,

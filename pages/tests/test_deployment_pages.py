@@ -220,7 +220,9 @@ def test_settings_are_saved_or_refused_at_their_field(pages: Client, owner: User
     deployment = make_deployment(owner)
     asked = {"concurrency": 4, "queue": 7, "sticky": "cookie", "max_surge": 1, "max_unavailable": 0, "drain_seconds": 9}
     asked["allowed_origins"] = ["https://page.example"]
-    sent = {f"settings-{name}": value for name, value in asked.items()}
+    asked |= {"strategy": "canary", "canary_steps": [1, 20], "step_seconds": 60}
+    asked |= {"max_error_points": 0.5, "max_p95_ratio": 2.0}
+    sent = {f"settings-{name}": value for name, value in asked.items()} | {"settings-canary_steps": "1, 20 %"}
     assert pages.post(address(deployment, "settings/"), sent).status_code == 302
     deployment.refresh_from_db()
     assert {name: getattr(deployment, name) for name in asked} == asked
@@ -230,6 +232,12 @@ def test_settings_are_saved_or_refused_at_their_field(pages: Client, owner: User
     )
     assert refused.status_code == 422
     assert set(refused.context["settings_form"].errors) == {"sticky", "queue", "allowed_origins"}
+    wrongs = {"strategy": "fast", "canary_steps": "5, x", "step_seconds": 9, "max_error_points": "nan"}
+    for name, value in {**wrongs, "max_p95_ratio": 0.5}.items():
+        refused = pages.post(address(deployment, "settings/"), sent | {f"settings-{name}": value})
+        assert (refused.status_code, set(refused.context["settings_form"].errors)) == (422, {name})
+    refused = pages.post(address(deployment, "settings/"), sent | {"settings-canary_steps": "50, 5"})
+    assert "each greater than the one before" in refused.content.decode()
 
 
 def test_members_look_and_managers_change(client: Client, owner: User) -> None:
