@@ -38,7 +38,7 @@ def promote(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Pass the running step of a rollout by steps now."""
     deployment = operable_deployment(request, deployment_id)
     text = _("The next step of the rollout begins.")
-    return _done(request, deployment_id, text, lambda: services.promote(deployment, actor=request.user))
+    return done(request, deployment_id, text, lambda: services.promote(deployment, actor=request.user))
 
 
 @signed_in_act
