@@ -34,11 +34,28 @@ def test_new_migrations_leave_the_previous_version_working() -> None:
     loader = MigrationLoader(None)
     known = previous_migrations()
     assert known
+    added: dict[tuple[str, str], Migration] = {}
     for (app, name), migration in loader.disk_migrations.items():
         folder = type(migration).__module__.split(".")[0]
         if (ROOT / folder / "migrations").is_dir() and (folder, name) not in known:
-            before = loader.project_state((app, name), at_end=False)
-            assert problems(migration, before) == []
+            added[app, name] = migration
+    new = {
+        (app, operation.name_lower)
+        for (app, _), migration in added.items()
+        for operation in migration.operations
+        if isinstance(operation, operations.CreateModel)
+    }
+    for key, migration in added.items():
+        assert problems(migration, loader.project_state(key, at_end=False), new) == []
+
+
+def test_a_table_that_old_code_does_not_know_may_change() -> None:
+    added = operations.AddField("thing", "colour", models.TextField(default=""))
+    migration = type("Next", (Migration,), {"operations": [added]})("0002_next", "shop")
+    before = ProjectState()
+    before.add_model(ModelState("shop", "Thing", list(BEFORE.items())))
+    assert problems(migration, before, {("shop", "thing")}) == []
+    assert len(problems(migration, before, {("shop", "other"), ("else", "thing")})) == 1
 
 
 @pytest.mark.parametrize(

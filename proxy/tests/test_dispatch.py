@@ -280,15 +280,16 @@ async def test_responses_outlive_websockets_as_a_process_ends() -> None:
         server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
         stack.callback(server.close)
         port = server.sockets[0].getsockname()[1]
-        async with connected(port) as streaming, connected(port) as talking:
-            await streaming.send(request("GET", "/events", **log_in()))
-            streamed = await streaming.head()
+        async with connected(port) as talking:
             await talking.send(handshake(**log_in()))
             assert (await talking.head()).status == 101
-            draining = asyncio.create_task(plane.drain(SECONDS, 0))
-            for _ in range(4):
-                await app.take_event()
-            assert (await streaming.body(streamed)).startswith(b"data: 0")
+            async with connected(port) as streaming:
+                await streaming.send(request("GET", "/events", **log_in()))
+                streamed = await streaming.head()
+                draining = asyncio.create_task(plane.drain(SECONDS, 0))
+                for _ in range(4):
+                    await app.take_event()
+                assert (await streaming.body(streamed)).startswith(b"data: 0")
             await draining
             plane.stop()
             await talking.until_closed()
