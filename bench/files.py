@@ -98,7 +98,7 @@ def running() -> Iterator[FileServers]:
         )
         program = system_packages.program("nginx") or "nginx"
         nginx_process = stack.enter_context(server([program, "-c", str(configuration)], environment, nginx))
-        worker = procfs.children(nginx_process)[0]
+        worker = until(lambda: procfs.children(nginx_process))[0]  # it listens before it has any
         yield FileServers(
             web=web,
             nginx=nginx,
