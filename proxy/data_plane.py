@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy.authorization.control_plane import ControlPlane
-from proxy.authorization.decisions import AnyPrincipal, Decision, Deferred, ServicePrincipal
+from proxy.authorization.decisions import AnyPrincipal, Decision, Deferred, ServicePrincipal, UpstreamFailure
 from proxy.authorization.networks import Network
 from proxy.balancing.balancer import Balancer
 from proxy.balancing.balancers import Balancers
@@ -41,8 +41,8 @@ class Authorizer(Protocol):
         """Return whether the route leads where apps may be."""
         ...
 
-    def failed(self, *, is_malformed: bool) -> LocalResponse:
-        """Return the response where the app has ended the connection, or has sent no HTTP."""
+    def failed(self, failure: UpstreamFailure) -> LocalResponse:
+        """Return the response where the app has sent none."""
         ...
 
     def unreachable(self, request: RequestHead, principal: AnyPrincipal, *, is_silent: bool) -> LocalResponse:

@@ -16,6 +16,7 @@ from proxy.authorization.decisions import (
     Deferred,
     ForwardDecision,
     Principal,
+    UpstreamFailure,
     to_forward,
 )
 from proxy.authorization.gateway_tokens import IssuedTokens
@@ -100,9 +101,9 @@ class BrowserAuthorizer:
         route, is_page = self.table.get(principal.route.label), is_navigation(request, classify(request.headers).known)
         return unreachable(route, is_owner=principal.is_owner, is_page=is_page)
 
-    def failed(self, *, is_malformed: bool) -> LocalResponse:
-        """Return the response where the app has ended the connection, or has sent no HTTP."""
-        return responses.UPSTREAM_FAILED
+    def failed(self, failure: UpstreamFailure) -> LocalResponse:
+        """Return the response where the app has sent none."""
+        return responses.upstream_failed(is_silent=failure is UpstreamFailure.SILENT)
 
     def response_headers(self, principal: AnyPrincipal, headers: list[Header]) -> list[Header]:
         """Return the headers of an app's response for the browser, without framing."""

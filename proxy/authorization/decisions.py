@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from proxy.authorization.login_flow import ReservedRequest
@@ -13,6 +14,15 @@ from proxy.routes import Route, Service, ServiceToken
 
 REPEATABLE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 ANONYMOUS: Final = ("", 0, 0.0, float("inf"))  # login, user, issued_at, expires_at
+
+
+class UpstreamFailure(Enum):
+    """How a request came to no response; the values are what a gateway says of it."""
+
+    UNSENT = b"unsent"
+    LOST = b"lost"  # it was sent to the app, which has hung up without a byte of a response
+    MALFORMED = b"malformed"  # the app has sent what is no HTTP
+    SILENT = b"silent"  # the app has not responded in time
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from proxy.authorization.decisions import ANONYMOUS, AnyPrincipal, Decision, Deferred, Principal, to_forward
+from proxy.authorization.decisions import (
+    ANONYMOUS,
+    AnyPrincipal,
+    Decision,
+    Deferred,
+    Principal,
+    UpstreamFailure,
+    to_forward,
+)
 from proxy.authorization.gateway_tokens import VerifiedTokens
 from proxy.authorization.login_flow import AGAIN
 from proxy.authorization.missing_apps import UnknownApp, gone
@@ -23,8 +31,7 @@ from proxy.routes import Route, RouteTable
 
 FAILURE: Final = b"X-GP-Failure"  # in a response of the gateway itself: how far the request came
 FAILURE_NAME: Final = FAILURE.lower()
-UNSENT: Final = b"unsent"
-LOST: Final = b"lost"  # it was sent to the app, which has sent no byte of a response
+_FAILURES: Final = {failure.value: failure for failure in UpstreamFailure}
 
 
 class GatewayAuthorizer:
@@ -47,13 +54,13 @@ class GatewayAuthorizer:
         known, headers = classified.known, classified.forwarded
         label = self._gateway_tokens.verify(known.get(b"x-gp-gateway", b""))
         if label is None:
-            return _marked(responses.text(403, "A gateway serves the platform only.", closes=True), UNSENT)
+            return _marked(responses.text(403, "A gateway serves the platform only.", closes=True), UpstreamFailure.UNSENT)
         principal = self._principal(label)
         if principal is None:
             launch_url = AGAIN.decode()  # which the web process redirects to the launcher
             if self.table.has_source and is_navigation(request, known):
                 return UnknownApp(label, request.target, launch_url)
-            return _marked(gone(launch_url), UNSENT)
+            return _marked(gone(launch_url), UpstreamFailure.UNSENT)
         for name, own in ((b"Host", b"host"), (b"Cookie", b"cookie"), (b"Authorization", b"authorization")):
             if own in known:
                 headers.append((name, known[own]))
@@ -71,11 +78,11 @@ class GatewayAuthorizer:
         """Return the response where the app cannot be connected to; the web process knows more."""
         is_page = is_navigation(request, classify(request.headers).known)
         refused = unreachable(None, is_owner=False, is_page=is_page)
-        return _marked(responses.RESPONSE_TIMEOUT if is_silent else refused, UNSENT)
+        return _marked(responses.RESPONSE_TIMEOUT if is_silent else refused, UpstreamFailure.UNSENT)
 
-    def failed(self, *, is_malformed: bool) -> LocalResponse:
-        """Return the response where the app has ended the connection, or has sent no HTTP."""
-        return responses.UPSTREAM_FAILED if is_malformed else _marked(responses.UPSTREAM_FAILED, LOST)
+    def failed(self, failure: UpstreamFailure) -> LocalResponse:
+        """Return the response where the app has sent none."""
+        return _marked(responses.upstream_failed(is_silent=failure is UpstreamFailure.SILENT), failure)
 
     def reaches(self, route: Route) -> bool:
         """Return whether the route leads to a container of this host."""
@@ -99,10 +106,10 @@ class GatewayAuthorizer:
         return known
 
 
-def failure_of(headers: Sequence[Header]) -> bytes:
-    """Return UNSENT or LOST for a gateway's own response, empty for an app's."""
-    return next((value for name, value in headers if name == FAILURE), b"")
+def failure_of(headers: Sequence[Header]) -> UpstreamFailure | None:
+    """Return what a gateway says in a response of its own, None for an app's response."""
+    return next((_FAILURES.get(value) for name, value in headers if name == FAILURE), None)
 
 
-def _marked(response: LocalResponse, failure: bytes) -> LocalResponse:
-    return replace(response, headers=(*response.headers, (FAILURE, failure)))
+def _marked(response: LocalResponse, failure: UpstreamFailure) -> LocalResponse:
+    return replace(response, headers=(*response.headers, (FAILURE, failure.value)))

@@ -1,4 +1,8 @@
-"""Requests for services that reach no replica: 429 where the client should send less, 503 where waiting helps."""
+"""What requests for services are answered here.
+
+429 where the client should send less, 503 where waiting helps; 502 and 504 where a replica breaks HTTP or stays silent
+(RFC 9110, 15.6.3 and 15.6.5).
+"""
 
 import json
 from enum import Enum
@@ -16,7 +20,7 @@ RETRY_SECONDS: Final = 2
 
 
 class Refusal(Enum):
-    """Why a request reaches no replica, or has lost its one: status, title, detail."""
+    """Why a request reaches no replica, or gets no response of it: status, title, detail."""
 
     NO_REPLICA = (503, "No replica takes requests", "")  # `without_replica` says more
     BUSY = (429, "All replicas are busy", "As many requests wait as may. Send it again later, or send fewer at once.")
@@ -28,6 +32,12 @@ class Refusal(Enum):
         "The replica has ended",
         "It hung up before it answered, and may have begun. Send it again if that does no harm.",
     )
+    MALFORMED = (
+        502,
+        "The replica did not answer properly",
+        "It sent what is no HTTP, and may have begun. See its log, and whether the deployment has the right port.",
+    )
+    SILENT = (504, "The replica does not answer", "It has sent nothing for as long as it may take, and may have begun.")
 
 
 def refusal(
@@ -39,5 +49,6 @@ def refusal(
         return without_replica(principal.route, is_owner=principal.is_owner, is_page=is_page, closes=False)
     status, title, detail = why.value
     shown = {"status": HTTPStatus(status).value, "title": title, "detail": detail}
-    retry_after = (b"Retry-After", b"%d" % retry_seconds)
-    return responses.problem(status, json.dumps(shown), retry_after, closes=False)
+    is_worth_a_retry = status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+    extra = ((b"Retry-After", b"%d" % retry_seconds),) if is_worth_a_retry else ()
+    return responses.problem(status, json.dumps(shown), *extra, closes=False)

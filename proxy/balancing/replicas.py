@@ -31,19 +31,22 @@ def replica_id(route: Route) -> bytes:
     return blake2b(route.session.encode(), digest_size=ID_BYTES, person=b"replica").hexdigest().encode()
 
 
-def least_outstanding(replicas: Sequence[BalancedReplica], start: int) -> tuple[int, int]:
-    """Return the index and the count of the replica with the fewest outstanding requests; of equals, next to `start`.
+def least_outstanding(replicas: Sequence[BalancedReplica], start: int) -> int:
+    """Return the index of the replica with the fewest outstanding requests; of equals, next to `start`.
 
     `replicas` are not empty.
     """
     number = len(replicas)
-    index, least = 0, -1
-    for offset in range(number):
-        position = (start + offset) % number
+    if number == 1:
+        return 0
+    index = position = start % number
+    least = replicas[index].outstanding.count()
+    for _ in range(number - 1):
+        position = position + 1 if position + 1 < number else 0
         count = replicas[position].outstanding.count()
-        if least < 0 or count < least:
+        if count < least:
             index, least = position, count
-    return index, least
+    return index
 
 
 def by_key(replicas: Sequence[BalancedReplica], key: bytes) -> BalancedReplica:

@@ -21,6 +21,11 @@ class RevisionShares:
         self._weights: dict[int, int] = {}
         self._credit: dict[int, int] = {}
 
+    @property
+    def are_equal(self) -> bool:
+        """Whether no revision has a weight."""
+        return not self._weights
+
     def update(self, weights: Weights) -> None:
         """Learn the weights. New ones begin anywhere in their order, or all processes would begin with the same."""
         new = dict(weights)

@@ -176,3 +176,8 @@ TOO_MANY_REQUESTS: Final = text(429, "Too many requests came at once over this c
 BAD_REQUEST: Final = text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
 REQUEST_TIMEOUT: Final = text(408, "The request took too long.", closes=True)
 INTERNAL_ERROR: Final = text(500, "Something went wrong here; it has been noted.", closes=True)
+
+
+def upstream_failed(*, is_silent: bool) -> LocalResponse:
+    """Return 504 for an app that has not responded in time, 502 for one that has hung up or sent no HTTP."""
+    return RESPONSE_TIMEOUT if is_silent else UPSTREAM_FAILED

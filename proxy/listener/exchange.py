@@ -1,19 +1,19 @@
 """One request of a client and its response: from the decision about it to the last byte of the response."""
 
 import asyncio
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Protocol
 
-from proxy.authorization.decisions import Deferred, ForwardDecision
+from proxy.authorization.decisions import ForwardDecision, UpstreamFailure
 from proxy.data_plane import Authorizer, ConnectionSlot
-from proxy.http import responses
 from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead
 from proxy.http.response_parser import SWITCHING_PROTOCOLS, BodyFraming, ResponseHead
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
+from proxy.listener.connecting import connect, serve
 from proxy.listener.service_turn import ServiceTurn
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.pool import UpstreamPool
 
 UPGRADE_LINES: Final = [b"%b: %b" % header for header in UPGRADE_HEADERS]
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -140,12 +140,10 @@ class Exchange:
 
     def time_out(self) -> None:
         """Answer that the app has not responded in time, or at a service that the request has not come."""
-        if self.turn and not self.is_received:
-            self.respond(responses.REQUEST_TIMEOUT)
-            return
         if self.turn:
-            self.turn.is_error = True
-        self.respond(responses.RESPONSE_TIMEOUT)
+            self.turn.time_out()
+        else:
+            self.respond(self._client.authorizer.failed(UpstreamFailure.SILENT))
 
     def cancel(self) -> None:
         """Abandon the upstream connection, any task and the place at a replica."""
@@ -168,7 +166,7 @@ class Exchange:
         elif isinstance(decision, LocalResponse):
             self.respond(decision)
         else:
-            self.task = client.loop.create_task(self._serve(decision))
+            self.task = client.loop.create_task(serve(self, client.authorizer, decision))
 
     def _forward(self, forward: ForwardDecision) -> None:
         self.forward = forward
@@ -187,30 +185,7 @@ class Exchange:
             self.is_reused = True
             self.send(forward, upstream)
         else:
-            self.task = loop.create_task(self._connect(forward, pool))
-
-    async def _connect(self, forward: ForwardDecision, pool: UpstreamPool) -> None:
-        try:
-            upstream = await pool.connect()
-        except OSError as error:
-            self.task = None
-            is_silent = isinstance(error, TimeoutError)
-            unreachable = self._client.authorizer.unreachable
-            self.respond(unreachable(self.request, forward.principal, is_silent=is_silent))
-        else:
-            self.task = None
-            self.send(forward, upstream)
-            self._client.update_reading()
-
-    async def _serve(self, deferred: Deferred) -> None:
-        try:
-            response = await self._client.authorizer.serve(deferred)
-        except Exception:
-            self.task = None
-            self.respond(responses.INTERNAL_ERROR)
-            raise
-        self.task = None
-        self.respond(response)
+            self.task = loop.create_task(connect(self, self._client, forward, pool))
 
     def send(self, forward: ForwardDecision, upstream: UpstreamConnection) -> None:
         """Send the request, with what has come of its body, over this connection."""
@@ -231,13 +206,10 @@ class Exchange:
             client.transport.write(CONTINUE)
 
     def _take_body(self) -> bytes:
-        """Return what of the body is to be sent now, with the framing of chunks where the request has it."""
-        forward = self.forward
+        """Return what of the body is to be sent now."""
         body, self.body = self.body, []
-        if forward is None or forward.length is not None:
-            return b"".join(body)
-        chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in body]
-        return b"".join(chunks if self.request_state is RECEIVING else [*chunks, LAST_CHUNK])
+        is_chunked = self.forward is not None and self.forward.length is None
+        return chunked(body, is_last=self.request_state is not RECEIVING) if is_chunked else b"".join(body)
 
     def _start_response_timeout(self) -> None:
         client = self._client
@@ -296,9 +268,10 @@ class Exchange:
             client.transport.abort()
         elif self.is_reused and not is_malformed and forward and slot and slot.pool and forward.is_repeatable:
             self.is_reused = False
-            self.task = client.loop.create_task(self._connect(forward, slot.pool))
+            self.task = client.loop.create_task(connect(self, client, forward, slot.pool))
         else:
-            self.respond(client.authorizer.failed(is_malformed=is_malformed))
+            failure = UpstreamFailure.MALFORMED if is_malformed else UpstreamFailure.LOST
+            self.respond(client.authorizer.failed(failure))
 
     def upstream_paused(self) -> None:
         """Pause the client: the app reads more slowly than it sends."""
@@ -313,6 +286,12 @@ class Exchange:
         if self.turn and not self.is_received:
             self._start_response_timeout()
         self._client.update_reading()
+
+
+def chunked(parts: Sequence[bytes], *, is_last: bool) -> bytes:
+    """Return parts of a body as chunks (RFC 9112, 7.1), with the end of the body if they are the last."""
+    chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in parts]
+    return b"".join([*chunks, LAST_CHUNK] if is_last else chunks)
 
 
 def response_head_bytes(head: ResponseHead, headers: list[Header], *, closes: bool) -> bytes:

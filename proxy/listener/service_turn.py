@@ -7,13 +7,14 @@ safe to repeat; never once a byte of a response has come.
 import asyncio
 from typing import Final, Protocol
 
-from proxy.authorization.decisions import ForwardDecision, ServicePrincipal
-from proxy.authorization.gateway import UNSENT, failure_of
+from proxy.authorization.decisions import ForwardDecision, ServicePrincipal, UpstreamFailure
+from proxy.authorization.gateway import failure_of
 from proxy.authorization.request_checks import is_navigation
 from proxy.balancing.balancer import Balancer
 from proxy.balancing.refusals import RETRY_SECONDS, Refusal, refusal
 from proxy.balancing.replicas import BalancedReplica
 from proxy.data_plane import ConnectionSlot
+from proxy.http import responses
 from proxy.http.headers import Header, RequestHead, classify
 from proxy.http.response_parser import ResponseHead
 from proxy.http.responses import LocalResponse
@@ -22,6 +23,7 @@ from proxy.upstream.pool import UpstreamPool
 
 MAX_KEPT_BYTES: Final = 64 * 1024  # of a body that is kept until a response comes, to be sent again
 SERVER_ERROR: Final = 500  # and above
+FOREVER: Final = float("inf")
 
 
 class TurnClient(Protocol):
@@ -138,7 +140,7 @@ class ServiceTurn:
         self._needs_connection = False  # that is new
         self._is_sent = self._was_repeated = False
         self._kept: list[bytes] | None = None  # the body, complete
-        self._failure = b""  # of the gateway that responds in the replica's place
+        self._failure: UpstreamFailure | None = None  # of the gateway that responds in the replica's place
         self._sent_bytes = 0
 
     # --- for the balancer
@@ -151,26 +153,25 @@ class ServiceTurn:
 
     def begin(self, replica: BalancedReplica) -> None:
         """Send the request to this replica, at which it is counted already."""
-        self.waits_until = 0.0
         client = self._client
         if client.transport.is_closing():  # its access has ended; `leave` will be called
             self._balancer.leave(replica)
             return
         self._replica = replica
-        client.deadline = float("inf")
+        client.deadline = FOREVER
         pool = self._slot.pool = self._balancer.pool(replica)
         pool.is_used = True
         upstream = None if self._needs_connection else pool.take_idle(client.loop.time())
-        self._is_reused = upstream is not None
         if upstream:
+            self._is_reused = True
             self._exchange.send(self._forward, upstream)
             client.update_reading()
         else:
+            self._is_reused = False
             self._exchange.task = client.loop.create_task(self._connect(pool, replica))
 
     def refuse(self, why: Refusal, retry_seconds: int = RETRY_SECONDS) -> None:
-        """Answer without a replica."""
-        self.waits_until = 0.0
+        """Answer it without a replica."""
         self._balancer.reject(self)
         self._exchange.respond(refusal(why, self._exchange.request, self.principal, retry_seconds))
 
@@ -179,15 +180,21 @@ class ServiceTurn:
     def prepare(self) -> tuple[Header, ...]:
         """Return the headers for the way to the replica, as the request is being sent; keep a short body."""
         self._is_sent = True
-        body = self._exchange.body
-        if self._exchange.is_received and sum(map(len, body)) <= MAX_KEPT_BYTES:
-            self._kept = body
+        exchange = self._exchange
+        if exchange.is_received and sum(map(len, exchange.body)) <= MAX_KEPT_BYTES:
+            self._kept = exchange.body
         return self._balancer.way_headers(self._replica) if self._replica else ()
+
+    def time_out(self) -> None:
+        """Answer that the replica has not responded in time, or that the request has not come."""
+        if self._exchange.is_received:
+            self._say(UpstreamFailure.SILENT)
+        else:
+            self._exchange.respond(responses.REQUEST_TIMEOUT)
 
     def leave(self) -> None:
         """Give up the place in the line or at the replica; no-op if there is none."""
         if self.waits_until:
-            self.waits_until = 0.0
             self._balancer.stop_waiting(self)
         if self._replica:
             self._end(is_error=self.is_error)
@@ -203,7 +210,8 @@ class ServiceTurn:
             return
         self.is_error = head.status >= SERVER_ERROR
         self._sent_bytes = len(first)
-        self._name_replica(replica)
+        if self.principal.replica_cookie:
+            self._name_replica(replica)
         self._exchange.response_started(head, first)
 
     def response_body(self, data: bytes) -> None:
@@ -214,11 +222,15 @@ class ServiceTurn:
 
     def response_ended(self) -> None:
         """Finish, or handle what the gateway said of the replica."""
-        if self._failure:
-            self._exchange.upstream = None
-            self._fail(is_unsent=self._failure == UNSENT)
-        else:
+        failure = self._failure
+        if failure is None:
             self._exchange.response_ended()
+            return
+        self._exchange.upstream = None
+        if failure in (UpstreamFailure.UNSENT, UpstreamFailure.LOST):
+            self._fail(is_unsent=failure is UpstreamFailure.UNSENT)
+        else:
+            self._say(failure)
 
     def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
         """Count the websocket at the replica until its end."""
@@ -231,9 +243,11 @@ class ServiceTurn:
         """Send the request again if it may be, else respond that the replica has ended."""
         exchange = self._exchange
         exchange.upstream = None
-        if exchange.is_response_started or is_malformed:
+        if exchange.is_response_started:
             self.is_error = True
             exchange.upstream_lost(is_malformed=is_malformed)
+        elif is_malformed:
+            self._say(UpstreamFailure.MALFORMED)
         elif self._is_reused and self._forward.is_repeatable:
             self._needs_connection = True
             self._leave_replica()
@@ -263,12 +277,18 @@ class ServiceTurn:
             self._exchange.send(self._forward, upstream)
             self._client.update_reading()
 
+    def _say(self, failure: UpstreamFailure) -> None:
+        """Answer that the replica has sent no HTTP, or nothing in time: it may have begun, and is not asked again."""
+        self.is_error = True
+        why = Refusal.SILENT if failure is UpstreamFailure.SILENT else Refusal.MALFORMED
+        self._exchange.respond(refusal(why, self._exchange.request, self.principal))
+
     def _fail(self, *, is_unsent: bool) -> None:
         """Go to another replica, once, if that repeats nothing that might do harm; else say what has happened."""
         is_complete = self._kept is not None or not self._is_sent
         may_repeat = not self._was_repeated and (self._forward.is_repeatable or (is_unsent and is_complete))
         why = Refusal.UNREACHABLE if is_unsent else Refusal.ENDED
-        self.tried, self._failure = self._replica, b""
+        self.tried, self._failure = self._replica, None
         self._end(is_error=True, is_last=False)
         if not may_repeat:
             self.refuse(why)

@@ -87,6 +87,7 @@ async def running_service(
     is_far: bool = False,
     limits: ProxyLimits | None = None,
     counters: ConnectionCounters | None = None,
+    gateway_limits: ProxyLimits = GATEWAY_LIMITS,
     **settings: object,
 ) -> AsyncIterator[RunningService]:
     """Yield a service with so many replicas; `is_far`: a gateway is on the way to them."""
@@ -97,7 +98,7 @@ async def running_service(
             table = RouteTable()
             table.replace([replica(number, port=app.port).route for number, app in enumerate(apps, 1)])
             far = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
-            port = await stack.enter_async_context(serving(DataPlane(far, FakeControlPlane(), GATEWAY_LIMITS)))
+            port = await stack.enter_async_context(serving(DataPlane(far, FakeControlPlane(), gateway_limits)))
             gateway = f"http://127.0.0.1:{port}"
         control_plane = FakeControlPlane()
         near = authorizer(control_plane=control_plane)

@@ -71,7 +71,7 @@ class Client(Side):
         self.authorizer: Any = SimpleNamespace(
             authorize=lambda request, peer, port: decision,
             serve=self._serve,
-            failed=lambda is_malformed: responses.UPSTREAM_FAILED,
+            failed=lambda failure: responses.UPSTREAM_FAILED,
             unreachable=lambda request, principal, is_silent: responses.text(504 if is_silent else 502, "unreachable"),
             response_headers=lambda principal, headers: headers,
         )

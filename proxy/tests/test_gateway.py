@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.authorization import gateway_tokens
-from proxy.authorization.decisions import Decision, ForwardDecision, Principal
-from proxy.authorization.gateway import UNSENT, GatewayAuthorizer, failure_of
+from proxy.authorization.decisions import Decision, ForwardDecision, Principal, UpstreamFailure
+from proxy.authorization.gateway import GatewayAuthorizer, failure_of
 from proxy.authorization.gateway_tokens import IssuedTokens, VerifiedTokens
 from proxy.authorization.networks import Network
 from proxy.authorization.signing import COOKIE
@@ -55,7 +55,7 @@ def test_a_web_process_learns_that_nothing_was_sent(status: int, *, is_silent: b
     decision = gateway.authorize(head, "10.0.0.1")
     assert isinstance(decision, ForwardDecision)
     response = gateway.unreachable(head, decision.principal, is_silent=is_silent)
-    assert (response.status, failure_of(response.headers)) == (status, UNSENT)
+    assert (response.status, failure_of(response.headers)) == (status, UpstreamFailure.UNSENT)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_web_process_learns_that_nothing_was_sent(status: int, *, is_silent: b
 def test_invalid_token_is_refused(signed: bytes) -> None:
     decision = authorize(signed)
     assert isinstance(decision, LocalResponse)
-    assert (decision.status, failure_of(decision.headers)) == (403, UNSENT)
+    assert (decision.status, failure_of(decision.headers)) == (403, UpstreamFailure.UNSENT)
 
 
 def test_gateway_reaches_containers_of_its_own_host_only() -> None:

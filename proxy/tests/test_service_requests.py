@@ -142,7 +142,7 @@ async def test_requests_wait_in_line_for_a_busy_replica() -> None:
 
 def waiting_in(running: RunningService) -> int:
     """Return how many requests wait in line."""
-    return sum(len(balancer._waiting) for balancer in running.plane._balancers._balancers.values())
+    return sum(len(balancer._line) for balancer in running.plane._balancers._balancers.values())
 
 
 @pytest.mark.parametrize("length", ["0", "5"])
@@ -376,10 +376,24 @@ async def test_a_body_that_stops_coming_frees_the_replica() -> None:
         assert (await ask(running, call())).status == 200
 
 
-async def test_a_replica_that_hangs_is_an_error_of_it() -> None:
-    limits = ProxyLimits(response_seconds=0.05)
-    async with running_service(1, limits=limits) as running, connected(running.port) as client:
-        await client.send(call("GET", "/think"))
-        assert (await client.head()).status == 504
+@pytest.mark.parametrize("is_far", [False, True])
+async def test_a_replica_that_speaks_no_http_is_502(*, is_far: bool) -> None:
+    async with running_service(2, is_far=is_far) as running, connected(running.port) as client:
+        reply = await client.ask(call("GET", "/nonsense"))
+        assert problem(reply) == (502, "The replica did not answer properly", False)
+        assert sum(running.served()) == 1
+        assert (await client.ask(call())).status == 200
         running.plane._sweep()
-        assert [(each.requests, each.errors) for each in running.control_plane.figures] == [(1, 1)]
+        assert sum(each.errors for each in running.control_plane.figures) == 1
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+async def test_a_replica_that_hangs_is_504(*, is_far: bool) -> None:
+    short = ProxyLimits(response_seconds=0.05)
+    limits = {"gateway_limits": short} if is_far else {"limits": short}
+    async with running_service(1, is_far=is_far, **limits) as running, connected(running.port) as client:
+        assert problem(await client.ask(call("GET", "/think"))) == (504, "The replica does not answer", False)
+        assert (await client.ask(call())).status == 200
+        running.plane._sweep()
+        served = [each for each in running.control_plane.figures if each.requests]
+        assert (sum(each.requests for each in served), sum(each.errors for each in served)) == (2, 1)
