@@ -31,7 +31,7 @@ _NOT_ALLOWED: Final = "Pages of this origin may not use the deployment; its owne
 def foreign_origin(known: dict[bytes, bytes], scheme: bytes) -> bytes:
     """Return the origin of the page that sends a request, b"" for a page of the same origin and for programs."""
     origin = known.get(b"origin", b"").lower()
-    return b"" if origin == scheme + b"://" + known[b"host"].lower() else origin
+    return b"" if not origin or origin == scheme + b"://" + known[b"host"].lower() else origin
 
 
 def is_allowed(origin: bytes, service: Service) -> bool:

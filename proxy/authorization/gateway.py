@@ -54,7 +54,8 @@ class GatewayAuthorizer:
         known, headers = classified.known, classified.forwarded
         label = self._gateway_tokens.verify(known.get(b"x-gp-gateway", b""))
         if label is None:
-            return _marked(responses.text(403, "A gateway serves the platform only.", closes=True), UpstreamFailure.UNSENT)
+            refusal = responses.text(403, "A gateway serves the platform only.", closes=True)
+            return _marked(refusal, UpstreamFailure.UNSENT)
         principal = self._principal(label)
         if principal is None:
             launch_url = AGAIN.decode()  # which the web process redirects to the launcher

@@ -78,7 +78,7 @@ class ServiceAuthorizer:
         origin = cors.foreign_origin(classified.known, self._scheme)
         if origin and cors.is_preflight(request, classified.known):
             return cors.preflight(classified, service, origin, self._site)
-        headers, secret, sticky_key = _read(classified, service.sticky.encode())
+        headers, secret, sticky_key = _read(classified, service.sticky)
         shown = cors.response_headers(service, origin, self._site, has_token=bool(secret))
         decision = self._decide(request, classified, service, secret, origin)
         if isinstance(decision, ServicePrincipal):
@@ -193,28 +193,25 @@ class ServiceAuthorizer:
         return responses.text(401, text, CHALLENGE, login, closes=has_body(classified))
 
 
-def _read(classified: ClassifiedHeaders, sticky: bytes) -> tuple[list[Header], bytes, bytes]:
+def _read(classified: ClassifiedHeaders, sticky: str) -> tuple[list[Header], bytes, bytes]:
     """Return the headers to forward, without tokens, the token's secret, and the value of the sticky header.
 
     Raises MalformedRequestError if two tokens are sent.
     """
-    authorization = classified.known.get(b"authorization", b"")
+    known, forwarded = classified.known, classified.forwarded
+    authorization, api_key = known.get(b"authorization", b""), known.get(API_KEY, b"")
     secret = _bearer(authorization) if authorization else b""
-    forwarded: list[Header] = []
     if authorization and not secret and not authorization.lower().startswith(API_SCHEME):
-        forwarded.append((b"Authorization", authorization))
-    key = b""
-    for header in classified.forwarded:
-        name = header[0].lower()
-        if name == API_KEY and header[1].startswith(SECRET_PREFIX):
-            if secret and secret != header[1]:
-                raise MalformedRequestError("two tokens")
-            secret = header[1]
-            continue
-        if name == sticky:
-            key = header[1]
-        forwarded.append(header)
-    return forwarded, secret, key
+        forwarded = [*forwarded, (b"Authorization", authorization)]
+    if SECRET_PREFIX in api_key and any(each.startswith(SECRET_PREFIX) for each in api_key.split(b", ")):
+        if (secret and secret != api_key) or b"," in api_key:  # headers of one name come joined
+            raise MalformedRequestError("two tokens")
+        secret = api_key
+        forwarded = [header for header in forwarded if header[0].lower() != API_KEY]
+    if not sticky or sticky == STICKY_BY_COOKIE:
+        return forwarded, secret, b""
+    name = sticky.encode()
+    return forwarded, secret, next((value for key, value in reversed(forwarded) if key.lower() == name), b"")
 
 
 def _bearer(authorization: bytes) -> bytes:

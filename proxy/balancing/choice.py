@@ -1,4 +1,4 @@
-"""Which replica of a service gets a request: the one with the fewest outstanding, unless the request is bound to one."""
+"""Which replica of a service gets a request: that with the fewest outstanding, unless the request is bound to one."""
 
 import asyncio
 import secrets

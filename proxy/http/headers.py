@@ -57,7 +57,7 @@ REQUEST_ACTIONS: Final[Mapping[bytes, _RequestAction]] = {
         READ,
     ),
     **dict.fromkeys(
-        b"origin accept sec-fetch-site sec-fetch-mode sec-fetch-dest service-worker"
+        b"x-api-key origin accept sec-fetch-site sec-fetch-mode sec-fetch-dest service-worker"
         b" access-control-request-method access-control-request-headers".split(),
         READ_AND_FORWARD,
     ),

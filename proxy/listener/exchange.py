@@ -155,6 +155,7 @@ class Exchange:
             self.task = None
         if self.turn:
             self.turn.leave()
+            self.turn = None  # which refers to this: the collector would have to find the two
 
     # --- the request
 

@@ -19,7 +19,16 @@ def replicas(*counts: int) -> list[BalancedReplica]:
 
 @pytest.mark.parametrize(
     ("counts", "start", "chosen"),
-    [((2, 1, 3), 0, 1), ((1, 2, 0), 1, 2), ((0, 2, 1), 2, 0), ((0, 0, 0), 0, 0), ((0, 0, 0), 2, 2), ((0, 1, 0), 1, 2), ((5,), 3, 0), ((0, 0), 1024, 0)],
+    [
+        ((2, 1, 3), 0, 1),
+        ((1, 2, 0), 1, 2),
+        ((0, 2, 1), 2, 0),
+        ((0, 0, 0), 0, 0),
+        ((0, 0, 0), 2, 2),
+        ((0, 1, 0), 1, 2),
+        ((5,), 3, 0),
+        ((0, 0), 1024, 0),
+    ],
 )
 def test_the_fewest_outstanding_win_and_equals_take_turns(counts: tuple[int, ...], start: int, chosen: int) -> None:
     assert least_outstanding(replicas(*counts), start) == chosen

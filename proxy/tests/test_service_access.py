@@ -113,6 +113,7 @@ def test_a_program_without_token_is_told_how() -> None:
 def test_two_tokens_are_refused() -> None:
     assert status(ask(serving(), Authorization=BEARER, X_Api_Key=OTHER_SECRET)) == 400
     assert status(ask_with(serving(), [("X-Api-Key", SECRET), ("X-Api-Key", OTHER_SECRET)])) == 400
+    assert status(ask_with(serving(), [("X-Api-Key", "of the app"), ("x-api-key", SECRET)])) == 400
     assert status(ask_with(serving(), [("Authorization", BEARER), ("Authorization", BEARER)])) == 400
 
 

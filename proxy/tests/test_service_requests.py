@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from proxy.counters import CounterMemory, SharedCounters
-from proxy.limits import ProxyLimits
+from proxy.limits import GATEWAY_LIMITS, ProxyLimits
 from proxy.tests.black_box import seen, seen_headers
 from proxy.tests.services import HOST, RunningService, call, running_service
 from proxy.tests.site import SECRET, cookie, token
@@ -390,8 +390,9 @@ async def test_a_replica_that_speaks_no_http_is_502(*, is_far: bool) -> None:
 @pytest.mark.parametrize("is_far", [False, True])
 async def test_a_replica_that_hangs_is_504(*, is_far: bool) -> None:
     short = ProxyLimits(response_seconds=0.05)
-    limits = {"gateway_limits": short} if is_far else {"limits": short}
-    async with running_service(1, is_far=is_far, **limits) as running, connected(running.port) as client:
+    near, far = (ProxyLimits(), short) if is_far else (short, GATEWAY_LIMITS)
+    service = running_service(1, is_far=is_far, limits=near, gateway_limits=far)
+    async with service as running, connected(running.port) as client:
         assert problem(await client.ask(call("GET", "/think"))) == (504, "The replica does not answer", False)
         assert (await client.ask(call())).status == 200
         running.plane._sweep()
