@@ -10,7 +10,7 @@ from endpoints.data_plane import data_plane
 from gpuplatform.asgi import platform_with
 from gpuplatform.serving.data_plane import Lifespan, Served, apps_served
 from proxy.counters import ConnectionCounters
-from proxy.listener.dispatch import PlatformOnly, uvicorn_protocol
+from proxy.listener.dispatch import PlatformOnly, app_hosts, uvicorn_protocol
 from sessions.access.app_addresses import site
 
 DRAIN_SECONDS: Final = 1.0  # for which apps' connections go on at the end
@@ -22,9 +22,10 @@ def platform_and_apps(counters: ConnectionCounters | None, host: str) -> Served:
     `host` is where the ports of apps are opened.
     """
     _require_valid_settings()
-    plane, place = data_plane(counters=counters), site()
-    platform = PlatformOnly(place, platform_with(plane.counters))
-    return Lifespan(apps_served(plane, host, DRAIN_SECONDS), platform), uvicorn_protocol(plane, place)
+    plane = data_plane(counters=counters)
+    is_app_host = app_hosts(site(), plane.authorizer.table)
+    platform = PlatformOnly(is_app_host, platform_with(plane.counters))
+    return Lifespan(apps_served(plane, host, DRAIN_SECONDS), platform), uvicorn_protocol(plane, is_app_host)
 
 
 def _require_valid_settings() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy.authorization.control_plane import ControlPlane
-from proxy.authorization.decisions import AnyPrincipal, Decision, Deferred, ServicePrincipal, UpstreamFailure
+from proxy.authorization.decisions import AnyPrincipal, Decision, Deferred, Principal, ServicePrincipal, UpstreamFailure
 from proxy.authorization.networks import Network
 from proxy.balancing.balancer import Balancer
 from proxy.balancing.balancers import Balancers
@@ -112,7 +112,9 @@ class ConnectionSlot:
     def access(self) -> ConnectionAccess:
         """What it is used for now."""
         principal, route = self.principal, self.pool.route if self.pool else None
-        return ConnectionAccess(route, principal.login, principal.user, principal.route.label if self.balancer else "")
+        if isinstance(principal, Principal):
+            return ConnectionAccess(route, principal.login, principal.user)
+        return ConnectionAccess(route, principal.login, principal.user, principal.route.label, principal.host)
 
     def counter_keys(self) -> tuple[str, ...]:
         """Return all keys that it is counted by."""

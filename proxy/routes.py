@@ -86,10 +86,8 @@ class Service:
     wake_seconds: int = 0  # that they wait for it at most; browsers are shown a page that waits
     allowed_origins: tuple[str, ...] = ()  # whose pages may use it, in lower case; "*" for all
     weights: tuple[tuple[int, int], ...] = ()  # (revision, percent of requests), 100 in all; (): replicas are equal
-
-    @property
-    def listen_port(self) -> None:
-        """None: a service has no port of its own."""
+    listen_port: int | None = None  # of this service alone, where apps are told apart by port
+    hosts: tuple[str, ...] = ()  # names of its own beside that of its label, in lower case and without a port
 
 
 class ConnectionAccess(NamedTuple):
@@ -99,6 +97,7 @@ class ConnectionAccess(NamedTuple):
     login: str  # digest of the login session or share link, or `ServiceToken.login`
     user: int  # id
     service: str = ""  # label, "" for an endpoint's own address
+    host: str = ""  # that of `Service.hosts` by which it came, "" for any other address
 
 
 ConnectionFilter = Callable[[ConnectionAccess], bool]  # whether a connection must end
@@ -106,15 +105,46 @@ RevocationObserver = Callable[[ConnectionFilter], None]
 RouteReader = Callable[[str], Awaitable[None]]  # reads the routes of a session, or a deployment, into the table
 
 
+class Revocations:
+    """Which logins and users have lost their access, and since when."""
+
+    def __init__(self, abort: Callable[[ConnectionFilter], None]) -> None:
+        """`abort` ends the connections that match a filter."""
+        self._abort = abort
+        self._logins: dict[str, float] = {}
+        self._users: dict[int, float] = {}
+
+    def is_void(self, login: str, user: int, issued_at: float) -> bool:
+        """Return whether a cookie of this login digest and user was revoked after `issued_at`, in Unix seconds."""
+        return self._logins.get(login, 0.0) >= issued_at or self._users.get(user, 0.0) >= issued_at
+
+    def revoke_login(self, login: str, at: float) -> None:
+        """Void the cookies of this login digest issued until `at`, in Unix seconds, and abort its connections."""
+        if self._logins.get(login, 0.0) < at:
+            self._logins[login] = at
+            self._abort(lambda access: access.login == login)
+
+    def revoke_user(self, user: int, at: float) -> None:
+        """Void the cookies of this user issued until `at`, in Unix seconds, and abort their connections."""
+        if self._users.get(user, 0.0) < at:
+            self._users[user] = at
+            self._abort(lambda access: access.user == user)
+
+    def forget(self, until: float) -> None:
+        """Drop the revocations made until then, in Unix seconds; all cookies that they void must have expired."""
+        self._logins = {login: at for login, at in self._logins.items() if at > until}
+        self._users = {user: at for user, at in self._users.items() if at > until}
+
+
 class RouteTable:
     """Routes, services and revocations; observers of `on_revocation` abort the connections concerned."""
 
     def __init__(self) -> None:
+        self.revocations = Revocations(self._abort)
         self._routes: dict[str, Route] = {}
-        self._ports: dict[int, Route] = {}
         self._services: dict[str, Service] = {}
-        self._logins: dict[str, float] = {}
-        self._users: dict[int, float] = {}
+        self._ports: dict[int, Route | Service] = {}
+        self._hosts: dict[bytes, Service] = {}
         self._observers: list[RevocationObserver] = []
         self._change_observers: list[Callable[[], None]] = []
         self._reader: RouteReader | None = None
@@ -149,9 +179,18 @@ class RouteTable:
         """Return the route with this label."""
         return self._routes.get(label)
 
-    def at_port(self, port: int) -> Route | None:
-        """Return the route with this `listen_port`."""
+    def at_port(self, port: int) -> Route | Service | None:
+        """Return the route or service with this `listen_port`."""
         return self._ports.get(port)
+
+    def at_host(self, name: bytes) -> Service | None:
+        """Return the service with this name of its own, in lower case and without a port."""
+        return self._hosts.get(name)
+
+    @property
+    def listen_ports(self) -> set[int]:
+        """The ports of single routes and services."""
+        return set(self._ports)
 
     def get_service(self, label: str) -> Service | None:
         """Return the service with this label."""
@@ -171,10 +210,6 @@ class RouteTable:
         taking = (each for each in service.replicas if each.takes_requests and each.route.is_ready)
         return [each for each in taking if self._routes.get(each.route.label) == each.route]
 
-    def is_void(self, login: str, user: int, issued_at: float) -> bool:
-        """Return whether a cookie of this login digest and user was revoked after `issued_at`, in Unix seconds."""
-        return self._logins.get(login, 0.0) >= issued_at or self._users.get(user, 0.0) >= issued_at
-
     def replace(self, routes: Iterable[Route], *, session: str | None = None) -> None:
         """Replace the routes of one session or of all; abort connections of routes that are gone or have changed.
 
@@ -187,7 +222,7 @@ class RouteTable:
         for route in gone:
             del self._routes[route.label]
         self._routes |= new
-        self._ports = {route.listen_port: route for route in self if route.listen_port}
+        self._index_ports()
         if gone:
             self._abort(lambda access: _is_at(access, left) if access.service else access.route in gone)
         self._tell_change()
@@ -203,26 +238,14 @@ class RouteTable:
         for service in old:
             del self._services[service.label]
         self._services |= new
+        self._hosts = {host.encode(): service for service in self.services for host in service.hosts}
+        self._index_ports()
         for service in changed:
             self._abort(_ended(service, new.get(service.label)))
         self._tell_change()
 
-    def revoke_login(self, login: str, at: float) -> None:
-        """Void the cookies of this login digest issued until `at`, in Unix seconds, and abort its connections."""
-        if self._logins.get(login, 0.0) < at:
-            self._logins[login] = at
-            self._abort(lambda access: access.login == login)
-
-    def revoke_user(self, user: int, at: float) -> None:
-        """Void the cookies of this user issued until `at`, in Unix seconds, and abort their connections."""
-        if self._users.get(user, 0.0) < at:
-            self._users[user] = at
-            self._abort(lambda access: access.user == user)
-
-    def forget_revocations(self, until: float) -> None:
-        """Drop the revocations made until then, in Unix seconds; all cookies that they void must have expired."""
-        self._logins = {login: at for login, at in self._logins.items() if at > until}
-        self._users = {user: at for user, at in self._users.items() if at > until}
+    def _index_ports(self) -> None:
+        self._ports = {each.listen_port: each for each in (*self, *self.services) if each.listen_port}
 
     def _abort(self, matches: ConnectionFilter) -> None:
         for observer in self._observers:
@@ -247,6 +270,7 @@ def _ended(old: Service, new: Service | None) -> ConnectionFilter:
     kept = {(token.pk, token.digest, token.expires_at) for token in new.tokens}
     tokens = {token.login for token in old.tokens}
     ended = {token.login for token in old.tokens if (token.pk, token.digest, token.expires_at) not in kept}
+    hosts = set(old.hosts) - set(new.hosts)
     is_new_epoch, is_withdrawn = new.epoch != old.epoch, old.is_public and not new.is_public
 
     def matches(access: ConnectionAccess) -> bool:
@@ -254,6 +278,7 @@ def _ended(old: Service, new: Service | None) -> ConnectionFilter:
             return False
         has_lost_access = (
             access.login in ended
+            or access.host in hosts
             or (is_new_epoch and access.login not in tokens)
             or (is_withdrawn and not access.login)
         )

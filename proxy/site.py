@@ -44,13 +44,11 @@ class Site:
 
     def cookie(self, listen_port: int | None = None) -> str:
         """Return the name of the cookie of an endpoint; by port, it contains the endpoint's port."""
-        name = "__Host-gp_app" if self.is_secure else "gp_app"
-        return f"{name}_{listen_port}" if self.is_by_port else name
+        return self._numbered("__Host-gp_app" if self.is_secure else "gp_app", listen_port)
 
-    @cached_property
-    def replica_cookie(self) -> str:
-        """The name of the cookie that holds which replica of a service serves a browser."""
-        return "__Host-gp_replica" if self.is_secure else "gp_replica"
+    def replica_cookie(self, listen_port: int | None = None) -> str:
+        """Return the name of the cookie that holds which replica of a service serves a browser."""
+        return self._numbered("__Host-gp_replica" if self.is_secure else "gp_replica", listen_port)
 
     def state_cookie(self, listen_port: int | None = None) -> str:
         """Return the name of the cookie that holds the nonce of a login under way."""
@@ -59,6 +57,10 @@ class Site:
     def origin(self, label: str, listen_port: int | None = None) -> str:
         """Return the origin of an endpoint at the common port, or at `listen_port`, which is required by port."""
         return f"{self.scheme}://{self._host(label, listen_port)}"
+
+    def origin_of(self, host_name: str) -> str:
+        """Return the origin of a service at a host name of its own: scheme and port are the platform's."""
+        return f"{self.scheme}://{host_name}{self._port_suffix(None)}"
 
     def launch_url(self, label: str) -> str:
         """Return the URL of the platform's page that starts the app of this label."""
@@ -71,7 +73,7 @@ class Site:
 
     def is_of_apps(self, host: bytes) -> bool:
         """Return whether a Host header's value is the apps' domain or anything below it."""
-        name = _name(host)
+        name = name_of(host)
         return not self.is_by_port and (name == self._domain or name.endswith(self._suffix))
 
     def is_at_port(self, host: bytes, listen_port: int) -> bool:
@@ -80,20 +82,27 @@ class Site:
 
     def is_of_ports(self, host: bytes) -> bool:
         """Return whether a Host header's value is `ports.<domain>`, the name that redirects by port."""
-        return _name(host) == b"ports." + self._domain
+        return name_of(host) == b"ports." + self._domain
 
     def label_of(self, host: bytes) -> str | None:
         """Return the label in a Host header's value, None unless it is a valid one below the apps' domain."""
-        name = _name(host)
+        name = name_of(host)
         if not name.endswith(self._suffix):
             return None
         label = name[: -len(self._suffix)].decode("latin-1")
         return label if LABEL.fullmatch(label) else None
 
     def _host(self, label: str, listen_port: int | None) -> str:
+        name = self.host_name if self.is_by_port else f"{label}.{self.apps_domain}"
+        return f"{name}{self._port_suffix(listen_port)}"
+
+    def _port_suffix(self, listen_port: int | None) -> str:
         port = listen_port or urlsplit(self.platform_url).port
-        suffix = f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
-        return f"{self.host_name if self.is_by_port else f'{label}.{self.apps_domain}'}{suffix}"
+        return f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
+
+    def _numbered(self, cookie: str, listen_port: int | None) -> str:
+        """Return the name of a cookie with the port, where all ports of a host share their cookies."""
+        return f"{cookie}_{listen_port}" if self.is_by_port and listen_port else cookie
 
     @cached_property
     def _domain(self) -> bytes:
@@ -104,5 +113,6 @@ class Site:
         return b"." + self._domain
 
 
-def _name(host: bytes) -> bytes:
+def name_of(host: bytes) -> bytes:
+    """Return the name in a Host header's value, in lower case and without the port."""
     return host.partition(b":")[0].lower()

@@ -230,11 +230,11 @@ class RouteFeed:
     async def _read_everything(self) -> None:
         known = dict(self._withdrawn)
         found = await self._in_background(self._source.read_all)
-        self._table.forget_revocations(timezone.now().timestamp() - RETENTION.total_seconds())
+        self._table.revocations.forget(timezone.now().timestamp() - RETENTION.total_seconds())
         for login, at in found.logins:
-            self._table.revoke_login(login, at)
+            self._table.revocations.revoke_login(login, at)
         for user, at in found.users:
-            self._table.revoke_user(user, at)
+            self._table.revocations.revoke_user(user, at)
         self._table.replace(route for route in found.routes if self._is_offered(route))
         self._table.replace_services(self._without_withdrawn(found.services))
         self._withdrawn = {pk: last for pk, last in self._withdrawn.items() if known.get(pk) != last}
@@ -308,9 +308,9 @@ class RouteFeed:
                 pipeline.expire(reply_list, REPLY_TTL_SECONDS)
                 await pipeline.execute()
         elif "login" in message:
-            self._table.revoke_login(str(message["login"]), float(message["at"]))
+            self._table.revocations.revoke_login(str(message["login"]), float(message["at"]))
         else:
-            self._table.revoke_user(int(message["user"]), float(message["at"]))
+            self._table.revocations.revoke_user(int(message["user"]), float(message["at"]))
 
 
 def _report_failure(task: "asyncio.Task[None]") -> None:

@@ -27,7 +27,7 @@ from proxy.authorization.request_checks import check_framing, check_host, has_bo
 from proxy.authorization.services import ServiceAuthorizer
 from proxy.authorization.signing import Keys
 from proxy.authorization.unready_apps import explanation, unreachable, unready
-from proxy.authorization.visitors import API_SCHEME, Visitors
+from proxy.authorization.visitors import API_SCHEME, BORROWED_PORT, Visitors
 from proxy.http import responses
 from proxy.http.headers import (
     ClassifiedHeaders,
@@ -41,7 +41,7 @@ from proxy.http.headers import (
 )
 from proxy.http.responses import LocalResponse
 from proxy.routes import Route, RouteTable, Service
-from proxy.site import Site
+from proxy.site import Site, name_of
 
 # CONNECT would tunnel to other addresses, TRACE would show a page the headers that are added here.
 REFUSED_METHODS: Final = frozenset((b"CONNECT", b"TRACE"))
@@ -118,7 +118,8 @@ class BrowserAuthorizer:
         route = principal.route
         if self.table.get(route.label) is not route or principal.expires_at <= self._now():
             return False
-        return not principal.login or not self.table.is_void(principal.login, principal.user, principal.issued_at)
+        login, revocations = principal.login, self.table.revocations
+        return not login or not revocations.is_void(login, principal.user, principal.issued_at)
 
     def reaches(self, route: Route) -> bool:
         """Return whether the route leads to a gateway, or to an address that containers may have."""
@@ -146,7 +147,7 @@ class BrowserAuthorizer:
             return self._visitors.log_in(request, classified, route, cookie, listen_port)
         refusal = self._visitors.cross_site(request, known, host, is_public=route.is_public)
         if self.site.is_by_port and b"service-worker" in known:
-            refusal = "it would stay in the browser, where another app may have this port tomorrow"
+            refusal = BORROWED_PORT
         if refusal:
             return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
         if principal is None or is_reserved:
@@ -164,8 +165,14 @@ class BrowserAuthorizer:
         if service := self._services.at(host):
             return self._services.decide(request, classified, service, peer, listen_port)
         check_host(classified.known)
+        if service := self.table.at_host(name_of(host)):
+            self._services.remember(host, service)
+            return self._services.decide(request, classified, service, peer, listen_port)
         if self.site.is_by_port:
-            return self._find_at(host, listen_port)
+            found = self._find_at(host, listen_port)
+            if isinstance(found, Service):
+                return self._services.decide(request, classified, found, peer, listen_port)
+            return found
         if listen_port is not None and self.site.is_of_ports(host):
             return self._to_own_host(request, classified, listen_port)
         label = self.site.label_of(host)
@@ -178,8 +185,8 @@ class BrowserAuthorizer:
             return UnknownApp(label, request.target, launch_url)
         return route or no_such_app(is_app_host=self.site.is_of_apps(host), launch_url=launch_url)
 
-    def _find_at(self, host: bytes, listen_port: int | None) -> Route | LocalResponse:
-        """Return the route of the port that the request came to; its Host must name that port."""
+    def _find_at(self, host: bytes, listen_port: int | None) -> Route | Service | LocalResponse:
+        """Return the route or service of the port that the request came to; its Host must name that port."""
         if listen_port is None or not self.site.is_at_port(host, listen_port):
             return no_such_app(is_app_host=False)
         return self.table.at_port(listen_port) or no_such_app(is_app_host=True, launch_url=f"{self.site.platform_url}/")
@@ -188,14 +195,14 @@ class BrowserAuthorizer:
         """Redirect from the name that all ports share, and thus cookies too, to the app's own at the same port."""
         route = self.table.at_port(listen_port)
         target = request.target.decode("latin-1")
-        if route is None or request.method not in (b"GET", b"HEAD") or b"upgrade" in classified.known:
+        if not isinstance(route, Route) or request.method not in (b"GET", b"HEAD") or b"upgrade" in classified.known:
             return no_such_app(is_app_host=False)
         return responses.redirect(f"{self.site.origin(route.label, listen_port)}{target}")
 
     def _look_up(self, route: Route, host: bytes, cookie: bytes) -> Principal | None:
         """Return the principal with this Cookie header, cached; None if a login is needed."""
         app_cookies = strip_platform_cookies(cookie) if cookie else b""
-        grant = self._visitors.grant(cookie, route)
+        grant = self._visitors.grant(cookie, route, route.listen_port)
         principal = None
         if grant or route.is_public:
             identity = (grant.login, grant.user, grant.issued_at, grant.expires_at) if grant else ANONYMOUS

@@ -56,6 +56,7 @@ class ServicePrincipal:
     token: ServiceToken | None  # None: a browser, or anybody
     replica_cookie: tuple[bytes, bytes] | None  # name and attributes of the cookie that names a replica
     replica: bytes  # opaque id that this cookie has, empty if it is not sent
+    host: str = ""  # that of the service's own names by which it comes, "" for its other address
 
     @property
     def is_owner(self) -> bool:

@@ -69,10 +69,13 @@ class LoginFlow:
         self._now = now
         self._looked_at: dict[str, float] = {}  # Unix seconds, by session
 
-    def start(self, route: Route | Service, target: bytes, cookie: bytes, listen_port: int | None) -> LocalResponse:
+    def start(
+        self, route: Route | Service, target: bytes, cookie: bytes, listen_port: int | None, own_host: str = ""
+    ) -> LocalResponse:
         """Return the redirect to the platform, with a cookie for the nonce.
 
-        A nonce that the browser has already is reused, so that logins in two windows at once both succeed.
+        It leads back to `own_host`, if the request came to that of a service's own names. A nonce that the browser has
+        already is reused, so that logins in two windows at once both succeed.
         """
         name = self._site.state_cookie(listen_port)
         back_to = None if self._site.is_by_port else listen_port  # by port, it is in the cookie's name
@@ -81,6 +84,8 @@ class LoginFlow:
             state += b".%d" % back_to
         path = target.decode("latin-1")
         query = {"h": route.label, "s": digest(state.decode()), "next": path if NEXT.fullmatch(path) else "/"}
+        if own_host:
+            query["at"] = own_host
         state_cookie = self._set_cookie(name, state.decode(), STATE_SECONDS)
         return responses.redirect(f"{self._site.platform_url}/apps/authorize?{urlencode(query)}", state_cookie)
 

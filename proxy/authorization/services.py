@@ -15,7 +15,7 @@ from proxy.authorization.login_flow import RESERVED_PATHS, ReservedRequest
 from proxy.authorization.missing_apps import no_such_app
 from proxy.authorization.request_checks import has_body, is_navigation
 from proxy.authorization.unready_apps import condition_of, explanation
-from proxy.authorization.visitors import API_SCHEME, Visitors
+from proxy.authorization.visitors import API_SCHEME, BORROWED_PORT, Visitors
 from proxy.http import responses
 from proxy.http.headers import (
     ClassifiedHeaders,
@@ -27,7 +27,7 @@ from proxy.http.headers import (
 )
 from proxy.http.responses import LocalResponse
 from proxy.routes import RouteTable, Service, ServiceToken
-from proxy.site import Site
+from proxy.site import Site, name_of
 
 SECRET_PREFIX: Final = b"gpd_"  # of the tokens' secrets, which no app ever gets
 BEARER: Final = b"bearer"
@@ -35,6 +35,7 @@ API_KEY: Final = b"x-api-key"
 STICKY_BY_COOKIE: Final = "cookie"
 CHALLENGE: Final = (b"WWW-Authenticate", b"Bearer")
 INVALID_TOKEN: Final = (b"WWW-Authenticate", b'Bearer error="invalid_token"')
+HOW_TO_OPEN: Final = "Send a token of this deployment, as in Authorization: Bearer gpd_..."
 MAX_CACHED_HOSTS: Final = 4096
 MAX_CACHED_PRINCIPALS: Final = 10_000  # above which the oldest are evicted
 MAX_CACHED_COOKIE_BYTES: Final = 4096  # a longer Cookie header is verified each time
@@ -73,14 +74,15 @@ class ServiceAuthorizer:
         listen_port: int | None = None,
     ) -> Decision:
         """Return what to do with a request. Raises MalformedRequestError for one with two tokens."""
-        if listen_port is not None:
+        own_host = _own_host(service, classified.known[b"host"])
+        if listen_port != (None if own_host else service.listen_port):
             return no_such_app(is_app_host=False)
         origin = cors.foreign_origin(classified.known, self._scheme)
         if origin and cors.is_preflight(request, classified.known):
             return cors.preflight(classified, service, origin, self._site)
         headers, secret, sticky_key = _read(classified, service.sticky)
         shown = cors.response_headers(service, origin, self._site, has_token=bool(secret))
-        decision = self._decide(request, classified, service, secret, origin)
+        decision = self._decide(request, classified, service, secret, origin, own_host, listen_port)
         if isinstance(decision, ServicePrincipal):
             forward = self._forward(request, classified.known, decision, decision.headers + headers, peer)
             forward.sticky_key, forward.cors = sticky_key, shown
@@ -94,6 +96,8 @@ class ServiceAuthorizer:
         service: Service,
         secret: bytes,
         origin: bytes,
+        own_host: str,
+        listen_port: int | None,
     ) -> ServicePrincipal | LocalResponse | ReservedRequest:
         """Return who sends a request that is to be forwarded, or the response; `origin` is that of a foreign page.
 
@@ -104,7 +108,7 @@ class ServiceAuthorizer:
         digest = sha256(secret).hexdigest() if secret else ""
         principal = self._principals.get((host, cookie, digest))
         if principal is None or not self._is_current(principal, service):
-            principal = self._look_up(service, host, cookie, digest)
+            principal = self._look_up(service, host, cookie, digest, listen_port)
         if principal is None and digest:
             text = "This token is not valid for this deployment."
             return responses.text(401, text, INVALID_TOKEN, closes=has_body(classified))
@@ -113,15 +117,21 @@ class ServiceAuthorizer:
         refusal = ""
         if not digest and (is_reserved or not (origin and cors.is_allowed(origin, service))):
             refusal = self._visitors.cross_site(request, known, host, is_public=service.is_public)
+        if listen_port is not None and b"service-worker" in known:
+            refusal = BORROWED_PORT
         if principal is None and not is_reserved and not (origin and refusal):
-            return self._challenge(request, classified, service, cookie)
+            challenges = () if is_navigation(request, known) else (CHALLENGE,)
+            log_in = self._visitors.log_in
+            return log_in(
+                request, classified, service, cookie, listen_port, *challenges, own_host=own_host, words=HOW_TO_OPEN
+            )
         if refusal:
             return responses.text(403, f"Refused: {refusal}", closes=has_body(classified))
         if principal is None or is_reserved:
             until = None if principal is None else principal.expires_at
             condition = condition_of(service, self._table)
             shown = explanation(condition, is_owner=principal is not None and principal.is_owner)
-            return ReservedRequest(path, query, request.method, cookie, service.label, None, until, shown)
+            return ReservedRequest(path, query, request.method, cookie, service.label, listen_port, until, shown)
         return principal
 
     def _forward(
@@ -142,12 +152,14 @@ class ServiceAuthorizer:
             return False
         if not principal.issued_at:  # by a token, or anybody: nothing was issued that could be void
             return True
-        return not self._table.is_void(principal.login, principal.user, principal.issued_at)
+        return not self._table.revocations.is_void(principal.login, principal.user, principal.issued_at)
 
-    def _look_up(self, service: Service, host: bytes, cookie: bytes, digest: str) -> ServicePrincipal | None:
+    def _look_up(
+        self, service: Service, host: bytes, cookie: bytes, digest: str, listen_port: int | None
+    ) -> ServicePrincipal | None:
         """Return who has this token or, without one, this Cookie header; cached; None without access."""
         token = self._token(service, digest)
-        grant = None if digest else self._visitors.grant(cookie, service)
+        grant = None if digest else self._visitors.grant(cookie, service, listen_port)
         if token:
             identity = (token.login, 0, 0.0, token.expires_at)
         elif grant:
@@ -159,10 +171,11 @@ class ServiceAuthorizer:
         headers = self._visitors.common_headers(host, strip_platform_cookies(cookie) if cookie else b"")
         named, replica = None, b""
         if service.sticky == STICKY_BY_COOKIE:
-            name = self._site.replica_cookie.encode()
+            name = self._site.replica_cookie(listen_port).encode()
             named = name, b"; Path=/; HttpOnly; SameSite=Lax" + (b"; Secure" if self._site.is_secure else b"")
             replica = next(iter(cookie_values(cookie, name)), b"")
-        principal = ServicePrincipal(service, *identity, headers, token, named, replica)
+        own_host = _own_host(service, host)
+        principal = ServicePrincipal(service, *identity, headers, token, named, replica, own_host)
         if len(cookie) <= MAX_CACHED_COOKIE_BYTES:
             while len(self._principals) >= MAX_CACHED_PRINCIPALS:
                 del self._principals[next(iter(self._principals))]
@@ -182,15 +195,11 @@ class ServiceAuthorizer:
         token = indexed[1].get(digest)
         return token if token and token.expires_at > self._now() else None
 
-    def _challenge(
-        self, request: RequestHead, classified: ClassifiedHeaders, service: Service, cookie: bytes
-    ) -> LocalResponse:
-        """Return the redirect to the login for navigations, and 401 for programs."""
-        if is_navigation(request, classified.known):
-            return self._visitors.log_in(request, classified, service, cookie, None)
-        login = (b"X-GP-Login", f"{self._site.origin(service.label)}/".encode())
-        text = "Send a token of this deployment, as in Authorization: Bearer gpd_..."
-        return responses.text(401, text, CHALLENGE, login, closes=has_body(classified))
+
+def _own_host(service: Service, host: bytes) -> str:
+    """Return that of the service's own names which a Host header has, "" for its other address."""
+    name = name_of(host).decode("latin-1") if service.hosts else ""
+    return name if name in service.hosts else ""
 
 
 def _read(classified: ClassifiedHeaders, sticky: str) -> tuple[list[Header], bytes, bytes]:

@@ -15,6 +15,7 @@ from proxy.site import Site
 
 SAFE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 API_SCHEME: Final = b"token "  # of the platform's own API; such a header is not meant for an app
+BORROWED_PORT: Final = "it would stay in the browser, where another app may have this port tomorrow"
 EMBEDDED_DESTINATIONS: Final = frozenset((b"iframe", b"frame", b"embed", b"object", b"fencedframe"))
 
 
@@ -39,9 +40,9 @@ class Visitors:
         self._now = now
         self._scheme = site.scheme.encode()
 
-    def grant(self, cookie: bytes, route: Route | Service) -> Grant | None:
+    def grant(self, cookie: bytes, route: Route | Service, listen_port: int | None) -> Grant | None:
         """Return the first grant in a Cookie header that is valid for this endpoint or service now."""
-        values = cookie_values(cookie, self._site.cookie(route.listen_port).encode())
+        values = cookie_values(cookie, self._site.cookie(listen_port).encode())
         return next(filter(None, (self._valid_grant(value, route) for value in values)), None)
 
     def common_headers(self, host: bytes, cookie: bytes, token: str = "") -> list[Header]:
@@ -61,12 +62,19 @@ class Visitors:
         cookie: bytes,
         listen_port: int | None,
         *challenges: Header,
+        own_host: str = "",
+        words: str = "Log in to open this app.",
     ) -> LocalResponse:
-        """Return the redirect to the login for navigations, and 401 for other requests, with these headers."""
+        """Return the redirect to the login for navigations, and 401 for other requests, with these headers and words.
+
+        `own_host` is that of a service's own names to which the request came.
+        """
         if is_navigation(request, classified.known):
-            return self._login_flow.start(route, request.target, cookie, listen_port)
-        login = (b"X-GP-Login", f"{self._site.origin(route.label, listen_port)}/".encode())
-        return responses.text(401, "Log in to open this app.", login, *challenges, closes=has_body(classified))
+            return self._login_flow.start(route, request.target, cookie, listen_port, own_host)
+        site = self._site
+        origin = site.origin_of(own_host) if own_host else site.origin(route.label, listen_port)
+        login = (b"X-GP-Login", f"{origin}/".encode())
+        return responses.text(401, words, *challenges, login, closes=has_body(classified))
 
     def cross_site(self, request: RequestHead, known: dict[bytes, bytes], host: bytes, *, is_public: bool) -> str:
         """Return why a request made by a page of another origin is refused, "" if it is not.
@@ -102,6 +110,6 @@ class Visitors:
             grant.label == route.label
             and grant.epoch == route.epoch
             and grant.expires_at > self._now()
-            and not self._table.is_void(grant.login, grant.user, grant.issued_at)
+            and not self._table.revocations.is_void(grant.login, grant.user, grant.issued_at)
         )
         return grant if is_valid else None

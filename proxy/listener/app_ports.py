@@ -36,7 +36,7 @@ class PortListeners:
                 server.close()
 
     async def _update(self) -> None:
-        wanted = self._reserved_ports | {route.listen_port for route in self._table if route.listen_port}
+        wanted = self._reserved_ports | self._table.listen_ports
         for port in self._servers.keys() - wanted:
             self._servers.pop(port).close()
         self._unavailable &= wanted

@@ -18,10 +18,12 @@ from proxy.listener.client_connection import ClientConnection
 from proxy.listener.lingering import close_in_stages
 from proxy.listener.zero_copy import ZeroCopyApplication
 from proxy.pending import PendingConnection
-from proxy.site import Site
+from proxy.routes import RouteTable
+from proxy.site import Site, name_of
 
 HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 ProtocolFactory = Callable[[bytes], asyncio.Protocol]  # of the bytes received so far
+HostFilter = Callable[[bytes], bool]  # of a Host header's value
 
 
 class FirstRequestDispatcher(asyncio.Protocol):
@@ -75,10 +77,15 @@ class FirstRequestDispatcher(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
 
-def is_for_app(site: Site, head: bytes) -> bool:
-    """Return whether the first Host header in these bytes names the apps' domain."""
+def app_hosts(site: Site, table: RouteTable) -> HostFilter:
+    """Return whether a Host header's value is the apps', or a service's own."""
+    return lambda host: site.is_of_apps(host) or table.at_host(name_of(host)) is not None
+
+
+def is_for_app(is_app_host: HostFilter, head: bytes) -> bool:
+    """Return whether the first Host header in these bytes is one of apps."""
     match = HOST.search(head)
-    return match is not None and site.is_of_apps(match[1])
+    return match is not None and is_app_host(match[1].rstrip(b" \t"))
 
 
 class PlatformConnection(HttpToolsProtocol):
@@ -165,7 +172,7 @@ class PlatformConnection(HttpToolsProtocol):
             self._timer = None
 
 
-def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
+def uvicorn_protocol(plane: DataPlane, is_app_host: HostFilter) -> type[asyncio.Protocol]:
     """Return the class for uvicorn's option `http`: apps' connections are ours, all others uvicorn's."""
 
     class AppsFirst(FirstRequestDispatcher):
@@ -177,7 +184,7 @@ def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
             self._is_shutting_down = False
 
             def choose(head: bytes) -> asyncio.Protocol:
-                if is_for_app(site, head):
+                if is_for_app(is_app_host, head):
                     return ClientConnection(plane)
                 self._platform = PlatformConnection(plane.limits, **uvicorn)
                 return self._platform
@@ -214,13 +221,13 @@ class PlatformOnly:
     A reverse proxy must not send requests for apps and for the platform over one connection.
     """
 
-    def __init__(self, site: Site, platform: Application) -> None:
-        self._site = site
+    def __init__(self, is_app_host: HostFilter, platform: Application) -> None:
+        self._is_app_host = is_app_host
         self._platform = platform
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve requests for the platform."""
-        if not any(name == b"host" and self._site.is_of_apps(value) for name, value in scope.get("headers", ())):
+        if not any(name == b"host" and self._is_app_host(value) for name, value in scope.get("headers", ())):
             await self._platform(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})

@@ -14,8 +14,11 @@ from proxy.routes import Route, RouteTable
 from proxy.tests.app import App, running_app
 from proxy.tests.site import (
     BY_PORT,
+    ELSEWHERE,
     GATEWAY_KEY,
     GATEWAY_KEYS,
+    HOST,
+    SITE,
     SUBNETS,
     FakeControlPlane,
     authorizer,
@@ -25,9 +28,10 @@ from proxy.tests.site import (
 )
 
 WAYS = ("direct", "gateway")  # to an app
-SERVICE_WAYS = ("service", "service by gateway")  # to two replicas of a service that have the app's label and port
+# to two replicas of a service that have the app's label and port; by name, the app's host name is the service's own
+SERVICE_WAYS = ("service", "service by gateway", "service by name")
 REPLICAS = (1, 2)
-OF_SERVICE = frozenset(("is_public", "epoch", "owner"))  # what of a route's changes concerns the service itself
+OF_SERVICE = frozenset(("is_public", "epoch", "owner", "hosts"))  # changes that concern the service itself
 
 
 @dataclass
@@ -40,6 +44,7 @@ class RunningProxy:
     table: RouteTable
     control_plane: FakeControlPlane
     gateway: str = ""  # its URL, on the ways that have one
+    names: tuple[str, ...] = ()  # of the service's own
 
     @property
     def is_service(self) -> bool:
@@ -49,7 +54,7 @@ class RunningProxy:
     def change(self, **changes: object) -> None:
         """Replace the routes by that to the app, or to the replicas, with these changes."""
         if self.is_service:
-            replace_service(self.table, self.app.port, self.gateway, **changes)
+            replace_service(self.table, self.app.port, self.gateway, hosts=self.names, **changes)
         else:
             self.table.replace([self.route(**changes)])
 
@@ -92,14 +97,16 @@ async def running(
             gateway_authorizer = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
             planes.append(DataPlane(gateway_authorizer, FakeControlPlane(), GATEWAY_LIMITS))
             gateway = f"http://127.0.0.1:{await stack.enter_async_context(serving(planes[0]))}"
-        authorizer_ = authorizer(control_plane=control_plane)
+        is_named = name == "service by name"
+        authorizer_ = authorizer(site=ELSEWHERE if is_named else SITE, control_plane=control_plane)
         plane = DataPlane(authorizer_, control_plane, limits, trusted_proxies)
         planes.insert(0, plane)
         port = await stack.enter_async_context(serving(plane))
         proxy = RunningProxy(port, app, planes, authorizer_.table, control_plane, gateway)
         if name in SERVICE_WAYS:
+            proxy.names = (HOST.partition(":")[0],) if is_named else ()
             proxy.table.replace([])
-            replace_service(proxy.table, app.port, gateway, **changes)
+            replace_service(proxy.table, app.port, gateway, hosts=proxy.names, **changes)
         else:
             proxy.change(**changes)
         yield proxy

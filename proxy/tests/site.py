@@ -12,6 +12,7 @@ from proxy.routes import ReplicaRoute, Route, RouteTable, Service, ServiceToken
 from proxy.site import Site
 
 SITE = Site(platform_url="http://platform.localhost:8000", apps_domain="apps.localhost")
+ELSEWHERE = Site(platform_url="http://platform.localhost:8000", apps_domain="elsewhere.localhost")
 BY_PORT = Site(platform_url="http://127.0.0.1:8000", apps_domain="")
 SUBNETS = (ip_network("127.0.0.0/8"),)
 KEYS = Keys(["first:0123456789abcdef"])

@@ -112,9 +112,9 @@ def test_cached_cookie_is_void_when_its_login_ends() -> None:
     authorizer_ = authorizer()
     presented = cookie()
     assert status(ask(authorizer_, Cookie=presented)) == 200
-    authorizer_.table.revoke_login(digest("of somebody else"), time.time())
+    authorizer_.table.revocations.revoke_login(digest("of somebody else"), time.time())
     assert status(ask(authorizer_, Cookie=presented)) == 200
-    authorizer_.table.revoke_login(LOGIN, time.time())
+    authorizer_.table.revocations.revoke_login(LOGIN, time.time())
     assert status(ask(authorizer_, Cookie=presented)) == 401
 
 
@@ -122,7 +122,7 @@ def test_cached_cookie_is_void_when_its_user_is_disabled() -> None:
     authorizer_ = authorizer()
     presented = cookie()
     assert status(ask(authorizer_, Cookie=presented)) == 200
-    authorizer_.table.revoke_user(7, time.time())
+    authorizer_.table.revocations.revoke_user(7, time.time())
     assert status(ask(authorizer_, Cookie=presented)) == 401
 
 

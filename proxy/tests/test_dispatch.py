@@ -13,11 +13,22 @@ from proxy.http.asgi import Receive, Scope, Send
 from proxy.limits import ProxyLimits
 from proxy.listener.app_ports import listening
 from proxy.listener.client_connection import ClientConnection
-from proxy.listener.dispatch import PlatformOnly, uvicorn_protocol
+from proxy.listener.dispatch import PlatformOnly, app_hosts, uvicorn_protocol
 from proxy.pending import TOTAL_KEY
 from proxy.tests.app import App, running_app
 from proxy.tests.black_box import log_in, seen
-from proxy.tests.site import BY_PORT, HOST, SITE, FakeControlPlane, authorizer, cookie, route
+from proxy.tests.site import (
+    BY_PORT,
+    HOST,
+    SECRET,
+    SITE,
+    FakeControlPlane,
+    authorizer,
+    cookie,
+    replica,
+    route,
+    service,
+)
 from proxy.tests.wire import TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS, eventually
@@ -42,9 +53,9 @@ def plane_for(app: App, limits: ProxyLimits | None = None, **changes: object) ->
 async def serving(plane: DataPlane) -> AsyncIterator[int]:
     """Yield the port of uvicorn, which serves platform and apps."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = Config(
-        PlatformOnly(SITE, platform), http=uvicorn_protocol(plane, SITE), lifespan="off", log_level="critical"
-    )
+    is_app_host = app_hosts(SITE, plane.authorizer.table)
+    protocol = uvicorn_protocol(plane, is_app_host)
+    config = Config(PlatformOnly(is_app_host, platform), http=protocol, lifespan="off", log_level="critical")
     config.load()
     server = Server(config)
     server.lifespan = config.lifespan_class(config)
@@ -331,3 +342,18 @@ async def until_closed(port: int) -> None:
                 return
             writer.close()
             await asyncio.sleep(0.01)
+
+
+async def test_a_services_own_name_is_for_apps() -> None:
+    async with running_app() as app:
+        plane = plane_for(app)
+        named = service(hosts=("models.example.org",), replicas=(replica(1, port=app.port),))
+        plane.authorizer.table.replace_services([named])
+        plane.authorizer.table.replace(each.route for each in named.replicas)
+        asked = request("GET", "/echo", b"", "Models.example.org:8000", Authorization=f"Bearer {SECRET}")
+        async with serving(plane) as port:
+            async with connected(port) as client:
+                assert (await client.ask(asked)).status == 200
+            async with connected(port) as client:
+                assert (await client.ask(request("GET", "/", b"", PLATFORM))).body == b"the platform"
+                assert (await client.ask(asked)).status == 421

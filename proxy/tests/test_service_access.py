@@ -166,7 +166,7 @@ def test_a_services_cookie_opens_no_app() -> None:
 def test_a_login_that_ends_voids_the_cookie() -> None:
     made, presented = serving(), cookie(label="chat--d1")
     assert status(ask(made, Cookie=presented)) == 200
-    made.table.revoke_login(LOGIN, time.time())
+    made.table.revocations.revoke_login(LOGIN, time.time())
     assert status(ask(made, Cookie=presented)) == 401
 
 
