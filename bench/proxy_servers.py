@@ -8,7 +8,7 @@ import asyncio
 import base64
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Final, cast
 
@@ -17,6 +17,7 @@ import uvloop
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.signing import Grant, Keys
+from proxy.budgets import SpentBudget, TokenUse
 from proxy.data_plane import DataPlane
 from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
@@ -79,6 +80,10 @@ class NoControlPlane:
 
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Forget it."""
+
+    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+        """Forget it."""
+        return {}
 
 
 def grant(label: str) -> Grant:

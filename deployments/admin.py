@@ -22,6 +22,7 @@ from deployments.models import (
     RevisionMount,
     RuntimeVariant,
     ScalingRule,
+    TokenUsage,
 )
 from resources.amounts.admin_columns import fgpu_column, memory_column
 
@@ -88,8 +89,17 @@ class TokenInline(ShownInline):
         "revoked_at",
         "last_used_at",
         "rate_per_minute",
+        "monthly_requests",
+        "monthly_tokens",
     )
     related = ("created_by",)
+
+
+class TokenUsageInline(ShownInline):
+    """What a token has used, by month."""
+
+    model = TokenUsage
+    fields = readonly_fields = ("month", "requests", "prompt_tokens", "completion_tokens")
 
 
 class DeploymentEventInline(ShownInline):
@@ -161,10 +171,14 @@ class ReplicaAdmin(ShownAdmin):
 class DeploymentTokenAdmin(ShownAdmin):
     """Tokens, without their secrets."""
 
-    list_display = ("name", "deployment", "created_by", "expires_at", "revoked_at", "last_used_at", "rate_per_minute")
+    list_display = (
+        *("name", "deployment", "created_by", "expires_at", "revoked_at", "last_used_at", "rate_per_minute"),
+        *("monthly_requests", "monthly_tokens"),
+    )
     list_select_related = ("deployment", "created_by")
     search_fields = ("name", "deployment__name", "deployment__id", "created_by__email")
     hidden = ("digest",)
+    inlines = (TokenUsageInline,)
 
 
 @admin.register(DeploymentEvent)

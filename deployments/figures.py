@@ -32,7 +32,8 @@ class MinuteFigures:
     sent_bytes: int = 0
     durations: Sequence[int] = ()  # requests by DURATION_BOUNDS, and one that took longer
     by_replica: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # requests and errors by session id
-    by_token: Mapping[int, int] = field(default_factory=dict)  # requests by the id of their token
+    prompt_tokens: int = 0  # that models have read
+    completion_tokens: int = 0  # that they have written
 
     def quantile(self, share: float) -> float | None:
         """Return the bound, in seconds, below which this share of the requests stayed; None without any."""
@@ -238,12 +239,13 @@ def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
             "errors": each.errors,
             "rejected": each.rejected,
             "bytes": each.sent_bytes,
+            "prompt tokens": each.prompt_tokens,
+            "completion tokens": each.completion_tokens,
             "microseconds": round(each.seconds * 1e6),
             f"requests of {each.session}": each.requests if each.session else 0,
             f"errors of {each.session}": each.errors if each.session else 0,
             **{f"duration {number}": count for number, count in enumerate(each.durations)},
             **_of_revision(each),
-            **{f"token {pk}": count for pk, count in each.tokens.items()},
         }
         for name, amount in counts.items():
             if amount:
@@ -299,7 +301,8 @@ def _figures(at: int, found: Mapping[bytes, bytes]) -> MinuteFigures:
         sent_bytes=sums.get("bytes", 0),
         durations=[sums.get(f"duration {number}", 0) for number in range(len(DURATION_BOUNDS) + 1)],
         by_replica={pk: (sums.get(f"requests of {pk}", 0), sums.get(f"errors of {pk}", 0)) for pk in sessions},
-        by_token={int(name.removeprefix("token ")): count for name, count in sums.items() if name.startswith("token ")},
+        prompt_tokens=sums.get("prompt tokens", 0),
+        completion_tokens=sums.get("completion tokens", 0),
     )
 
 

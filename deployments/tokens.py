@@ -1,7 +1,7 @@
 """Tokens of deployments: made, revoked, and noted as used. A secret is shown once; its digest is stored."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from proxy.authorization.signing import digest
 from resources import clock
 from sessions.errors import GENERAL, RejectedError
 
+LIMITS: Final = ("rate_per_minute", "monthly_requests", "monthly_tokens")
 MAX_TOKENS: Final = 200  # of one deployment that are not revoked
 SECRET_BYTES: Final = 32  # 43 characters
 
@@ -27,10 +28,13 @@ class CreatedToken(NamedTuple):
 
 
 def create_token(
-    deployment: Deployment, *, name: str, actor: User, expires_at: datetime | None = None, rate_per_minute: int = 0
+    deployment: Deployment, *, name: str, actor: User, expires_at: datetime | None = None, **limits: int
 ) -> CreatedToken:
-    """Make a token of the deployment and return it with its secret. Raises RejectedError at its fields."""
-    if errors := validation.token_errors(name, expires_at, rate_per_minute, clock.now()):
+    """Make a token of the deployment, with limits of LIMITS, and return it with its secret.
+
+    Raises RejectedError at its fields.
+    """
+    if errors := validation.token_errors(name, expires_at, limits, clock.now()):
         raise RejectedError(errors)
     secret = new_secret()
     with transaction.atomic():
@@ -46,13 +50,37 @@ def create_token(
             created_by=actor,
             created_at=clock.now(),
             expires_at=expires_at,
-            rate_per_minute=rate_per_minute,
+            **limits,
         )
         events.record(row, f"Added the token {token.name}.", actor)
         if actor != row.owner:
             audit.record(actor, "add token", row, {"token": (None, token.name)})
         events.changed(row.pk)
     return CreatedToken(token, secret)
+
+
+def change_limits(token: DeploymentToken, limits: Mapping[str, int], *, actor: User) -> None:
+    """Change limits of LIMITS of a token; it takes effect at once. Raises RejectedError at their fields."""
+    if errors := validation.range_errors(limits):
+        raise RejectedError(errors)
+    with transaction.atomic():
+        row = DeploymentToken.objects.select_for_update(no_key=True).get(pk=token.pk)
+        if row.revoked_at is not None:
+            raise RejectedError({GENERAL: "This token is revoked."})
+        changes = {
+            name: (str(getattr(row, name)), str(value)) for name, value in limits.items() if getattr(row, name) != value
+        }
+        if not changes:
+            return
+        for name, value in limits.items():
+            setattr(row, name, value)
+        row.save(update_fields=[*changes])
+        deployment = token.deployment
+        events.record(deployment, f"Changed the limits of the token {token.name}.", actor)
+        if actor != deployment.owner:
+            audit.record(actor, "change token", deployment, changes)
+        events.changed(deployment.pk)
+    token.refresh_from_db(fields=LIMITS)
 
 
 def revoke_token(token: DeploymentToken, *, actor: User) -> None:

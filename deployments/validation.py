@@ -39,6 +39,8 @@ RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "timeout_seconds": (1, 60),
     "retries": (1, 20),
     "rate_per_minute": (0, 1_000_000),
+    "monthly_requests": (0, 10**12),
+    "monthly_tokens": (0, 10**15),
 }
 
 
@@ -134,9 +136,9 @@ def health_errors(*, kind: str, path: str, numbers: Mapping[str, int]) -> dict[s
     return errors
 
 
-def token_errors(name: str, expires_at: datetime | None, rate_per_minute: int, now: datetime) -> dict[str, str]:
+def token_errors(name: str, expires_at: datetime | None, limits: Mapping[str, int], now: datetime) -> dict[str, str]:
     """Return {field: message} for a token."""
-    errors = range_errors({"rate_per_minute": rate_per_minute})
+    errors = range_errors(limits)
     if not name.strip() or len(name) > MAX_TOKEN_NAME_LENGTH or not name.isprintable():
         errors["name"] = f"Write a name of 1 to {MAX_TOKEN_NAME_LENGTH} printable characters."
     if expires_at is not None and not now < expires_at <= now + MAX_TOKEN_LIFE:

@@ -1,6 +1,6 @@
 """Builds the data plane of a process from the settings and the database."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
@@ -14,6 +14,7 @@ from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.authorization.signing import Grant, Keys
+from proxy.budgets import SpentBudget, TokenUse
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
 from proxy.limits import GATEWAY_LIMITS
@@ -48,6 +49,10 @@ class DatabaseControlPlane:
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Record what deployments have served; see `served.record`."""
         served.record(figures)
+
+    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+        """Record what tokens have used; see `served.meter`."""
+        return served.meter(uses)
 
 
 def data_plane(counters: ConnectionCounters | None = None) -> DataPlane:

@@ -6,16 +6,17 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django.db import Error, close_old_connections
 from redis.exceptions import RedisError
 
-from deployments import figures, tokens
+from deployments import figures, metering, tokens
 from deployments.scaling import services as scaling
 from messaging.background import BackgroundThread
 from proxy.authorization.control_plane import ServiceFigures
+from proxy.budgets import NOTHING_USED, SpentBudget, TokenUse
 from sessions.errors import RejectedError
 
 logger = logging.getLogger(__name__)
@@ -24,11 +25,48 @@ NOTE_USE_SECONDS: Final = 30.0  # between two notes of one process that a token 
 MAX_PENDING: Final = 10_000  # figures that wait while Redis does not answer; the oldest are dropped
 PROCESS: Final = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
 
+
+class UseLedger:
+    """What tokens have used and was not stored yet, and what was spent of budgets when others were stored last."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, TokenUse] = {}
+        self._under_way: dict[int, TokenUse] = {}  # being stored
+        self._stored: dict[int, SpentBudget] = {}
+
+    def add(self, uses: Mapping[int, TokenUse]) -> None:
+        """Have these stored next."""
+        for pk, use in uses.items():
+            self._waiting[pk] = self._waiting.get(pk, NOTHING_USED).plus(use)
+
+    def take(self) -> dict[int, TokenUse]:
+        """Return what is to be stored now; `settle` follows."""
+        self._under_way, self._waiting = self._waiting, {}
+        return self._under_way
+
+    def settle(self, stored: Mapping[int, SpentBudget] | None) -> None:
+        """Note what is spent now that these are stored, or None if they are not: they wait again."""
+        under_way, self._under_way = self._under_way, {}
+        if stored is None:
+            self.add(under_way)
+            return
+        now = time.time()
+        self._stored = {pk: each for pk, each in (self._stored | dict(stored)).items() if each.until > now}
+
+    def spent(self) -> dict[int, SpentBudget]:
+        """Return what is spent of budgets, with all that was added here."""
+        return {
+            pk: each.plus(self._waiting.get(pk, NOTHING_USED)).plus(self._under_way.get(pk, NOTHING_USED))
+            for pk, each in self._stored.items()
+        }
+
+
 _writer = BackgroundThread("served")
 _waker = BackgroundThread("wake")
 _lock = threading.Lock()
 _pending: list[ServiceFigures] = []
 _write_is_due = threading.Event()
+_ledger = UseLedger()
 _noted: dict[int, float] = {}  # when the use of a token was noted last, by the steady clock
 
 
@@ -40,6 +78,24 @@ def record(served: Sequence[ServiceFigures]) -> None:
     with _lock:
         _pending.extend(served)
         del _pending[:-MAX_PENDING]
+    _have_written()
+
+
+def meter(uses: Mapping[int, TokenUse]) -> dict[int, SpentBudget]:
+    """Store what tokens have used in the background; return what is known to be spent, with all that waits.
+
+    Cheap, never raises, callable from any thread or event loop. What cannot be stored is kept until it can be.
+    """
+    with _lock:
+        _ledger.add(uses)
+        spent = _ledger.spent()
+    if uses:
+        _have_written()
+    return spent
+
+
+def _have_written() -> None:
+    with _lock:
         is_due = _write_is_due.is_set()
         _write_is_due.set()
     if not is_due:
@@ -65,12 +121,27 @@ def _write() -> None:
     with _lock:
         served = _pending[:]
         _pending.clear()
+        uses = _ledger.take()
         _write_is_due.clear()
     try:
         figures.store(PROCESS, served)
     except (RedisError, OSError) as error:
         logger.warning("what was served could not be recorded: %s", error)
-    _note_use({pk for each in served for pk in each.tokens})
+    _store_uses(uses)
+    _note_use({pk for pk, use in uses.items() if use.requests > 0})
+
+
+def _store_uses(uses: Mapping[int, TokenUse]) -> None:
+    stored: dict[int, SpentBudget] | None = None
+    try:
+        close_old_connections()
+        stored = metering.store(uses)
+    except Error as error:
+        logger.warning("what tokens have used could not be stored, and will be: %s", error)
+    finally:
+        close_old_connections()
+        with _lock:
+            _ledger.settle(stored)
 
 
 def _note_use(used: set[int]) -> None:

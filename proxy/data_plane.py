@@ -242,3 +242,4 @@ class DataPlane:
         figures = self._balancers.figures()
         if figures or self.authorizer.table.services:
             self._control_plane.served(figures)
+        self._balancers.report(self._control_plane.metered)

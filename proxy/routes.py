@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from proxy.budgets import UNKNOWN, SpentBudget
+
 
 @dataclass(frozen=True, slots=True)
 class AppCondition:
@@ -51,6 +53,14 @@ class ServiceToken:
     digest: str  # hex SHA-256 of the secret
     expires_at: float  # Unix seconds, infinite for none
     rate: int  # requests a minute, 0: not limited
+    monthly_requests: int = 0  # budget of a calendar month, 0: none
+    monthly_tokens: int = 0  # the same in tokens of models
+    spent: SpentBudget = UNKNOWN  # when it was read
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it may be spent."""
+        return bool(self.monthly_requests or self.monthly_tokens)
 
     @property
     def login(self) -> str:

@@ -1,6 +1,6 @@
 """Deployments as the API returns and takes them; sizes are in bytes."""
 
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 
 from gpuplatform_client.models import ApiModel, MountSpec
@@ -157,12 +157,28 @@ class DeploymentTokenInfo(ApiModel):
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
     rate_per_minute: int = 0
+    monthly_requests: int = 0
+    monthly_tokens: int = 0
+    used_requests: int = 0  # in this calendar month (UTC)
+    used_prompt_tokens: int = 0
+    used_completion_tokens: int = 0
 
 
 class IssuedDeploymentToken(DeploymentTokenInfo):
     """A token that was just made, with its secret, which is shown this once."""
 
     secret: str
+
+
+class TokenUsageInfo(ApiModel):
+    """What a token has used in a calendar month (UTC)."""
+
+    token: int
+    name: str
+    month: date
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class DeploymentEventInfo(ApiModel):

@@ -25,6 +25,7 @@ from gpuplatform_client.deployment_models import (
     RuntimeVariantInfo,
     ScalingInfo,
     ScalingRuleInfo,
+    TokenUsageInfo,
 )
 
 
@@ -130,11 +131,24 @@ def deployment_tokens(deployment_id: str) -> ApiOperation[ResultPage[DeploymentT
 
 
 def create_deployment_token(
-    deployment_id: str, name: str, *, days: int | None = None, rate_per_minute: int = 0
+    deployment_id: str, name: str, *, days: int | None = None, **limits: int
 ) -> ApiOperation[IssuedDeploymentToken]:
-    """Make a token and return it with its secret, which is shown this once; without `days` it does not expire."""
-    body = {"name": name, "days": days, "rate_per_minute": rate_per_minute}
+    """Make a token and return it with its secret, which is shown this once; without `days` it does not expire.
+
+    Limits are `rate_per_minute`, `monthly_requests` and `monthly_tokens`; 0: none.
+    """
+    body = {"name": name, "days": days, **limits}
     return ApiOperation("POST", _path(deployment_id, "tokens/"), one(IssuedDeploymentToken), body=body)
+
+
+def change_deployment_token(deployment_id: str, token_id: int, **limits: int) -> ApiOperation[DeploymentTokenInfo]:
+    """Change limits of a token: `rate_per_minute`, `monthly_requests` and `monthly_tokens`."""
+    return ApiOperation("PATCH", _path(deployment_id, f"tokens/{token_id}/"), one(DeploymentTokenInfo), body=limits)
+
+
+def deployment_usage(deployment_id: str) -> ApiOperation[ResultPage[TokenUsageInfo]]:
+    """Yield what each token has used in each month, the newest first."""
+    return ApiOperation("GET", _path(deployment_id, "usage/"), page(TokenUsageInfo), FIRST_PAGE)
 
 
 def revoke_deployment_token(deployment_id: str, token_id: int) -> ApiOperation[None]:

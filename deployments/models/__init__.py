@@ -1,5 +1,5 @@
-"""The tables of deployments: deployments, revisions, replicas, rollouts, runtime variants, tokens, tickets, rules of
-scaling and events.
+"""The tables of deployments: deployments, revisions, replicas, rollouts, runtime variants, tokens and what they used,
+tickets, rules of scaling and events.
 
 Used by endpoints, hostworker, operations and pages.
 """
@@ -16,5 +16,11 @@ from deployments.models.replica import Replica, ReplicaHealth, ReplicaQuerySet
 from deployments.models.revision import HealthKind, Revision, RevisionMount
 from deployments.models.rollout import RolloutSettings, RolloutStrategy, StepwiseRollout, default_canary_steps
 from deployments.models.scaling import MAX_QUERY_LENGTH, ScalingMetric, ScalingRule, ScalingSettings, SleepAction
-from deployments.models.tokens import TOKEN_PREFIX, DeploymentTicket, DeploymentToken, DeploymentTokenQuerySet
+from deployments.models.tokens import (
+    TOKEN_PREFIX,
+    DeploymentTicket,
+    DeploymentToken,
+    DeploymentTokenQuerySet,
+    TokenUsage,
+)
 from deployments.models.variant import RuntimeVariant

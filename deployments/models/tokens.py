@@ -3,16 +3,19 @@
 from typing import ClassVar, Final
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, FilteredRelation, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from accounts.models import User
 from deployments.models.deployment import Deployment
+from proxy.budgets import month_of
 from resources import clock
 from sessions.models import HandOver
 
 TOKEN_PREFIX: Final = "gpd_"  # noqa: S105  # how a secret begins
 DIGEST_LENGTH: Final = 64
+USED: Final = ("requests", "prompt_tokens", "completion_tokens")
 
 
 class DeploymentTokenQuerySet(models.QuerySet["DeploymentToken"]):
@@ -22,6 +25,12 @@ class DeploymentTokenQuerySet(models.QuerySet["DeploymentToken"]):
         """Return those that open their deployment now; that of a page ends with the account of its user."""
         lasting = Q(expires_at=None) | Q(expires_at__gt=clock.now())
         return self.filter(lasting, Q(is_trial=False) | Q(created_by__is_active=True), revoked_at=None)
+
+    def with_usage(self) -> "DeploymentTokenQuerySet":
+        """Annotate what each has used in this calendar month: `used_requests`, and the tokens of models."""
+        used = {f"used_{name}": Coalesce(F(f"now_used__{name}"), 0) for name in USED}
+        this_month = Q(usage__month=month_of(clock.now()).date())
+        return self.annotate(now_used=FilteredRelation("usage", condition=this_month)).annotate(**used)
 
 
 class DeploymentToken(models.Model):
@@ -36,6 +45,12 @@ class DeploymentToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     rate_per_minute = models.PositiveIntegerField(default=0, help_text="Requests; 0: no limit")
+    monthly_requests = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text="Requests of a calendar month (UTC); 0: no limit"
+    )
+    monthly_tokens = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text="Tokens that models read and write for it in a month; 0: no limit"
+    )
     is_trial = models.BooleanField(
         default=False, db_default=False, editable=False, help_text="Of the page on which its creator tries it"
     )
@@ -47,6 +62,30 @@ class DeploymentToken(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class TokenUsage(models.Model):
+    """What a token has used in a calendar month (UTC)."""
+
+    token = models.ForeignKey(
+        DeploymentToken, on_delete=models.CASCADE, related_name="usage", db_index=False, editable=False
+    )
+    month = models.DateField(editable=False, help_text="Its first day")
+    requests = models.BigIntegerField(default=0, editable=False)
+    prompt_tokens = models.BigIntegerField(default=0, editable=False, help_text="That models have read")
+    completion_tokens = models.BigIntegerField(default=0, editable=False, help_text="That models have written")
+
+    class Meta:
+        ordering = ("-month", "token")
+        constraints = (models.UniqueConstraint(fields=("token", "month"), name="token_usage_of_month"),)
+
+    def __str__(self) -> str:
+        return f"{self.token_id} in {self.month:%Y-%m}"
+
+    @property
+    def tokens(self) -> int:
+        """Those that models have read and written."""
+        return self.prompt_tokens + self.completion_tokens
 
 
 class DeploymentTicket(HandOver):

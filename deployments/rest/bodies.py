@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Final
 
 from rest_framework import serializers
@@ -18,8 +17,6 @@ from deployments.validation import (
     MAX_CANARY_STEPS,
     MAX_NOTE_LENGTH,
     MAX_ORIGINS,
-    MAX_TOKEN_LIFE,
-    MAX_TOKEN_NAME_LENGTH,
     RANGES,
 )
 from folders.models import Folder
@@ -210,21 +207,6 @@ class NewDeploymentBody(RolloutSettingsBody, RevisionBody):
             raise ValidationError(errors)
         given = {"replicas": asked["replicas"]} if "replicas" in asked else {}
         return DeploymentRequest(name=asked["name"], **found, **given, **settings_of(asked))
-
-
-class NewDeploymentTokenBody(StrictSerializer):
-    """A token to make."""
-
-    name = serializers.CharField(max_length=MAX_TOKEN_NAME_LENGTH)
-    days = serializers.IntegerField(
-        min_value=1, max_value=MAX_TOKEN_LIFE.days - 1, required=False, allow_null=True, help_text="null: until revoked"
-    )
-    rate_per_minute = number("rate_per_minute", help_text="Requests at most; 0: no limit")
-
-    def lifetime(self) -> timedelta | None:
-        """Return how long the token is valid; None: until it is revoked."""
-        days = self.validated_data.get("days")
-        return timedelta(days=days) if days else None
 
 
 def settings_of(asked: Mapping[str, Any]) -> dict[str, Any]:

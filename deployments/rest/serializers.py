@@ -13,7 +13,6 @@ from deployments.models import (
     Deployment,
     DeploymentEvent,
     DeploymentState,
-    DeploymentToken,
     HealthKind,
     Replica,
     ReplicaHealth,
@@ -248,28 +247,6 @@ class FiguresSerializer(serializers.Serializer[Any]):
     minutes = MinuteSerializer(many=True, help_text="The running one last")
 
 
-class DeploymentTokenSerializer(ShownSerializer[DeploymentToken]):
-    """A token of a deployment, without its secret."""
-
-    created_by = serializers.EmailField(source="created_by.email", default=None, read_only=True, allow_null=True)
-
-    class Meta:
-        model = DeploymentToken
-        fields: tuple[str, ...] = (
-            *("id", "name", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at"),
-            "rate_per_minute",
-        )
-
-
-class IssuedDeploymentTokenSerializer(DeploymentTokenSerializer):
-    """A token that was just made, with its secret, which no other response shows."""
-
-    secret = serializers.CharField(read_only=True)
-
-    class Meta(DeploymentTokenSerializer.Meta):
-        fields = (*DeploymentTokenSerializer.Meta.fields, "secret")
-
-
 class DeploymentEventSerializer(ShownSerializer[DeploymentEvent]):
     """Something that was done with a deployment; no actor: by the platform."""
 
@@ -278,8 +255,3 @@ class DeploymentEventSerializer(ShownSerializer[DeploymentEvent]):
     class Meta:
         model = DeploymentEvent
         fields = ("at", "what", "actor")
-
-
-def with_secret(token: DeploymentToken, secret: str) -> dict[str, Any]:
-    """Return a token that was just made, as the response that shows its secret."""
-    return {**DeploymentTokenSerializer(token).data, "secret": secret}

@@ -1,7 +1,5 @@
 """Views of the API of deployments."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from django.db import transaction
@@ -12,19 +10,17 @@ from drf_spectacular.utils import extend_schema
 from redis.exceptions import RedisError
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from deployments import figures, services, tokens
+from deployments import figures, services
 from deployments.counts import with_counts
-from deployments.models import Deployment, DeploymentToken, Revision, RuntimeVariant
-from deployments.requests import RevisionRequest
+from deployments.models import Deployment, Revision, RuntimeVariant
 from deployments.rest.bodies import (
     NewDeploymentBody,
-    NewDeploymentTokenBody,
     NewRevisionBody,
     PromotionBody,
     SettingsBody,
@@ -33,37 +29,21 @@ from deployments.rest.scaling import ScalingActions
 from deployments.rest.serializers import (
     DeploymentEventSerializer,
     DeploymentSerializer,
-    DeploymentTokenSerializer,
     FiguresSerializer,
-    IssuedDeploymentTokenSerializer,
     ReplicaSerializer,
     RevisionSerializer,
     RuntimeVariantSerializer,
-    with_secret,
 )
-from resources import clock
+from deployments.rest.tokens import TokenActions, refusals
 from restapi.pages import NewestFirstPages
 from restapi.views import ApiViewSet
-from sessions.errors import GENERAL, RejectedError
 from sessions.launching.serializers import group_for
 from sessions.models import SESSION_ID
 
-READ: Final = frozenset({"list", "retrieve", "replicas", "events", "revisions", "tokens", "figures", "scaling", None})
+READ: Final = frozenset(
+    {"list", "retrieve", "replicas", "events", "revisions", "tokens", "usage", "figures", "scaling", None}
+)
 RELATED: Final = ("owner__policy", "project__policy", "resource_group", "previous_revision", "rollout")
-FIELDS: Final = {  # of the services' requests, and what the API calls them
-    **{"environment": "env", "is_public": "public", "health_path": "health.path", GENERAL: "non_field_errors"},
-    **{name: f"health.{name}" for name in ("start_seconds", "interval_seconds", "timeout_seconds", "retries")},
-}
-
-
-@contextmanager
-def refusals(revision: RevisionRequest | None = None) -> Iterator[None]:
-    """Convert RejectedError to a ValidationError by field of the request."""
-    names = FIELDS | ({"mounts": "model_folder"} if revision and not revision.mounts else {})
-    try:
-        yield
-    except RejectedError as error:
-        raise ValidationError({names.get(name, name): [text] for name, text in error.errors.items()}) from error
 
 
 class DeploymentQuery(serializers.Serializer[Any]):
@@ -87,7 +67,7 @@ class FiguresUnavailableError(APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
-class DeploymentViewSet(ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]):
+class DeploymentViewSet(TokenActions, ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]):
     """The caller's deployments and those of their projects, newest first; superadmins see everybody's.
 
     Owners, managers of the project and superadmins change them; what replicas run is the owner's alone to say, and
@@ -144,7 +124,7 @@ class DeploymentViewSet(ScalingActions, ListModelMixin, RetrieveModelMixin, ApiV
     def revisions(self, request: Request, pk: str) -> Response:
         """List the revisions, newest first."""
         found = self.get_object().revisions.select_related("image", "variant", "created_by", "deployment")
-        return self._page(found.prefetch_related("mounts"), RevisionSerializer)
+        return self.rows_page(found.prefetch_related("mounts"), RevisionSerializer)
 
     @extend_schema(request=NewRevisionBody, responses={201: RevisionSerializer})
     @revisions.mapping.post
@@ -211,46 +191,13 @@ class DeploymentViewSet(ScalingActions, ListModelMixin, RetrieveModelMixin, ApiV
     def replicas(self, request: Request, pk: str) -> Response:
         """List the replicas that have not ended, oldest first."""
         found = self.get_object().replica_rows.live().select_related("session__host", "revision")
-        return self._page(found.order_by("created_at", "pk"), ReplicaSerializer)
-
-    @extend_schema(responses=DeploymentTokenSerializer(many=True))
-    @action(detail=True)
-    def tokens(self, request: Request, pk: str) -> Response:
-        """List the tokens, newest first, without their secrets."""
-        return self._page(self.get_object().tokens.select_related("created_by"), DeploymentTokenSerializer)
-
-    @extend_schema(request=NewDeploymentTokenBody, responses={201: IssuedDeploymentTokenSerializer})
-    @tokens.mapping.post
-    def create_token(self, request: Request, pk: str) -> Response:
-        """Make a token; only this response shows its secret."""
-        deployment, body = self.get_object(), NewDeploymentTokenBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked, lifetime = body.validated_data, body.lifetime()
-        with refusals():
-            made = tokens.create_token(
-                deployment,
-                name=asked["name"],
-                actor=user_of(request),
-                expires_at=clock.now() + lifetime if lifetime else None,
-                rate_per_minute=asked.get("rate_per_minute", 0),
-            )
-        return Response(with_secret(made.token, made.secret), status=status.HTTP_201_CREATED)
-
-    @extend_schema(request=None, responses={204: None})
-    @action(detail=True, methods=["delete"], url_path=r"tokens/(?P<token_id>[0-9]{1,18})")
-    def revoke_token(self, request: Request, pk: str, token_id: str) -> Response:
-        """Revoke a token at once."""
-        token = get_object_or_404(
-            DeploymentToken.objects.select_related("deployment__owner"), deployment=self.get_object(), pk=token_id
-        )
-        tokens.revoke_token(token, actor=user_of(request))
-        return Response(status=status.HTTP_204_NO_CONTENT)
+        return self.rows_page(found.order_by("created_at", "pk"), ReplicaSerializer)
 
     @extend_schema(responses=DeploymentEventSerializer(many=True))
     @action(detail=True, pagination_class=NewestFirstPages)
     def events(self, request: Request, pk: str) -> Response:
         """List what was done with the deployment, newest first."""
-        return self._page(self.get_object().events.select_related("actor"), DeploymentEventSerializer)
+        return self.rows_page(self.get_object().events.select_related("actor"), DeploymentEventSerializer)
 
     @extend_schema(responses=FiguresSerializer)
     @action(detail=True, pagination_class=None)
@@ -264,10 +211,6 @@ class DeploymentViewSet(ScalingActions, ListModelMixin, RetrieveModelMixin, ApiV
             raise FiguresUnavailableError(_("There are no figures at present; try again.")) from error
         shown = {"outstanding": sum(now.outstanding.values()), "waiting": now.waiting, "minutes": minutes}
         return Response(FiguresSerializer(shown).data)
-
-    def _page(self, rows: QuerySet[Any], kind: type[serializers.BaseSerializer[Any]]) -> Response:
-        shown = kind(self.paginate_queryset(rows), many=True, context=self.get_serializer_context())
-        return self.get_paginated_response(shown.data)
 
     def _shown(self, deployment: Deployment) -> Any:
         """Return the deployment as it is now."""

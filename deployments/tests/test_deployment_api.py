@@ -9,12 +9,14 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from accounts.models import AuditEntry, User
-from deployments import services
+from deployments import metering, services
 from deployments.models import Deployment, DeploymentToken, ReplicaHealth, Revision
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
 from folders.models import Folder
 from proxy.authorization.signing import digest
+from proxy.budgets import TokenUse
+from resources import clock
 from resources.amounts.units import GIB, MIB
 from resources.models import Host
 from sessions.lifecycle import Reason, Status
@@ -219,6 +221,28 @@ def test_a_secret_is_shown_once_and_opens_until_revoked(api: APIClient, owner: U
     assert api.delete(address(other, f"tokens/{stored.pk}/")).status_code == 404
     assert api.delete(address(deployment, f"tokens/{stored.pk}/")).status_code == 204
     assert not DeploymentToken.objects.valid().exists()
+
+
+def test_limits_of_a_token_change_and_its_use_is_shown(api: APIClient, owner: User) -> None:
+    deployment = make_deployment(owner)
+    made = api.post(address(deployment, "tokens/"), {"name": "shop", "monthly_tokens": 100}, format="json").json()
+    assert (made["monthly_requests"], made["monthly_tokens"], made["used_requests"]) == (0, 100, 0)
+    metering.store({made["id"]: TokenUse(3, 20, 30)})
+    place = address(deployment, f"tokens/{made['id']}/")
+    changed = api.patch(place, {"monthly_requests": 5}, format="json").json()
+    used = ("used_requests", "used_prompt_tokens", "used_completion_tokens")
+    assert [changed[name] for name in ("monthly_requests", "monthly_tokens", *used)] == [5, 100, 3, 20, 30]
+    assert "monthly_requests" in api.patch(place, {"monthly_requests": -1}, format="json").json()["errors"]
+    [row] = api.get(address(deployment, "usage/")).json()["results"]
+    month = f"{clock.now():%Y-%m}-01"
+    assert row == {
+        **{"token": made["id"], "name": "shop", "month": month},
+        **{"requests": 3, "prompt_tokens": 20, "completion_tokens": 30},
+    }
+    api.delete(place)
+    refused = api.patch(place, {"monthly_requests": 6}, format="json")
+    assert (refused.status_code, refused.json()["detail"]) == (400, "This token is revoked.")
+    assert api.get(address(deployment, "tokens/")).json()["results"][0]["used_requests"] == 3
 
 
 def test_the_three_facts_of_replicas_are_apart(api: APIClient, owner: User) -> None:

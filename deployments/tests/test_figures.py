@@ -34,7 +34,8 @@ def test_reports_of_processes_add_up(deployment: str) -> None:
                     durations=durations(d0=9, d4=1),
                     seconds=0.5,
                     sent_bytes=1000,
-                    tokens={7: 3},
+                    prompt_tokens=5,
+                    completion_tokens=7,
                 ),
                 ServiceFigures(deployment=deployment, session="", outstanding=5, rejected=4),
             ],
@@ -43,7 +44,7 @@ def test_reports_of_processes_add_up(deployment: str) -> None:
     assert sum(each.requests for each in last) == 20
     [minute] = [each for each in last if each.requests == 20] or [last[-1]]
     assert (minute.errors, minute.rejected, minute.sent_bytes, minute.seconds) == (2, 8, 2000, 1.0)
-    assert (minute.by_replica, minute.by_token) == ({"r1": (20, 2)}, {7: 6})
+    assert (minute.by_replica, minute.prompt_tokens, minute.completion_tokens) == ({"r1": (20, 2)}, 10, 14)
     assert (minute.quantile(0.5), minute.quantile(0.95), minute.quantile(1.0)) == (0.005, 0.1, 0.1)
     now = figures.load_now(deployment)
     assert (now.waiting, now.outstanding) == (10, {"r1": 4})

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 
 from django.db.models import F
 
+from deployments import metering
 from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, StepwiseRollout
 from deployments.replicas import stepwise
 from endpoints.routing import routes
+from proxy.budgets import month_end
 from proxy.routes import AppCondition, ReplicaRoute, Route, Service, ServiceToken
 from resources import clock
 from resources.models import HostStatus
@@ -46,8 +48,9 @@ def read(deployments: Collection[str] | None = None) -> ServiceRows:
         return ServiceRows([], [])
     now, ids = clock.now(), [row.pk for row in rows]
     tokens: dict[str, list[ServiceToken]] = {}
-    for token in DeploymentToken.objects.valid().filter(deployment__in=ids).order_by("pk"):
-        tokens.setdefault(token.deployment_id, []).append(_token(token))
+    month_ends = month_end(now.timestamp())
+    for token in DeploymentToken.objects.valid().with_usage().filter(deployment__in=ids).order_by("pk"):
+        tokens.setdefault(token.deployment_id, []).append(_token(token, month_ends))
     replicas: dict[str, list[ReplicaRoute]] = {}
     for deployment_id, route in _replica_routes(ids, now):
         replicas.setdefault(deployment_id, []).append(route)
@@ -124,6 +127,14 @@ def _condition(row: Deployment) -> AppCondition:
     return AppCondition(state=state, title=row.name, detail=words or "None of its replicas is healthy.")
 
 
-def _token(row: DeploymentToken) -> ServiceToken:
+def _token(row: DeploymentToken, month_ends: float) -> ServiceToken:
     expires_at = row.expires_at.timestamp() if row.expires_at else inf
-    return ServiceToken(pk=row.pk, digest=row.digest, expires_at=expires_at, rate=row.rate_per_minute)
+    return ServiceToken(
+        pk=row.pk,
+        digest=row.digest,
+        expires_at=expires_at,
+        rate=row.rate_per_minute,
+        monthly_requests=row.monthly_requests,
+        monthly_tokens=row.monthly_tokens,
+        spent=metering.spent_of(row, month_ends),
+    )

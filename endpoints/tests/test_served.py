@@ -8,6 +8,7 @@ from deployments.tests.making import make_deployment
 from endpoints import served
 from endpoints.data_plane import DatabaseControlPlane
 from proxy.authorization.control_plane import ServiceFigures
+from proxy.budgets import TokenUse
 from sessions import notify
 from tests.wait import until
 
@@ -22,8 +23,9 @@ def _nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_figures_and_the_use_of_tokens_are_recorded() -> None:
     deployment = make_deployment()
     token = tokens.create_token(deployment, name="ci", actor=deployment.owner).token
-    report = ServiceFigures(deployment=deployment.pk, session="r1", requests=3, tokens={token.pk: 3})
+    report = ServiceFigures(deployment=deployment.pk, session="r1", requests=3)
     DatabaseControlPlane().served([report])
+    DatabaseControlPlane().metered({token.pk: TokenUse(requests=3)})
     until(lambda: DeploymentToken.objects.get().last_used_at)
     assert sum(each.requests for each in figures.minutes(deployment.pk, 2)) == 3
 

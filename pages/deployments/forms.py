@@ -14,8 +14,6 @@ from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
 from deployments.validation import (
     HEALTH_NUMBERS,
     MAX_NOTE_LENGTH,
-    MAX_TOKEN_LIFE,
-    MAX_TOKEN_NAME_LENGTH,
     name_error,
 )
 from folders.models import Folder
@@ -38,7 +36,8 @@ STRATEGIES: Final = (
 )
 
 
-def _number(label: Any, help_text: Any = "", *, required: bool = True) -> forms.IntegerField:
+def number_field(label: Any, help_text: Any = "", *, required: bool = True) -> forms.IntegerField:
+    """Return the field of a whole number."""
     return forms.IntegerField(label=label, help_text=help_text, required=required, widget=forms.NumberInput(attrs=TEXT))
 
 
@@ -47,7 +46,8 @@ def _decimal(label: Any, help_text: Any) -> forms.FloatField:
     return forms.FloatField(label=label, help_text=help_text, widget=widget)
 
 
-def _text(label: Any, help_text: Any = "", *, required: bool = False, **options: Any) -> forms.CharField:
+def text_field(label: Any, help_text: Any = "", *, required: bool = False, **options: Any) -> forms.CharField:
+    """Return the field of a text."""
     widget = options.pop("widget", forms.TextInput(attrs=TEXT))
     return forms.CharField(label=label, help_text=help_text, required=required, widget=widget, **options)
 
@@ -128,12 +128,14 @@ class SettingsForm(forms.Form):
     """Settings of a deployment."""
 
     is_public = _checkbox(gettext_lazy("Public"), gettext_lazy("Anybody who knows the address may use it."))
-    concurrency = _number(gettext_lazy("Requests at once"), gettext_lazy("That a replica serves; 0: any number"))
-    queue = _number(gettext_lazy("Requests that wait"), gettext_lazy("At most, while all replicas are busy"))
-    sticky = _text(gettext_lazy("One client, one replica"), gettext_lazy('By "cookie", or "header:NAME"; empty: no'))
-    max_surge = _number(gettext_lazy("More replicas in a rollout"), gettext_lazy("Beyond those wanted"))
-    max_unavailable = _number(gettext_lazy("Fewer replicas in a rollout"), gettext_lazy("Than are wanted"))
-    drain_seconds = _number(gettext_lazy("Seconds to finish"), gettext_lazy("That requests get as a replica ends"))
+    concurrency = number_field(gettext_lazy("Requests at once"), gettext_lazy("That a replica serves; 0: any number"))
+    queue = number_field(gettext_lazy("Requests that wait"), gettext_lazy("At most, while all replicas are busy"))
+    sticky = text_field(
+        gettext_lazy("One client, one replica"), gettext_lazy('By "cookie", or "header:NAME"; empty: no')
+    )
+    max_surge = number_field(gettext_lazy("More replicas in a rollout"), gettext_lazy("Beyond those wanted"))
+    max_unavailable = number_field(gettext_lazy("Fewer replicas in a rollout"), gettext_lazy("Than are wanted"))
+    drain_seconds = number_field(gettext_lazy("Seconds to finish"), gettext_lazy("That requests get as a replica ends"))
     strategy = forms.ChoiceField(
         label=gettext_lazy("Strategy of rollouts"),
         help_text=gettext_lazy("How a new revision takes the place of the one before"),
@@ -145,7 +147,7 @@ class SettingsForm(forms.Form):
         help_text=gettext_lazy("Percent of the requests for the new revision, rising, such as 5, 50"),
         widget=forms.TextInput(attrs=TEXT),
     )
-    step_seconds = _number(
+    step_seconds = number_field(
         gettext_lazy("Seconds of a step"), gettext_lazy("At least; old replicas stay so long after blue/green")
     )
     max_error_points = _decimal(
@@ -173,23 +175,6 @@ class SettingsForm(forms.Form):
         return cls(data, initial={name: getattr(deployment, name) for name in names}, prefix="settings")
 
 
-class DeploymentTokenForm(forms.Form):
-    """A token to make."""
-
-    name = _text(
-        gettext_lazy("Name"), gettext_lazy("Of what will use it"), required=True, max_length=MAX_TOKEN_NAME_LENGTH
-    )
-    days = forms.IntegerField(
-        label=gettext_lazy("Valid for days"),
-        help_text=gettext_lazy("Empty: until it is revoked"),
-        required=False,
-        min_value=1,
-        max_value=MAX_TOKEN_LIFE.days - 1,
-        widget=forms.NumberInput(attrs=TEXT),
-    )
-    rate_per_minute = _number(gettext_lazy("Requests a minute"), gettext_lazy("At most; 0: no limit"))
-
-
 class RevisionForm(forms.Form):
     """What replicas run."""
 
@@ -214,7 +199,7 @@ class RevisionForm(forms.Form):
         required=False,
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
     )
-    command = _text(
+    command = text_field(
         gettext_lazy("Command"),
         gettext_lazy("Run by /bin/sh; it is to listen on 0.0.0.0 at $PORT. Empty: the runtime's."),
         widget=forms.Textarea(attrs=CODE),
@@ -225,8 +210,8 @@ class RevisionForm(forms.Form):
         required=False,
         widget=forms.Textarea(attrs=CODE),
     )
-    port = _number(gettext_lazy("Port"), gettext_lazy("Empty: the runtime's"), required=False)
-    cpu = _number(gettext_lazy("CPU cores"))
+    port = number_field(gettext_lazy("Port"), gettext_lazy("Empty: the runtime's"), required=False)
+    cpu = number_field(gettext_lazy("CPU cores"))
     memory = SizeFormField(
         label=gettext_lazy("RAM"), help_text=gettext_lazy("Such as 16g"), widget=forms.TextInput(attrs=TEXT)
     )
@@ -238,16 +223,16 @@ class RevisionForm(forms.Form):
     fgpu = FgpuFormField(
         label="fGPU", help_text=gettext_lazy("Of a GPU, such as 0.5; 0: none"), widget=forms.TextInput(attrs=TEXT)
     )
-    health_path = _text(
+    health_path = text_field(
         gettext_lazy("Health path"),
         gettext_lazy("A replica gets requests while it answers there. Empty: the runtime's, else /"),
     )
     is_tcp = _checkbox(gettext_lazy("Only look whether the port accepts connections"))
-    start_seconds = _number(gettext_lazy("Seconds to start"), gettext_lazy("Until a replica must answer"))
-    interval_seconds = _number(gettext_lazy("Seconds between two probes"))
-    timeout_seconds = _number(gettext_lazy("Seconds for an answer"))
-    retries = _number(gettext_lazy("Failures in a row"), gettext_lazy("After which a replica gets no requests"))
-    note = _text(gettext_lazy("Note"), gettext_lazy("About this revision"), max_length=MAX_NOTE_LENGTH)
+    start_seconds = number_field(gettext_lazy("Seconds to start"), gettext_lazy("Until a replica must answer"))
+    interval_seconds = number_field(gettext_lazy("Seconds between two probes"))
+    timeout_seconds = number_field(gettext_lazy("Seconds for an answer"))
+    retries = number_field(gettext_lazy("Failures in a row"), gettext_lazy("After which a replica gets no requests"))
+    note = text_field(gettext_lazy("Note"), gettext_lazy("About this revision"), max_length=MAX_NOTE_LENGTH)
 
     SECTIONS: Any = {
         "program": (
@@ -317,7 +302,7 @@ class RevisionForm(forms.Form):
 class DeploymentForm(RevisionForm):
     """A deployment to make, with its first revision."""
 
-    name = _text(
+    name = text_field(
         gettext_lazy("Name"),
         gettext_lazy("Part of its address, which stays: lower-case letters, digits and hyphens"),
         required=True,
@@ -331,7 +316,7 @@ class DeploymentForm(RevisionForm):
         required=False,
         empty_label=gettext_lazy("None"),
     )
-    replicas = _number(gettext_lazy("Replicas"), gettext_lazy("How many serve"))
+    replicas = number_field(gettext_lazy("Replicas"), gettext_lazy("How many serve"))
     is_public = SettingsForm.base_fields["is_public"]
 
     SECTIONS: Any = {

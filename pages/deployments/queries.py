@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 from django.shortcuts import get_object_or_404
 from redis.exceptions import RedisError
 
@@ -11,13 +11,15 @@ from accounts.models import User
 from accounts.requests import UserRequest
 from deployments import figures
 from deployments.counts import traffic_of, with_counts
-from deployments.models import Deployment, Replica
+from deployments.metering import used_of
+from deployments.models import Deployment, DeploymentToken, Replica, TokenUsage
 from resources import clock
 from sessions.models import Session
 
 EVENTS_SHOWN = 30
 REVISIONS_SHOWN = 50
 TOKENS_SHOWN = 200
+MONTHS_SHOWN = 12
 MINUTES_SHOWN = 60
 BARS_HEIGHT = 60  # of the drawing of requests
 _RELATED = (
@@ -126,7 +128,16 @@ def last_hour(deployment: Deployment) -> LastHour | None:
 
 def tokens_of(deployment: Deployment) -> list[Any]:
     """Return the tokens, those that are valid first."""
-    now, found = clock.now(), list(deployment.tokens.all()[:TOKENS_SHOWN])
+    rows = DeploymentToken.objects.filter(deployment=deployment).with_usage()
+    now, found = clock.now(), list[Any](rows[:TOKENS_SHOWN])
     for token in found:
-        token.has_expired = token.expires_at is not None and token.expires_at <= now  # type: ignore[attr-defined]
+        token.has_expired = token.expires_at is not None and token.expires_at <= now
+        token.used_tokens = used_of(token).tokens
     return sorted(found, key=lambda token: token.revoked_at is not None)
+
+
+def usage_of(deployment: Deployment) -> list[Any]:
+    """Return what all its tokens together have used in each of the last months, the newest first."""
+    sums = {name: Sum(name) for name in ("requests", "prompt_tokens", "completion_tokens")}
+    months = TokenUsage.objects.filter(token__deployment=deployment).order_by().values("month").annotate(**sums)
+    return list(months.order_by("-month")[:MONTHS_SHOWN])

@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from pages.deployments import act_views, form_views, scaling_views, try_views, views
+from pages.deployments import act_views, form_views, scaling_views, token_views, try_views, views
 from sessions.models import SESSION_ID
 
 
@@ -36,6 +36,7 @@ urlpatterns = [
     ),
     path("<deployment:deployment_id>/try/", try_views.try_it, name="try"),
     path("<deployment:deployment_id>/try/token/", try_views.token, name="try-token"),
-    path("<deployment:deployment_id>/tokens/", views.tokens, name="tokens"),
+    path("<deployment:deployment_id>/tokens/", token_views.create, name="tokens"),
+    path("<deployment:deployment_id>/tokens/limits/", token_views.change_limits, name="token-limits"),
     path("<deployment:deployment_id>/tokens/<int:token_id>/revoke/", act_views.revoke_token, name="revoke-token"),
 ]

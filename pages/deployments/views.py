@@ -1,6 +1,5 @@
 """The list of deployments, and the page of one with its settings and tokens."""
 
-from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -8,15 +7,13 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.debug import sensitive_variables
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_page
 from deployments import services
-from deployments import tokens as token_services
 from deployments.addresses import origin
 from deployments.replicas.progress import progress_of
 from pages.deployments import examples
-from pages.deployments.forms import DeploymentTokenForm, SettingsForm, refuse
+from pages.deployments.forms import SettingsForm
 from pages.deployments.queries import (
     EVENTS_SHOWN,
     REVISIONS_SHOWN,
@@ -28,11 +25,12 @@ from pages.deployments.queries import (
     replicas_of,
     rollout_of,
     tokens_of,
+    usage_of,
     visible_deployment,
 )
 from pages.deployments.scaling_forms import RuleForm, ScalingForm
 from pages.deployments.scaling_words import rules_of, scaling_words
-from resources import clock
+from pages.deployments.token_forms import ChangedLimitsForm, DeploymentTokenForm
 from sessions.errors import RejectedError
 
 PAGE_SIZE = 25
@@ -75,34 +73,12 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
     return page_of(request, deployment, settings_form=form)
 
 
-@signed_in_act
-@sensitive_variables("made")
-def tokens(request: UserRequest, deployment_id: str) -> HttpResponse:
-    """Make a token; the response is the only page that shows its secret."""
-    deployment = operable_deployment(request, deployment_id)
-    form = DeploymentTokenForm(request.POST, prefix="token")
-    if form.is_valid():
-        asked = form.cleaned_data
-        lifetime = timedelta(days=asked["days"]) if asked["days"] else None
-        try:
-            made = token_services.create_token(
-                deployment,
-                name=asked["name"],
-                actor=request.user,
-                expires_at=clock.now() + lifetime if lifetime else None,
-                rate_per_minute=asked["rate_per_minute"],
-            )
-            return page_of(request, deployment, made=made)
-        except RejectedError as error:
-            refuse(form, error)
-    return page_of(request, deployment, token_form=form)
-
-
 def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
     """Return the whole page, with a form that is refused, or the token that was just made."""
     usual = {
         "settings_form": SettingsForm.of(deployment),
-        "token_form": DeploymentTokenForm(prefix="token", initial={"rate_per_minute": 0}),
+        "token_form": DeploymentTokenForm(prefix="token"),
+        "limits_form": ChangedLimitsForm.of(deployment),
         "scaling_form": ScalingForm.of(deployment),
         "rule_form": RuleForm(prefix="rule"),
     }
@@ -135,5 +111,6 @@ def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
         "scaling_words": scaling_words(deployment, rules),
         "revisions": revisions[:REVISIONS_SHOWN],
         "tokens": tokens_of(deployment),
+        "usage": usage_of(deployment),
         "events": deployment.events.select_related("actor")[:EVENTS_SHOWN],
     }

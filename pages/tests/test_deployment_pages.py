@@ -8,12 +8,13 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from deployments import figures, services, tokens
+from deployments import figures, metering, services, tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, ReplicaHealth, Revision, RuntimeVariant
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
 from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
 from proxy.authorization.signing import digest
+from proxy.budgets import TokenUse
 from resources.amounts.units import GIB
 from resources.models import Host, Image, ResourceGroup
 from sessions.lifecycle import Kind
@@ -214,6 +215,25 @@ def test_a_tokens_secret_stands_on_one_page(pages: Client, owner: User) -> None:
     pages.post(address(deployment, f"tokens/{token.pk}/revoke/"))
     assert "revoked" in text_of(pages, address(deployment))
     assert not DeploymentToken.objects.valid().exists()
+
+
+def test_budgets_are_set_and_their_use_is_shown(pages: Client, owner: User) -> None:
+    deployment = make_deployment(owner)
+    pages.post(address(deployment, "tokens/"), {"token-name": "shop", "token-monthly_tokens": "100"})
+    token = DeploymentToken.objects.get()
+    metering.store({token.pk: TokenUse(3, 20, 30)})
+    shown = text_of(pages, address(deployment))
+    assert ("3 requests" in shown, "50 of 100 tokens of models" in shown) == (True, True)
+    sent = {"limits-token": token.pk, "limits-monthly_requests": "5"}
+    assert pages.post(address(deployment, "tokens/limits/"), sent).status_code == 302
+    token.refresh_from_db()
+    assert (token.monthly_requests, token.monthly_tokens) == (5, 100)
+    assert "3 of 5 requests" in text_of(pages, address(deployment))
+    refused = pages.post(address(deployment, "tokens/limits/"), sent | {"limits-monthly_requests": "-1"})
+    assert (refused.status_code, list(refused.context["limits_form"].errors)) == (422, ["monthly_requests"])
+    others = tokens.create_token(make_deployment(owner, name="other"), name="x", actor=owner).token
+    refused = pages.post(address(deployment, "tokens/limits/"), sent | {"limits-token": others.pk})
+    assert (refused.status_code, list(refused.context["limits_form"].errors)) == (422, ["token"])
 
 
 def test_settings_are_saved_or_refused_at_their_field(pages: Client, owner: User) -> None:

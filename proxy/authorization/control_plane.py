@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from proxy.authorization.signing import Grant
+from proxy.budgets import SpentBudget, TokenUse
 
 DURATION_BOUNDS: Final = (  # seconds, of the counts in `ServiceFigures.durations`
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
@@ -45,7 +46,8 @@ class ServiceFigures:
     latencies: Mapping[int, int] = field(default_factory=dict)  # requests by `latency_bin`
     seconds: float = 0.0  # sum of the durations
     sent_bytes: int = 0  # of responses, websockets excluded
-    tokens: Mapping[int, int] = field(default_factory=dict)  # requests by the primary key of their token
+    prompt_tokens: int = 0  # that models have read, as far as their responses say so
+    completion_tokens: int = 0  # that they have written
 
 
 class ControlPlane(Protocol):
@@ -74,5 +76,12 @@ class ControlPlane(Protocol):
         """Record what was served; called about once a second while there are services, with `figures` empty perhaps.
 
         A replica is in them while requests are under way at it, and once more after the last of these has ended.
+        """
+        ...
+
+    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+        """Record what tokens, by their primary keys, have used; called about once a second, without any perhaps.
+
+        Return what is known to be spent of budgets, with all that this process has told.
         """
         ...

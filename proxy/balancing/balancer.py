@@ -9,7 +9,7 @@ from proxy.authorization.gateway_tokens import IssuedTokens
 from proxy.balancing.choice import ReplicaChoice
 from proxy.balancing.figures import FigureCounts
 from proxy.balancing.line import Turn, WaitingLine
-from proxy.balancing.rates import TokenRates
+from proxy.balancing.metering import TokenMeter
 from proxy.balancing.refusals import Refusal
 from proxy.balancing.replicas import BalancedReplica
 from proxy.counters import ConnectionCounters
@@ -32,7 +32,7 @@ class Balancer:
         table: RouteTable,
         counters: ConnectionCounters,
         limits: ProxyLimits,
-        rates: TokenRates,
+        meter: TokenMeter,
         reaches: Callable[[Route], bool],
         pool: Callable[[Route], UpstreamPool],
         wake: Callable[[str], None],
@@ -45,7 +45,7 @@ class Balancer:
         self._table = table
         self._counters = counters
         self._limits = limits
-        self._rates = rates
+        self.meter = meter
         self._reaches = reaches
         self._pool = pool
         self._wake = wake
@@ -66,8 +66,8 @@ class Balancer:
         if self._version != self._table.version:
             self._look()
         token = turn.principal.token
-        if token and token.rate and (seconds := self._rates.admit(token)):
-            turn.refuse(Refusal.RATE, seconds)
+        if token and (refused := self.meter.admit(token)):
+            turn.refuse(*refused)
         elif not self._choice.taking:
             self._enter_without_replica(turn)
         elif not self._line and (replica := self._choice.take(turn)):
@@ -102,9 +102,11 @@ class Balancer:
         """Give up the place in the line."""
         self._line.leave(turn)
 
-    def reject(self, turn: Turn) -> None:
+    def reject(self, turn: Turn, why: Refusal) -> None:
         """Count a request that was refused."""
-        self._figures.reject(turn.principal.token)
+        self._figures.reject()
+        if token := turn.principal.token:
+            self.meter.give_back(token, why)
 
     # --- the way to a replica
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.balancing.balancer import Balancer
-from proxy.balancing.rates import TokenRates
+from proxy.balancing.metering import Report, TokenMeter
 from proxy.counters import ConnectionCounters
 from proxy.limits import ProxyLimits
 from proxy.routes import Route, RouteTable, Service
@@ -33,7 +33,7 @@ class Balancers:
         self._reaches = reaches
         self._pool = pool
         self._wake = wake
-        self._rates = TokenRates(counters)
+        self._meter = TokenMeter(counters)
         self._balancers: dict[str, Balancer] = {}  # by label
 
     def of(self, service: Service) -> Balancer:
@@ -41,15 +41,18 @@ class Balancers:
         balancer = self._balancers.get(service.label)
         if balancer is None:
             balancer = self._balancers[service.label] = Balancer(
-                service, self._table, self._counters, self._limits, self._rates, self._reaches, self._pool, self._wake
+                service, self._table, self._counters, self._limits, self._meter, self._reaches, self._pool, self._wake
             )
         return balancer
 
     def figures(self) -> list[ServiceFigures]:
-        """Return what was served since; forget services that are gone, and rates that are over."""
-        self._rates.forget()
+        """Return what was served since; forget services that are gone."""
         found = [figures for balancer in self._balancers.values() for figures in balancer.figures()]
         for label, balancer in list(self._balancers.items()):
             if balancer.is_idle and self._table.get_service(label) is None:
                 del self._balancers[label]
         return found
+
+    def report(self, report: Report) -> None:
+        """Tell what tokens have used since, and learn what is spent of their budgets."""
+        self._meter.report(report)

@@ -4,13 +4,13 @@ from bisect import bisect_left
 from collections import Counter
 
 from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures, latency_bin
-from proxy.routes import ServiceToken
+from proxy.budgets import NOTHING_USED, TokenUse
 
 
 class FigureCounts:
     """Counts that `take` returns and begins anew."""
 
-    __slots__ = ("durations", "errors", "latencies", "rejected", "requests", "seconds", "sent_bytes", "tokens")
+    __slots__ = ("durations", "errors", "latencies", "rejected", "requests", "seconds", "sent_bytes", "used")
 
     def __init__(self) -> None:
         self._reset()
@@ -20,14 +20,14 @@ class FigureCounts:
         self.seconds = 0.0
         self.durations = [0] * (len(DURATION_BOUNDS) + 1)
         self.latencies: Counter[int] = Counter()
-        self.tokens: Counter[int] = Counter()
+        self.used = NOTHING_USED
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was counted since they were taken."""
         return not (self.requests or self.rejected)
 
-    def count(self, seconds: float, sent_bytes: int, token: ServiceToken | None, *, is_error: bool) -> None:
+    def count(self, seconds: float, sent_bytes: int, used: TokenUse, *, is_error: bool) -> None:
         """Count a request that has ended."""
         self.requests += 1
         self.errors += is_error
@@ -35,14 +35,12 @@ class FigureCounts:
         self.seconds += seconds
         self.durations[bisect_left(DURATION_BOUNDS, seconds)] += 1
         self.latencies[latency_bin(seconds)] += 1
-        if token:
-            self.tokens[token.pk] += 1
+        if used.tokens:
+            self.used = self.used.plus(used)
 
-    def reject(self, token: ServiceToken | None) -> None:
+    def reject(self) -> None:
         """Count a request that was answered here with 429 or 503."""
         self.rejected += 1
-        if token:
-            self.tokens[token.pk] += 1
 
     def take(self, deployment: str, session: str, outstanding: int, revision: int = 0) -> ServiceFigures:
         """Return what was counted, and begin anew."""
@@ -58,7 +56,8 @@ class FigureCounts:
             latencies=self.latencies,
             seconds=self.seconds,
             sent_bytes=self.sent_bytes,
-            tokens=self.tokens,
+            prompt_tokens=self.used.prompt_tokens,
+            completion_tokens=self.used.completion_tokens,
         )
         self._reset()
         return figures

@@ -17,6 +17,7 @@ from proxy.http.headers import RequestHead, classify
 from proxy.http.responses import LocalResponse
 
 RETRY_SECONDS: Final = 2
+OPENAI_PATH: Final = b"/v1/"  # clients of this API look for `error`
 
 
 class Refusal(Enum):
@@ -26,6 +27,7 @@ class Refusal(Enum):
     BUSY = (429, "All replicas are busy", "As many requests wait as may. Send it again later, or send fewer at once.")
     WAITED = (503, "All replicas are busy", "The request has waited for as long as one may.")
     RATE = (429, "Too many requests with this token", "It may send so many a minute, and has done so.")
+    BUDGET = (429, "The budget of this token is spent", "It begins anew with the next month.")
     UNREACHABLE = (503, "The replica could not be reached", "The request was not sent to it. Send it again.")
     ENDED = (
         503,
@@ -40,6 +42,13 @@ class Refusal(Enum):
     SILENT = (504, "The replica does not answer", "It has sent nothing for as long as it may take, and may have begun.")
 
 
+OPENAI_TYPES: Final = {
+    Refusal.BUSY: "rate_limit_exceeded",
+    Refusal.RATE: "rate_limit_exceeded",
+    Refusal.BUDGET: "insufficient_quota",
+}
+
+
 def refusal(
     why: Refusal, request: RequestHead, principal: ServicePrincipal, retry_seconds: int = RETRY_SECONDS
 ) -> LocalResponse:
@@ -48,7 +57,10 @@ def refusal(
         is_page = is_navigation(request, classify(request.headers).known)
         return without_replica(principal.route, is_owner=principal.is_owner, is_page=is_page, closes=False)
     status, title, detail = why.value
-    shown = {"status": HTTPStatus(status).value, "title": title, "detail": detail}
+    shown: dict[str, object] = {"status": HTTPStatus(status).value, "title": title, "detail": detail}
+    if request.target.startswith(OPENAI_PATH):
+        kind = OPENAI_TYPES.get(why, "server_error")
+        shown["error"] = {"message": f"{title}. {detail}", "type": kind, "code": kind, "param": None}
     is_worth_a_retry = status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
     extra = ((b"Retry-After", b"%d" % retry_seconds),) if is_worth_a_retry else ()
     return responses.problem(status, json.dumps(shown), *extra, closes=False)

@@ -13,6 +13,8 @@ from proxy.authorization.request_checks import is_navigation
 from proxy.balancing.balancer import Balancer
 from proxy.balancing.refusals import RETRY_SECONDS, Refusal, refusal
 from proxy.balancing.replicas import BalancedReplica
+from proxy.balancing.response_usage import UsageReader, usage_reader
+from proxy.budgets import NOTHING_USED
 from proxy.data_plane import ConnectionSlot
 from proxy.http import responses
 from proxy.http.headers import Header, RequestHead, classify
@@ -107,6 +109,7 @@ class ServiceTurn:
         "_replica",
         "_sent_bytes",
         "_slot",
+        "_usage",
         "_was_repeated",
         "is_error",
         "principal",
@@ -142,6 +145,7 @@ class ServiceTurn:
         self._kept: list[bytes] | None = None  # the body, complete
         self._failure: UpstreamFailure | None = None  # of the gateway that responds in the replica's place
         self._sent_bytes = 0
+        self._usage: UsageReader | None = None
 
     # --- for the balancer
 
@@ -172,7 +176,7 @@ class ServiceTurn:
 
     def refuse(self, why: Refusal, retry_seconds: int = RETRY_SECONDS) -> None:
         """Answer it without a replica."""
-        self._balancer.reject(self)
+        self._balancer.reject(self, why)
         self._exchange.respond(refusal(why, self._exchange.request, self.principal, retry_seconds))
 
     # --- for the exchange
@@ -210,6 +214,9 @@ class ServiceTurn:
             return
         self.is_error = head.status >= SERVER_ERROR
         self._sent_bytes = len(first)
+        self._usage = usage_reader(head)
+        if self._usage:
+            self._usage.feed(first)
         if self.principal.replica_cookie:
             self._name_replica(replica)
         self._exchange.response_started(head, first)
@@ -218,6 +225,8 @@ class ServiceTurn:
         """Pass a part of the body on."""
         if not self._failure:
             self._sent_bytes += len(data)
+            if self._usage:
+                self._usage.feed(data)
             self._exchange.response_body(data)
 
     def response_ended(self) -> None:
@@ -289,7 +298,7 @@ class ServiceTurn:
         may_repeat = not self._was_repeated and (self._forward.is_repeatable or (is_unsent and is_complete))
         why = Refusal.UNREACHABLE if is_unsent else Refusal.ENDED
         self.tried, self._failure = self._replica, None
-        self._end(is_error=True, is_last=False)
+        self._end(is_error=True)
         if not may_repeat:
             self.refuse(why)
             return
@@ -305,11 +314,13 @@ class ServiceTurn:
             name, attributes = cookie
             self._exchange.added_headers = ((b"Set-Cookie", name + b"=" + replica.id + attributes),)
 
-    def _end(self, *, is_error: bool, is_last: bool = True) -> None:
-        """Count the request as one that has ended; `is_last`: it is answered thereby."""
+    def _end(self, *, is_error: bool) -> None:
+        """Count the request as one that has ended here."""
         replica = self._leave_replica()
-        token = self.principal.token if is_last else None
-        replica.figures.count(self._client.loop.time() - self._entered_at, self._sent_bytes, token, is_error=is_error)
+        used = self._usage.used() if self._usage else NOTHING_USED
+        if self.principal.token:
+            self._balancer.meter.add(self.principal.token, used)
+        replica.figures.count(self._client.loop.time() - self._entered_at, self._sent_bytes, used, is_error=is_error)
 
     def _leave_replica(self) -> BalancedReplica:
         replica, self._replica = self._replica, None

@@ -182,7 +182,13 @@ def most_under_way(connections: int) -> int:
     return connections * (sum(int(each.split()[2]) for each in settings) + 2**20)
 
 
+COMPLETION: Final = (  # of a model, in chunks that end anywhere
+    *(b'data: {"choices": [{"delta": {"content": "a"}}], "usage": null}\n\n', b'data: {"usage": {"prompt_tok'),
+    b'ens": 7, "completion_tokens": 12}}\n\ndata: [DONE]\n\n',
+)
 RESPONSES: Final = {
+    "v1": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (*COMPLETION, b"")),
     "204": b"HTTP/1.1 204 No Content\r\n\r\n",
     "304": b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n',
     "cookies": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: a=1; Expires=Wed, 21 Oct 2099 07:28:00 GMT\r\n"

@@ -1,13 +1,15 @@
 """A site for the tests of the data plane: its names, keys, cookies, and a control plane without a database."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
+from typing import Any
 
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.signing import Grant, Keys, digest
+from proxy.budgets import SpentBudget, TokenUse
 from proxy.routes import ReplicaRoute, Route, RouteTable, Service, ServiceToken
 from proxy.site import Site
 
@@ -38,9 +40,11 @@ def replica(number: int, **changes: object) -> ReplicaRoute:
     return ReplicaRoute(route=route(**(named | changes)), takes_requests=takes_requests, revision=revision)
 
 
-def token(pk: int = 1, secret: str = SECRET, expires_at: float = float("inf"), rate: int = 0) -> ServiceToken:
+def token(
+    pk: int = 1, secret: str = SECRET, expires_at: float = float("inf"), rate: int = 0, **budgets: Any
+) -> ServiceToken:
     """Return a token with this secret."""
-    return ServiceToken(pk, digest(secret), expires_at, rate)
+    return ServiceToken(pk, digest(secret), expires_at, rate, **budgets)
 
 
 def service(**changes: object) -> Service:
@@ -71,6 +75,8 @@ class FakeControlPlane:
     looks: list[str] = field(default_factory=list)  # labels
     figures: list[ServiceFigures] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)  # deployments
+    uses: dict[int, TokenUse] = field(default_factory=dict)
+    spent: dict[int, SpentBudget] = field(default_factory=dict)
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
         """Return the grant and path of the ticket, once."""
@@ -91,6 +97,12 @@ class FakeControlPlane:
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Keep the figures."""
         self.figures += figures
+
+    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+        """Add the uses up; return what the test says is spent."""
+        for pk, use in uses.items():
+            self.uses[pk] = self.uses.get(pk, TokenUse()).plus(use)
+        return self.spent
 
 
 def authorizer(*routes: Route, **options: object) -> BrowserAuthorizer:

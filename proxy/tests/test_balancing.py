@@ -5,6 +5,7 @@ import pytest
 from proxy.balancing.figures import FigureCounts
 from proxy.balancing.rates import WINDOW_SECONDS, TokenRates
 from proxy.balancing.replicas import BalancedReplica, by_key, least_outstanding
+from proxy.budgets import TokenUse
 from proxy.counters import CounterMemory, LocalCounters, SharedCounters
 from proxy.tests.site import replica, token
 
@@ -72,13 +73,13 @@ def test_what_is_forgotten_makes_room_in_other_processes() -> None:
 
 def test_figures_begin_anew_once_taken() -> None:
     counts = FigureCounts()
-    counts.count(0.004, 10, token(), is_error=False)
-    counts.count(0.005, 10, None, is_error=True)
-    counts.count(1e6, 10, token(), is_error=False)
-    counts.reject(token(2))
+    counts.count(0.004, 10, TokenUse(0, 5, 2), is_error=False)
+    counts.count(0.005, 10, TokenUse(), is_error=True)
+    counts.count(1e6, 10, TokenUse(0, 1, 1), is_error=False)
+    counts.reject()
     taken = counts.take("d1", "r1", 4)
     assert (taken.requests, taken.errors, taken.rejected, taken.outstanding) == (3, 1, 1, 4)
     assert (taken.durations[0], taken.durations[-1], sum(taken.durations)) == (2, 1, 3)
-    assert (taken.sent_bytes, taken.tokens) == (30, {1: 2, 2: 1})
+    assert (taken.sent_bytes, taken.prompt_tokens, taken.completion_tokens) == (30, 6, 3)
     assert counts.is_empty
-    assert counts.take("d1", "r1", 0).tokens == {}
+    assert counts.take("d1", "r1", 0).prompt_tokens == 0

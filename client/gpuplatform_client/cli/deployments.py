@@ -19,13 +19,14 @@ from gpuplatform_client.cli.deploy import (
 )
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.cli.scaling import scaling, scaling_rules
+from gpuplatform_client.cli.tokens import tokens, usage
 from gpuplatform_client.client import Client
 from gpuplatform_client.deployment_models import DeploymentInfo, RevisionInfo
-from gpuplatform_client.lookups import LookupFailedError, find_deployment
+from gpuplatform_client.lookups import find_deployment
 
 app = typer.Typer(help="Deployments: list them, change them, and make tokens.", invoke_without_command=True)
-tokens = typer.Typer(help="Tokens of a deployment.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+app.command("usage")(usage)
 app.command("scaling")(scaling)
 app.command("scaling-rules")(scaling_rules)
 
@@ -173,54 +174,6 @@ def events(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
             ),
             name_of=lambda event: event.what,
         )
-
-
-@tokens.command("create")
-@reporting()
-def create_token(
-    name: DeploymentName,
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="A name of your choice")],
-    days: Annotated[int | None, typer.Option(min=1, help="Valid for; by default until it is revoked")] = None,
-    rate: Annotated[int, typer.Option(min=0, help="Requests a minute at most; 0: no limit")] = 0,
-) -> None:
-    """Make a token and print its secret, which is shown this once."""
-    with connected() as client:
-        found = find_deployment(client, name)
-        made = client.create_deployment_token(found.id, token, days=days, rate_per_minute=rate)
-        output.print(made.secret, highlight=False, markup=False)
-
-
-@tokens.command("ls")
-@reporting()
-def list_tokens(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
-    """List the tokens of a deployment, without their secrets."""
-    with connected() as client:
-        print_list(
-            client.deployment_tokens(find_deployment(client, name).id),
-            form,
-            (
-                ("NAME", lambda each: each.name),
-                ("CREATED", lambda each: clock_text(each.created_at)),
-                ("EXPIRES", lambda each: clock_text(each.expires_at) if each.expires_at else "never"),
-                ("LAST USE", lambda each: clock_text(each.last_used_at) if each.last_used_at else "-"),
-                ("RATE", lambda each: str(each.rate_per_minute or "-")),
-                ("REVOKED", lambda each: clock_text(each.revoked_at) if each.revoked_at else ""),
-            ),
-            name_of=lambda each: each.name,
-        )
-
-
-@tokens.command("revoke")
-@reporting()
-def revoke_token(name: DeploymentName, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its name")]) -> None:
-    """Revoke a token at once."""
-    with connected() as client:
-        found = find_deployment(client, name)
-        ids = [each.id for each in client.deployment_tokens(found.id) if each.name == token and not each.revoked_at]
-        if not ids:
-            raise LookupFailedError(f"{found.name} has no valid token {token!r}.")
-        for token_id in ids:
-            client.revoke_deployment_token(found.id, token_id)
 
 
 def _changed(client: Client, deployment: DeploymentInfo, is_awaited: bool) -> None:

@@ -8,11 +8,13 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import ApiToken, User
+from deployments import metering
 from deployments.models import Deployment, DeploymentToken, Replica, Revision, StepwiseRollout
 from deployments.tests.rolling import answer
 from deployments.tests.serving import make_replica
 from gpuplatform_client.tests.program import Command, RunningProgram
 from proxy.authorization.signing import digest
+from proxy.budgets import TokenUse
 from resources.models import Host
 from tests.factories import make_folder, make_group, make_host, make_image, make_root, make_user
 from tests.live import LiveServer, serving
@@ -113,6 +115,21 @@ def test_tokens_are_printed_once_and_revoked(signed_in: Command) -> None:
     assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 0
     assert not DeploymentToken.objects.valid().exists()
     assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 1
+
+
+def test_limits_of_tokens_are_set_and_their_use_listed(signed_in: Command) -> None:
+    signed_in(*DEPLOY, "--command", "serve")
+    signed_in("deployments", "token", "create", "chat", "shop", "--monthly-requests", "10")
+    token = DeploymentToken.objects.get()
+    metering.store({token.pk: TokenUse(4, 7, 12)})
+    signed_in("deployments", "token", "set", "chat", "shop", "--monthly-tokens", "100", "--rate", "6")
+    token.refresh_from_db()
+    assert (token.rate_per_minute, token.monthly_requests, token.monthly_tokens) == (6, 10, 100)
+    listed = signed_in("deployments", "token", "ls", "chat").stdout
+    assert ("4/10" in listed, "19/100" in listed) == (True, True)
+    row = signed_in("deployments", "usage", "chat").stdout.splitlines()[-1]
+    assert row.split() == [f"{timezone.now():%Y-%m}", "shop", "4", "7", "12"]
+    assert signed_in("deployments", "token", "set", "chat", "other", "--rate", "1").exit_code == 1
 
 
 def test_a_rollout_is_followed_until_it_is_done(signed_in: Command, server: LiveServer, tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""Commands about the tokens of deployments, and what they use."""
+
+from typing import Annotated
+
+import typer
+
+from gpuplatform_client.cli.amounts import clock_text
+from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.deploy import DeploymentName
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.client import Client
+from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentTokenInfo
+from gpuplatform_client.lookups import LookupFailedError, find_deployment
+
+tokens = typer.Typer(help="Tokens of a deployment.", no_args_is_help=True)
+TokenName = Annotated[str, typer.Argument(metavar="TOKEN", help="Its name")]
+Rate = Annotated[int | None, typer.Option(min=0, help="Requests a minute at most; 0: no limit")]
+MonthlyRequests = Annotated[int | None, typer.Option(min=0, help="Of a calendar month (UTC) at most; 0: no limit")]
+MonthlyTokens = Annotated[int | None, typer.Option(min=0, help="That models read and write in a month; 0: no limit")]
+
+
+@tokens.command("create")
+@reporting()
+def create_token(
+    name: DeploymentName,
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="A name of your choice")],
+    days: Annotated[int | None, typer.Option(min=1, help="Valid for; by default until it is revoked")] = None,
+    rate: Rate = None,
+    monthly_requests: MonthlyRequests = None,
+    monthly_tokens: MonthlyTokens = None,
+) -> None:
+    """Make a token and print its secret, which is shown this once."""
+    with connected() as client:
+        found = find_deployment(client, name)
+        made = client.create_deployment_token(
+            found.id, token, days=days, **_limits(rate, monthly_requests, monthly_tokens)
+        )
+        output.print(made.secret, highlight=False, markup=False)
+
+
+@tokens.command("ls")
+@reporting()
+def list_tokens(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
+    """List the tokens of a deployment, without their secrets, with what they have used in this month (UTC)."""
+    with connected() as client:
+        print_list(
+            client.deployment_tokens(find_deployment(client, name).id),
+            form,
+            (
+                ("NAME", lambda each: each.name),
+                ("CREATED", lambda each: clock_text(each.created_at)),
+                ("EXPIRES", lambda each: clock_text(each.expires_at) if each.expires_at else "never"),
+                ("LAST USE", lambda each: clock_text(each.last_used_at) if each.last_used_at else "-"),
+                ("RATE", lambda each: str(each.rate_per_minute or "-")),
+                ("REQUESTS", lambda each: _of_budget(each.used_requests, each.monthly_requests)),
+                ("TOKENS", lambda each: _of_budget(_read_and_written(each), each.monthly_tokens)),
+                ("REVOKED", lambda each: clock_text(each.revoked_at) if each.revoked_at else ""),
+            ),
+            name_of=lambda each: each.name,
+        )
+
+
+@tokens.command("revoke")
+@reporting()
+def revoke_token(name: DeploymentName, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its name")]) -> None:
+    """Revoke a token at once."""
+    with connected() as client:
+        found = find_deployment(client, name)
+        for token_id in _ids(client, found, token):
+            client.revoke_deployment_token(found.id, token_id)
+
+
+@tokens.command("set")
+@reporting()
+def change_limits(
+    name: DeploymentName,
+    token: TokenName,
+    rate: Rate = None,
+    monthly_requests: MonthlyRequests = None,
+    monthly_tokens: MonthlyTokens = None,
+) -> None:
+    """Change limits of a token, such as a budget that is spent."""
+    limits = _limits(rate, monthly_requests, monthly_tokens)
+    with connected() as client:
+        found = find_deployment(client, name)
+        for token_id in _ids(client, found, token):
+            client.change_deployment_token(found.id, token_id, **limits)
+
+
+@reporting()
+def usage(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
+    """List what each token of a deployment has used in each month (UTC), the newest first."""
+    with connected() as client:
+        print_list(
+            client.deployment_usage(find_deployment(client, name).id),
+            form,
+            (
+                ("MONTH", lambda each: f"{each.month:%Y-%m}"),
+                ("TOKEN", lambda each: each.name),
+                ("REQUESTS", lambda each: str(each.requests)),
+                ("READ", lambda each: str(each.prompt_tokens)),
+                ("WRITTEN", lambda each: str(each.completion_tokens)),
+            ),
+            name_of=lambda each: each.name,
+        )
+
+
+def _limits(rate: int | None, monthly_requests: int | None, monthly_tokens: int | None) -> dict[str, int]:
+    limits = {"rate_per_minute": rate, "monthly_requests": monthly_requests, "monthly_tokens": monthly_tokens}
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _ids(client: Client, found: DeploymentInfo, token: str) -> list[int]:
+    """Return the ids of the tokens of this name that are not revoked. Raises LookupFailedError if there is none."""
+    ids = [each.id for each in client.deployment_tokens(found.id) if each.name == token and not each.revoked_at]
+    if not ids:
+        raise LookupFailedError(f"{found.name} has no valid token {token!r}.")
+    return ids
+
+
+def _read_and_written(token: DeploymentTokenInfo) -> int:
+    return token.used_prompt_tokens + token.used_completion_tokens
+
+
+def _of_budget(used: int, budget: int) -> str:
+    return f"{used}/{budget}" if budget else str(used)
