@@ -21,6 +21,13 @@ class NoticeKind(StrEnum):
     HOST_FAULTY = "HOST_FAULTY"  # the platform has cordoned a host that failed to start sessions; for superadmins
     HOST_BACK = "HOST_BACK"  # it takes sessions again
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"  # a webhook takes no messages and gets no more
+    DEPLOYMENT_DOWN = "DEPLOYMENT_DOWN"  # no replica of a deployment takes requests
+    DEPLOYMENT_UP = "DEPLOYMENT_UP"  # it serves again, and has for a while
+    REVISION_FAILED = "REVISION_FAILED"  # a revision was given up, and the one before is current again
+    ROLLOUT_DONE = "ROLLOUT_DONE"  # all replicas of a deployment run its new revision
+    TOKEN_EXPIRING = "TOKEN_EXPIRING"  # noqa: S105  # a token of a deployment ends within a week
+    BUDGET_LOW = "BUDGET_LOW"  # most of a token's monthly budget is spent
+    BUDGET_SPENT = "BUDGET_SPENT"  # all of it is, and its requests are refused
     GPU_OVERUSE = "GPU_OVERUSE"  # a session takes more of a GPU's time than its share, and goes on; for superadmins
     OUTPUT_FLOOD = "OUTPUT_FLOOD"  # a session was slowed down as it floods its output; for superadmins
     SHARED_LIMIT = "SHARED_LIMIT"  # a session holds most of what all of its host share; for superadmins
@@ -42,8 +49,20 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     NoticeKind.PARK_ENDING: Ways(by_email=True),
     NoticeKind.HOST_FAULTY: Ways(by_email=True),
     NoticeKind.WEBHOOK_DISABLED: Ways(by_email=True),
+    NoticeKind.DEPLOYMENT_DOWN: Ways(by_email=True),
+    NoticeKind.TOKEN_EXPIRING: Ways(by_email=True),
+    NoticeKind.BUDGET_SPENT: Ways(by_email=True),
 }
-GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})
+GOOD: Final = frozenset(
+    {
+        *(NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK),
+        *(NoticeKind.DEPLOYMENT_UP, NoticeKind.ROLLOUT_DONE),
+    }
+)
+OF_DEPLOYMENTS: Final = (
+    *(NoticeKind.DEPLOYMENT_DOWN, NoticeKind.DEPLOYMENT_UP, NoticeKind.REVISION_FAILED, NoticeKind.ROLLOUT_DONE),
+    *(NoticeKind.TOKEN_EXPIRING, NoticeKind.BUDGET_LOW, NoticeKind.BUDGET_SPENT),
+)
 FOR_SUPERADMINS: Final = frozenset(
     {
         NoticeKind.HOST_FAULTY,

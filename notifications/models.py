@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User
+from deployments.models import Deployment
 from notifications.kinds import NoticeKind
 from resources.models import ResourceGroup
 from sessions.models import Session
@@ -46,6 +47,20 @@ class Notification(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} to {self.user_id}"
+
+
+class ServingWatch(models.Model):
+    """Whether a deployment serves, since when, and whether its owner knows that it does not."""
+
+    deployment = models.OneToOneField(
+        Deployment, on_delete=models.CASCADE, primary_key=True, related_name="watch", editable=False
+    )
+    serves = models.BooleanField(editable=False)
+    since = models.DateTimeField(editable=False)
+    is_down_told = models.BooleanField(default=False, editable=False)
+
+    def __str__(self) -> str:
+        return f"{self.deployment_id} {'serves' if self.serves else 'does not serve'}"
 
 
 class NotificationPreference(models.Model):

@@ -4,17 +4,18 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from messaging.background import BackgroundThread
-from notifications.delivery import ends, mail
+from notifications.delivery import deployments, ends, mail
 
 _mailer = BackgroundThread("mail")  # a mail server may take its time, which must not delay scheduling
 
 
 @shared_task
 def announce_ends() -> None:
-    """Tell owners of sessions that end soon."""
+    """Tell owners of sessions that end soon, and of what became of deployments."""
     ends.announce_ends()
     ends.announce_idle_ends()
     ends.announce_parked_ends()
+    deployments.announce()
 
 
 @shared_task

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from notifications.kinds import FOR_SUPERADMINS, GOOD, NoticeKind
+from notifications.kinds import FOR_SUPERADMINS, GOOD, OF_DEPLOYMENTS, NoticeKind
 from notifications.models import Notification
 from sessions.words import reason_text
 from translation.english import from_english
@@ -27,6 +27,13 @@ KIND_NAMES = {
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("A webhook is disabled, as it takes no messages"),
+    NoticeKind.DEPLOYMENT_DOWN: gettext_lazy("A deployment does not serve, for half a minute"),
+    NoticeKind.DEPLOYMENT_UP: gettext_lazy("It serves again, for five minutes"),
+    NoticeKind.REVISION_FAILED: gettext_lazy("A new revision is given up, and the one before serves again"),
+    NoticeKind.ROLLOUT_DONE: gettext_lazy("A new revision runs in all replicas"),
+    NoticeKind.TOKEN_EXPIRING: gettext_lazy("A token of a deployment expires within a week"),
+    NoticeKind.BUDGET_LOW: gettext_lazy("80 percent of a token's budget of the month are spent"),
+    NoticeKind.BUDGET_SPENT: gettext_lazy("A token's budget of the month is spent"),
     NoticeKind.HOST_FAULTY: gettext_lazy("A host fails to start sessions and is cordoned"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU than its share"),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("A session floods its output and is slowed down"),
@@ -35,7 +42,12 @@ KIND_NAMES = {
 }
 
 
-WARNINGS = frozenset({NoticeKind.ENDING, NoticeKind.IDLE, NoticeKind.PARK_ENDING, NoticeKind.RESIZE_REFUSED})
+WARNINGS = frozenset(
+    {
+        *(NoticeKind.ENDING, NoticeKind.IDLE, NoticeKind.PARK_ENDING, NoticeKind.RESIZE_REFUSED),
+        *(NoticeKind.TOKEN_EXPIRING, NoticeKind.BUDGET_LOW),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,13 @@ TITLES = {
     NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("The webhook %(name)s is disabled"),
+    NoticeKind.DEPLOYMENT_DOWN: gettext_lazy("%(name)s does not serve"),
+    NoticeKind.DEPLOYMENT_UP: gettext_lazy("%(name)s serves again"),
+    NoticeKind.REVISION_FAILED: gettext_lazy("Revision %(revision)s of %(name)s was given up"),
+    NoticeKind.ROLLOUT_DONE: gettext_lazy("All replicas of %(name)s run revision %(revision)s"),
+    NoticeKind.TOKEN_EXPIRING: gettext_lazy("The token %(token)s of %(name)s expires soon"),
+    NoticeKind.BUDGET_LOW: gettext_lazy("80 percent of the budget of %(token)s are spent"),
+    NoticeKind.BUDGET_SPENT: gettext_lazy("The budget of %(token)s is spent"),
     NoticeKind.HOST_FAULTY: gettext_lazy("Host %(host)s is cordoned: it fails to start sessions"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("%(name)s takes more of a GPU than its share"),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("%(name)s floods its output"),
@@ -124,6 +143,8 @@ _PROBLEMS = {
     NoticeKind.SHARED_LIMIT: gettext_lazy(
         "On host %(host)s: %(problem)s It is ended if it holds more than half of it."
     ),
+    NoticeKind.DEPLOYMENT_DOWN: gettext_lazy("No replica takes requests. %(problem)s"),
+    NoticeKind.REVISION_FAILED: gettext_lazy("%(problem)s The revision before is current again."),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("%(problem)s Its page has the log, and enables it again."),
 }
 
@@ -133,8 +154,10 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
     if template := _PROBLEMS.get(kind):
         return str(template) % {**facts, "problem": from_english(facts["detail"])}
     match kind:
-        case NoticeKind.STARTED:
+        case NoticeKind.STARTED | NoticeKind.DEPLOYMENT_UP | NoticeKind.ROLLOUT_DONE:
             return ""
+        case _kind if _kind in OF_DEPLOYMENTS:
+            return _token_body(kind, facts)
         case NoticeKind.HOST_BACK:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
@@ -153,6 +176,21 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
             return from_english(reason_text(facts["reason"], facts["detail"]))
 
 
+def _token_body(kind: NoticeKind, facts: Mapping[str, Any]) -> str:
+    if kind == NoticeKind.TOKEN_EXPIRING:
+        end = parse_datetime(facts["ends_at"]) or timezone.now()
+        return _("Programs that send it are refused from %(time)s UTC on. Make another one in time.") % {
+            "time": f"{end:%Y-%m-%d %H:%M}"
+        }
+    if facts["budget"] == "monthly_requests":
+        text = _("It has used %(used)s of %(limit)s requests of the month at %(name)s.") % facts
+    else:
+        text = _("It has used %(used)s of %(limit)s tokens of models of the month at %(name)s.") % facts
+    if kind == NoticeKind.BUDGET_LOW:
+        return text
+    return f"{text} {_('Its requests are refused until the month ends, or its limit is raised.')}"
+
+
 def _ending_body(facts: Mapping[str, Any]) -> str:
     end = parse_datetime(facts["ends_at"]) or timezone.now()
     if facts.get("is_preempted"):
@@ -166,6 +204,8 @@ def _ending_body(facts: Mapping[str, Any]) -> str:
 def _url(kind: NoticeKind, notification: Notification) -> str:
     if kind in FOR_SUPERADMINS:
         return reverse("overview:host", args=[notification.facts["host"]])
+    if kind in OF_DEPLOYMENTS:
+        return reverse("deployments:detail", args=[notification.facts["deployment"]])
     if kind == NoticeKind.WEBHOOK_DISABLED:
         return reverse("webhooks:detail", args=[notification.facts["webhook"]])
     if kind == NoticeKind.IMAGE_READY or notification.session_id is None:
