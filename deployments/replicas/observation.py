@@ -89,7 +89,9 @@ def past_of(deployment: Deployment, revision: Revision | None = None) -> list[Pa
     last = rows.select_related("session").order_by("-created_at")[:MAX_PAST]
     ends = [(row, row.session.ended_at or (row.draining_since if row.failure else None)) for row in last]
     return [
-        PastReplica(has_failed=bool(row.failure), healthy_at=row.healthy_at, ended_at=ended_at)
+        PastReplica(
+            has_failed=bool(row.failure), created_at=row.created_at, healthy_at=row.healthy_at, ended_at=ended_at
+        )
         for row, ended_at in ends
         if ended_at
     ]

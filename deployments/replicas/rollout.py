@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 FAILURES_BEFORE_RETURN: Final = 3  # of a new revision in a row, before any of its replicas was healthy
-FIRST_PAUSE: Final = timedelta(seconds=10)  # after a failed replica; doubled by each further one
-LONGEST_PAUSE: Final = timedelta(minutes=5)
+BACKOFF: Final = timedelta(seconds=10)  # after a failed replica; doubled by each further one
+BACKOFF_LIMIT: Final = timedelta(minutes=5)
 PROVEN_AFTER: Final = timedelta(minutes=10)  # of health, after which earlier failures are forgotten
 
 
@@ -38,6 +38,7 @@ class PastReplica:
     """A replica of the current revision that has ended, or is given up."""
 
     has_failed: bool  # by itself: nobody has ended it
+    created_at: datetime
     healthy_at: datetime | None
     ended_at: datetime
 
@@ -80,12 +81,20 @@ def _least_useful_first(replicas: Sequence[ReplicaFact]) -> list[ReplicaFact]:
 
 
 def failures_in_row(past: Sequence[PastReplica]) -> int:
-    """Return how many of the last replicas have failed, without one that served for long among them."""
-    count = 0
+    """Return how often the last replicas have failed, without one that served for long among them.
+
+    Replicas that fail together are one failure: such as were launched after another had failed count beside it.
+    """
+    last: list[PastReplica] = []
     for replica in sorted(past, key=lambda each: each.ended_at, reverse=True):
         if replica.healthy_at is not None and replica.ended_at - replica.healthy_at >= PROVEN_AFTER:
             break
-        count += replica.has_failed
+        if replica.has_failed:
+            last.append(replica)
+    count, began_at = 0, None
+    for replica in sorted(last, key=lambda each: each.created_at, reverse=True):
+        if began_at is None or replica.ended_at <= began_at:
+            count, began_at = count + 1, replica.created_at
     return count
 
 
@@ -96,10 +105,9 @@ def launch_after(past: Sequence[PastReplica]) -> datetime | None:
         return None
     last = max(replica.ended_at for replica in past if replica.has_failed)
     doublings: int = 2 ** min(failures - 1, 10)
-    return last + min(LONGEST_PAUSE, FIRST_PAUSE * doublings)
+    return last + min(BACKOFF_LIMIT, BACKOFF * doublings)
 
 
 def must_return(past: Sequence[PastReplica], *, was_any_healthy: bool) -> bool:
     """Return whether a new revision is given up: its replicas have failed, and none was ever healthy."""
-    failed = sum(replica.has_failed for replica in past)
-    return not was_any_healthy and failed >= FAILURES_BEFORE_RETURN
+    return not was_any_healthy and failures_in_row(past) >= FAILURES_BEFORE_RETURN

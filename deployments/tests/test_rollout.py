@@ -143,6 +143,7 @@ def past(*kinds: str) -> list[PastReplica]:
     return [
         PastReplica(
             has_failed=kind != "e",
+            created_at=BEGIN + timedelta(minutes=number, seconds=-30),
             healthy_at=BEGIN - timedelta(hours=1) if kind == "p" else None,
             ended_at=BEGIN + timedelta(minutes=number),
         )
@@ -163,6 +164,12 @@ def test_pauses_double_up_to_five_minutes(kinds: str, seconds: int | None) -> No
 def test_what_was_ended_between_failures_pauses_nothing_longer() -> None:
     assert rollout.failures_in_row(past("f", "e", "f")) == 2
     assert rollout.failures_in_row(past("f", "f", "p", "f")) == 1
+
+
+def test_replicas_that_fail_together_are_one_failure() -> None:
+    two, four = past("f", "f"), [replace(each, created_at=BEGIN - timedelta(hours=1)) for each in past("f", "f")]
+    assert [rollout.failures_in_row(each) for each in (two, four, [*four, *past(*"eeff")[2:]])] == [2, 1, 3]
+    assert not rollout.must_return(four * 4, was_any_healthy=False)
 
 
 @pytest.mark.parametrize(
