@@ -107,6 +107,16 @@ def change_scaling(deployment_id: str, **settings: Any) -> ApiOperation[ScalingI
     return ApiOperation("PATCH", _path(deployment_id, "scaling/"), one(ScalingInfo), body=settings)
 
 
+def sleep_deployment(deployment_id: str) -> ApiOperation[ScalingInfo]:
+    """Have no replicas run until a request comes."""
+    return ApiOperation("POST", _path(deployment_id, "sleep/"), one(ScalingInfo), headers=idempotency_key())
+
+
+def wake_deployment(deployment_id: str) -> ApiOperation[ScalingInfo]:
+    """Have a deployment that sleeps run again before a request comes."""
+    return ApiOperation("POST", _path(deployment_id, "wake/"), one(ScalingInfo), headers=idempotency_key())
+
+
 def add_scaling_rule(
     deployment_id: str, metric: str, target: float, *, query: str = ""
 ) -> ApiOperation[ScalingRuleInfo]:

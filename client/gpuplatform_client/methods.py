@@ -102,6 +102,8 @@ class ApiMethods:
     replicas = ItemsMethod(deployment_operations.replicas)
     scaling = OperationMethod(deployment_operations.scaling)
     change_scaling = OperationMethod(deployment_operations.change_scaling)
+    sleep_deployment = OperationMethod(deployment_operations.sleep_deployment)
+    wake_deployment = OperationMethod(deployment_operations.wake_deployment)
     add_scaling_rule = OperationMethod(deployment_operations.add_scaling_rule)
     change_scaling_rule = OperationMethod(deployment_operations.change_scaling_rule)
     remove_scaling_rule = OperationMethod(deployment_operations.remove_scaling_rule)

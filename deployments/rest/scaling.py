@@ -1,5 +1,6 @@
 """API of how deployments follow their load: bounds, sleep, and rules."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from django.shortcuts import get_object_or_404
@@ -107,6 +108,18 @@ class ScalingActions(ApiViewSet[Deployment]):
             raise _refused(error) from error
         return Response(self._scaling())
 
+    @extend_schema(request=None, responses=ScalingSerializer)
+    @action(detail=True, methods=["post"])
+    def sleep(self, request: Request, pk: str) -> Response:
+        """Have no replicas run until a request comes."""
+        return self._done(scaling.sleep_now, request)
+
+    @extend_schema(request=None, responses=ScalingSerializer)
+    @action(detail=True, methods=["post"])
+    def wake(self, request: Request, pk: str) -> Response:
+        """Have the deployment run again before a request comes."""
+        return self._done(scaling.wake_now, request)
+
     @extend_schema(request=RuleBody, responses={201: ScalingRuleSerializer})
     @action(detail=True, methods=["post"], url_path="scaling/rules")
     def create_rule(self, request: Request, pk: str) -> Response:
@@ -141,6 +154,13 @@ class ScalingActions(ApiViewSet[Deployment]):
         except RejectedError as error:
             raise _refused(error) from error
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _done(self, act: Callable[..., object], request: Request) -> Response:
+        try:
+            act(self.get_object(), actor=user_of(request))
+        except RejectedError as error:
+            raise _refused(error) from error
+        return Response(self._scaling())
 
     def _rule(self, rule_id: str) -> ScalingRule:
         rules = ScalingRule.objects.select_related("deployment__owner")

@@ -73,7 +73,7 @@ def _followers() -> list[Deployment]:
     rules = Prefetch("scaling_rules", ScalingRule.objects.filter(is_paused=False))
     taking = Replica.objects.taking_requests().exclude(session__host__status=HostStatus.LOST)
     replicas = Prefetch("replica_rows", taking.select_related("session"))
-    return list(rows.select_related("owner").prefetch_related(rules, replicas).order_by("pk"))
+    return list(rows.select_related("owner", "rollout").prefetch_related(rules, replicas).order_by("pk"))
 
 
 def _ready(row: Deployment) -> list[Replica]:
@@ -101,7 +101,8 @@ def _scale(row: Deployment, found: ServiceLoad, ready: Sequence[Replica], scene:
     in_use = None if per_second is None or found.outstanding is None else bool(found.outstanding or per_second)
     after = with_use(after, now=now, in_use=in_use, ready=len(ready))
     after = replace(after, served=-1 if found.served is None else found.served)
-    if row.idle_seconds is not None and is_idle(after, now=now, idle_seconds=row.idle_seconds):
+    may_sleep = row.idle_seconds is not None and not hasattr(row, "rollout")
+    if may_sleep and is_idle(after, now=now, idle_seconds=row.idle_seconds):
         return after if _try(partial(services.sleep, row, before=row.replicas)) else None
     if decision.replicas == row.replicas:
         return after

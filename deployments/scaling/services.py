@@ -14,7 +14,7 @@ from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events
-from deployments.models import Deployment, DeploymentState, ScalingRule
+from deployments.models import Deployment, DeploymentState, ScalingRule, StepwiseRollout
 from deployments.replicas import launching
 from deployments.scaling import validation
 from deployments.services import count, locked
@@ -46,7 +46,7 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
             errors["max_replicas"] = error
         if errors:
             raise RejectedError(errors)
-        if row.asleep_since is not None and after["idle_seconds"] is None:
+        if row.asleep_since is not None and (most is None or changes.get("idle_seconds", 0) is None):
             changes |= {"asleep_since": None, "waking_since": clock.now(), "replicas": after["min_replicas"]}
         said = ", ".join(f"{name} {_said(after[name])}".replace("_", " ") for name in SETTINGS if name in changes)
         events.record(row, f"Changed its scaling: {said}.", actor)
@@ -116,9 +116,37 @@ def sleep(deployment: Deployment, *, before: int) -> bool:
     with locked(deployment) as row:
         if row.replicas != before or row.idle_seconds is None or row.asleep_since is not None or not before:
             return False
-        events.record(row, f"Fell asleep: no request came for {row.idle_seconds} s. The next one wakes it.")
-        _save(row, replicas=0, asleep_since=clock.now(), waking_since=None, state=DeploymentState.ASLEEP.value)
+        if _is_rolled_out_by_steps(row):
+            return False
+        _fall_asleep(row, f"Fell asleep: no request came for {row.idle_seconds} s. The next one wakes it.")
     return True
+
+
+@audit.recorded_for_others("sleep")
+def sleep_now(deployment: Deployment, *, actor: User) -> Deployment:
+    """Have no replicas run until a request comes, without a wait for quiet. Raises RejectedError where it cannot."""
+    with locked(deployment) as row:
+        if row.asleep_since is not None:
+            return row
+        if row.max_replicas is None:
+            raise RejectedError({GENERAL: "Only what is scaled by its load sleeps: set max replicas first."})
+        if not row.replicas:
+            raise RejectedError({GENERAL: "It is stopped, so it has nothing to sleep with: ask for replicas first."})
+        if _is_rolled_out_by_steps(row):
+            raise RejectedError({GENERAL: "A rollout by steps is under way: pass all its steps or go back first."})
+        _fall_asleep(row, "Sent to sleep. The next request wakes it.", actor)
+    return row
+
+
+@audit.recorded_for_others("wake")
+def wake_now(deployment: Deployment, *, actor: User) -> Deployment:
+    """Have the deployment run again before a request comes; without effect where it runs."""
+    with locked(deployment) as row:
+        if row.asleep_since is not None:
+            _wake(row, f"Woken: {count(row.min_replicas)} to run.", actor)
+        elif not row.replicas:
+            raise RejectedError({GENERAL: "It does not sleep, it is stopped: say how many replicas are to run."})
+    return row
 
 
 def wake(deployment_id: str) -> bool:
@@ -130,9 +158,23 @@ def wake(deployment_id: str) -> bool:
     with locked(deployment) as row:
         if row.asleep_since is None:
             return False
-        events.record(row, f"A request wakes it: {count(row.min_replicas)} to run.")
-        _save(row, replicas=row.min_replicas, asleep_since=None, waking_since=clock.now())
+        _wake(row, f"A request wakes it: {count(row.min_replicas)} to run.")
     return True
+
+
+def _fall_asleep(row: Deployment, what: str, actor: User | None = None) -> None:
+    events.record(row, what, actor)
+    _save(row, replicas=0, asleep_since=clock.now(), waking_since=None, state=DeploymentState.ASLEEP.value)
+
+
+def _wake(row: Deployment, what: str, actor: User | None = None) -> None:
+    events.record(row, what, actor)
+    _save(row, replicas=row.min_replicas, asleep_since=None, waking_since=clock.now())
+
+
+def _is_rolled_out_by_steps(row: Deployment) -> bool:
+    """Return whether two revisions are compared: of the one that is parked alone, all cold requests would be."""
+    return StepwiseRollout.objects.filter(deployment=row).exists()
 
 
 def _record_once(row: Deployment, what: str) -> None:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from deployments import figures, services
-from deployments.models import Deployment
+from deployments.models import Deployment, StepwiseRollout
 from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import autoscaler, load, prometheus
 from deployments.scaling import services as scaling
@@ -161,6 +161,20 @@ def test_idle_falls_asleep_and_says_so(at: Callable[[float], None]) -> None:
         at(2)
     assert wanted(deployment) == 0
     assert said(deployment) == "Fell asleep: no request came for 60 s. The next one wakes it."
+
+
+def test_a_rollout_by_steps_keeps_it_awake(at: Callable[[float], None]) -> None:
+    deployment = following(idle_seconds=60)
+    rollout = StepwiseRollout.objects.create(deployment=deployment, strategy="canary", steps=[5])
+    for _ in range(40):
+        report(deployment)
+        autoscaler.look()
+        at(2)
+    assert wanted(deployment) == 1
+    rollout.delete()
+    report(deployment)
+    autoscaler.look()
+    assert wanted(deployment) == 0
 
 
 def test_a_stream_that_goes_on_keeps_it_awake(at: Callable[[float], None]) -> None:

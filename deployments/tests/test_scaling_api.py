@@ -90,3 +90,15 @@ def test_a_rule_of_another_deployment_is_not_found(api: APIClient, deployment: D
     rule = ScalingRule.objects.create(deployment=other, metric="outstanding", target=1)
     assert api.patch(address(deployment, f"rules/{rule.pk}/"), {"paused": True}, format="json").status_code == 404
     assert client_of(make_user()).get(address(deployment)).status_code == 404
+
+
+def test_it_is_sent_to_sleep_and_woken(api: APIClient, deployment: Deployment) -> None:
+    own = f"/api/v1/deployments/{deployment.pk}/"
+    refused = api.post(f"{own}sleep/")
+    assert (refused.status_code, "set max replicas first" in refused.content.decode()) == (400, True)
+    api.patch(address(deployment), {"max_replicas": 4}, format="json")
+    asleep = api.post(f"{own}sleep/").json()
+    assert (asleep["replicas"], asleep["asleep_since"] is not None) == (0, True)
+    awake = api.post(f"{own}wake/").json()
+    assert (awake["replicas"], awake["asleep_since"]) == (1, None)
+    assert client_of(make_user()).post(f"{own}sleep/").status_code == 404

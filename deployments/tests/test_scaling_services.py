@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from accounts.models import AuditEntry
 from deployments import services
-from deployments.models import Deployment, ScalingRule
+from deployments.models import Deployment, ScalingRule, StepwiseRollout
 from deployments.replicas import reconciliation
 from deployments.scaling import services as scaling
 from deployments.tests.making import make_deployment, revision_request
@@ -20,6 +20,7 @@ from tests.wait import SECONDS, until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SCALED = {"min_replicas": 1, "max_replicas": 4}
+SLEPT = "Sent to sleep. The next request wakes it."
 
 
 def scaled_deployment(**overrides: Any) -> Deployment:
@@ -238,3 +239,37 @@ def test_another_revision_is_rolled_out_while_asleep() -> None:
     scaling.sleep(deployment, before=1)
     services.new_revision(deployment, revision_request(), actor=deployment.owner)
     assert Deployment.objects.get().replicas == 0
+
+
+def test_it_sleeps_now_and_wakes_now_by_hand() -> None:
+    deployment, admin = scaled_deployment(min_replicas=2), make_user(is_superuser=True)
+    for _ in range(2):
+        row = scaling.sleep_now(deployment, actor=admin)
+        assert (row.replicas, row.asleep_since is not None, row.state) == (0, True, "ASLEEP")
+    assert scaling.change(deployment, {"cooldown_seconds": 7}, actor=admin).asleep_since is not None
+    for _ in range(2):
+        row = scaling.wake_now(deployment, actor=admin)
+        assert (row.replicas, row.asleep_since, row.waking_since is not None) == (2, None, True)
+    assert said(deployment)[:3] == ["Woken: 2 replicas to run.", "Changed its scaling: cooldown seconds 7.", SLEPT]
+    assert {entry.action for entry in AuditEntry.objects.all()} == {"sleep", "wake", "change scaling"}
+
+
+def test_what_would_never_wake_is_not_sent_to_sleep() -> None:
+    deployment = make_deployment()
+    with pytest.raises(RejectedError, match="set max replicas first"):
+        scaling.sleep_now(deployment, actor=deployment.owner)
+    scaling.change(deployment, SCALED, actor=deployment.owner)
+    services.set_replicas(deployment, 0, actor=deployment.owner)
+    for act in (scaling.sleep_now, scaling.wake_now):
+        with pytest.raises(RejectedError, match="stopped"):
+            act(deployment, actor=deployment.owner)
+
+
+def test_nothing_sleeps_in_the_middle_of_a_canary() -> None:
+    deployment = scaled_deployment(idle_seconds=60)
+    rollout = StepwiseRollout.objects.create(deployment=deployment, strategy="canary", steps=[5])
+    with pytest.raises(RejectedError, match="pass all its steps or go back first"):
+        scaling.sleep_now(deployment, actor=deployment.owner)
+    assert not scaling.sleep(deployment, before=1)
+    rollout.delete()
+    assert scaling.sleep(deployment, before=1)

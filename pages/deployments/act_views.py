@@ -35,10 +35,10 @@ def rollback(request: UserRequest, deployment_id: str) -> HttpResponse:
 
 @signed_in_act
 def promote(request: UserRequest, deployment_id: str) -> HttpResponse:
-    """Pass the running step of a rollout by steps now."""
-    deployment = operable_deployment(request, deployment_id)
-    text = _("The next step of the rollout begins.")
-    return done(request, deployment_id, text, lambda: services.promote(deployment, actor=request.user))
+    """Pass the running step of a rollout by steps now, or all that are left."""
+    deployment, to_all = operable_deployment(request, deployment_id), "to_all" in request.POST
+    text = _("The new revision gets all requests.") if to_all else _("The next step of the rollout begins.")
+    return done(request, deployment_id, text, lambda: services.promote(deployment, actor=request.user, to_all=to_all))
 
 
 @signed_in_act

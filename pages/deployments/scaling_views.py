@@ -33,6 +33,21 @@ def change(request: UserRequest, deployment_id: str) -> HttpResponse:
 
 
 @signed_in_act
+def sleep(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Have no replicas run until a request comes."""
+    deployment = operable_deployment(request, deployment_id)
+    text = _("It falls asleep; the next request wakes it.")
+    return done(request, deployment_id, text, lambda: services.sleep_now(deployment, actor=request.user))
+
+
+@signed_in_act
+def wake(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Have the deployment run again before a request comes."""
+    deployment = operable_deployment(request, deployment_id)
+    return done(request, deployment_id, _("It wakes."), lambda: services.wake_now(deployment, actor=request.user))
+
+
+@signed_in_act
 def add_rule(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Add a rule; a refused form is shown again, as 422."""
     deployment = operable_deployment(request, deployment_id)

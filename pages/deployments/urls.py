@@ -29,6 +29,8 @@ urlpatterns = [
     path("<deployment:deployment_id>/end/", act_views.end, name="end"),
     path("<deployment:deployment_id>/settings/", views.settings, name="settings"),
     path("<deployment:deployment_id>/scaling/", scaling_views.change, name="scaling"),
+    path("<deployment:deployment_id>/sleep/", scaling_views.sleep, name="sleep"),
+    path("<deployment:deployment_id>/wake/", scaling_views.wake, name="wake"),
     path("<deployment:deployment_id>/scaling/rules/", scaling_views.add_rule, name="add-rule"),
     path("<deployment:deployment_id>/scaling/rules/<int:rule_id>/", scaling_views.change_rule, name="change-rule"),
     path(

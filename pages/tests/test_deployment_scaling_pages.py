@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from deployments import services
 from deployments.models import Deployment, ScalingRule
@@ -136,12 +135,15 @@ def test_rules_are_paused_changed_and_removed(pages: Client, deployment: Deploym
 
 
 def test_what_sleeps_says_so_and_is_woken(pages: Client, deployment: Deployment) -> None:
+    assert 'id="sleep"' not in text_of(pages, deployment)
     save(pages, deployment, min_replicas=2)
-    Deployment.objects.update(replicas=0, asleep_since=timezone.now())
+    assert 'id="sleep"' in text_of(pages, deployment)
+    pages.post(address(deployment, "sleep/"))
     page = text_of(pages, deployment)
     assert "Asleep since" in page
     assert 'id="wake"' in page
-    pages.post(address(deployment, "scale/"), {"replicas": 2})
+    assert 'id="sleep"' not in page
+    pages.post(address(deployment, "wake/"))
     deployment.refresh_from_db()
     assert (deployment.replicas, deployment.asleep_since) == (2, None)
     assert 'id="wake"' not in text_of(pages, deployment)

@@ -48,3 +48,12 @@ def test_members_see_the_card_without_its_buttons(client: Client) -> None:
     page = page_of(client, deployment)
     assert "replicas of revision 1 stay for 60 seconds" in page
     assert ('id="promote"' in page, 'id="abort"' in page) == (False, False)
+
+
+def test_all_now_passes_every_step(client: Client) -> None:
+    deployment = begun()
+    client.force_login(deployment.owner)
+    assert 'id="promote-all"' in page_of(client, deployment)
+    shown = client.post(f"/deployments/{deployment.pk}/promote/", {"to_all": "yes"}, follow=True).content.decode()
+    assert "The new revision gets all requests." in shown
+    assert not StepwiseRollout.objects.exists()

@@ -82,15 +82,16 @@ def rollout(
     name: DeploymentName,
     follow: Annotated[bool, typer.Option(help="Until it is done")] = True,
     promote: Annotated[bool, typer.Option("--promote", help="Pass the running step now")] = False,
+    to_all: Annotated[bool, typer.Option("--to-all", help="Pass all steps that are left now")] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Return to the revision before")] = False,
 ) -> None:
     """Show how far the replicas of a deployment are, until those of the current revision serve alone."""
-    if promote and abort:
-        raise typer.BadParameter("Choose one of them.", param_hint="--promote, --abort")
+    if promote + to_all + abort > 1:
+        raise typer.BadParameter("Choose one of them.", param_hint="--promote, --to-all, --abort")
     with connected(OUTAGE_SECONDS) as client:
         deployment = find_deployment(client, name)
-        if promote:
-            deployment = client.promote(deployment.id)
+        if promote or to_all:
+            deployment = client.promote(deployment.id, to_all=to_all)
         elif abort:
             deployment = client.roll_back(deployment.id)
         elif follow:

@@ -18,7 +18,7 @@ from gpuplatform_client.cli.deploy import (
     rollout_settings,
 )
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.cli.scaling import scaling, scaling_rules
+from gpuplatform_client.cli.scaling import scaling, scaling_rules, sleep, wake
 from gpuplatform_client.cli.tokens import tokens, usage
 from gpuplatform_client.client import Client
 from gpuplatform_client.deployment_models import DeploymentInfo, RevisionInfo
@@ -29,6 +29,8 @@ app.add_typer(tokens, name="token")
 app.command("usage")(usage)
 app.command("scaling")(scaling)
 app.command("scaling-rules")(scaling_rules)
+app.command("sleep")(sleep)
+app.command("wake")(wake)
 
 
 @app.callback()

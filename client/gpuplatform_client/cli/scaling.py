@@ -50,9 +50,21 @@ def scaling(
             changes[column] = _seconds(text, option)
     with connected() as client:
         found = find_deployment(client, name)
-        shown = client.change_scaling(found.id, **changes) if changes else client.scaling(found.id)
-        for label, text in _facts(shown):
-            output.print(f"{label:<11}{text}", highlight=False, markup=False)
+        _print(client.change_scaling(found.id, **changes) if changes else client.scaling(found.id))
+
+
+@reporting()
+def sleep(name: DeploymentName) -> None:
+    """Have a deployment sleep now: no replicas run until a request comes."""
+    with connected() as client:
+        _print(client.sleep_deployment(find_deployment(client, name).id))
+
+
+@reporting()
+def wake(name: DeploymentName) -> None:
+    """Have a deployment that sleeps run again before a request comes."""
+    with connected() as client:
+        _print(client.wake_deployment(find_deployment(client, name).id))
 
 
 @reporting()
@@ -121,6 +133,11 @@ def _rule(text: str) -> tuple[str, float]:
     if not metric or not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?", target):
         raise typer.BadParameter("Write METRIC=TARGET, such as outstanding=16.", param_hint="--add")
     return metric, float(target)
+
+
+def _print(shown: ScalingInfo) -> None:
+    for label, text in _facts(shown):
+        output.print(f"{label:<11}{text}", highlight=False, markup=False)
 
 
 def _facts(shown: ScalingInfo) -> list[tuple[str, str]]:

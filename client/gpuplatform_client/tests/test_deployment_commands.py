@@ -182,6 +182,14 @@ def test_a_rollout_is_shown_promoted_and_aborted(signed_in: Command, user: User)
     assert "Revision 2: 10 requests, 0.0 % failed" in shown
     promoted = signed_in("rollout", "chat", "--promote").stdout
     assert "Revision 2 gets 5 % of the requests. It gets 50 % when its replicas are healthy" in promoted
-    assert signed_in("rollout", "chat", "--promote", "--abort").exit_code == 2
+    assert signed_in("rollout", "chat", "--to-all", "--abort").exit_code == 2
     assert "Revision 1: 1 of 1 replicas ready" in signed_in("rollout", "chat", "--abort").stdout
+    assert not StepwiseRollout.objects.exists()
+
+
+def test_a_rollout_passes_all_its_steps_at_once(signed_in: Command, user: User) -> None:
+    signed_in(*DEPLOY, "--command", "serve", "--strategy", "canary")
+    make_replica(Deployment.objects.get())
+    signed_in("deploy", "chat", "--cpu", "1")
+    assert "Revision 2: 1 of 1 replicas ready" in signed_in("rollout", "chat", "--to-all").stdout
     assert not StepwiseRollout.objects.exists()

@@ -94,3 +94,12 @@ def test_what_the_platform_refuses_names_the_field(
     refused = signed_in("deployments", *wrong)
     assert (refused.exit_code, said in refused.stderr) == (1, True)
     assert not ScalingRule.objects.exists()
+
+
+def test_it_is_sent_to_sleep_and_woken(signed_in: Command, deployment: Deployment) -> None:
+    assert "set max replicas first" in signed_in("deployments", "sleep", "chat").stderr
+    signed_in("deployments", "scaling", "chat", "--max", "4")
+    assert "Asleep" in signed_in("deployments", "sleep", "chat").stdout
+    assert "1 wanted now" in signed_in("deployments", "wake", "chat").stdout
+    deployment.refresh_from_db()
+    assert (deployment.replicas, deployment.asleep_since) == (1, None)
