@@ -219,6 +219,7 @@ FILTERS: Final = {  # parameters of the list, and the lookups by which they filt
     "project": "project__name",
     "environment": "image__environment",
     "resource_group": "resource_group__name",
+    "kind": "kind",
 }
 
 

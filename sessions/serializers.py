@@ -321,6 +321,9 @@ class SessionQuery(serializers.Serializer[Any]):
     )
     environment = serializers.CharField(required=False, max_length=64)
     resource_group = serializers.CharField(required=False, max_length=64)
+    kind = serializers.ChoiceField(
+        choices=[kind.value for kind in Kind], required=False, help_text='"replica" is one of a deployment'
+    )
     order = serializers.ChoiceField(
         choices=[f"{sign}{name}" for name in SORTS for sign in ("", "-")],
         default=DEFAULT_SORT,

@@ -65,7 +65,7 @@ def images() -> ApiOperation[ResultPage[ImageVersion]]:
 
 
 def sessions(**query: str) -> ApiOperation[ResultPage[ComputeSession]]:
-    """Yield sessions, newest first; `tab`, `status`, `name` and `owner` select."""
+    """Yield sessions, newest first; `tab`, `status`, `kind`, `name` and `owner` select."""
     return ApiOperation("GET", "sessions/", page(ComputeSession), FIRST_PAGE | query)
 
 

@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 from accounts.models import AuditEntry, User
 from deployments import metering, services
 from deployments.models import Deployment, DeploymentToken, ReplicaHealth, Revision
+from deployments.replicas.reconciliation import reconcile
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
 from folders.models import Folder
@@ -327,3 +328,12 @@ def test_events_say_what_was_done(api: APIClient, owner: User) -> None:
     api.post(address(deployment, "restart/"))
     what = [each["what"] for each in api.get(address(deployment, "events/")).json()["results"]]
     assert what == ["Restarted.", "Scaled from 1 to 2 replicas.", "Created with 1 replica."]
+
+
+def test_replicas_are_found_among_sessions_by_their_kind() -> None:
+    deployment = make_deployment()
+    reconcile(deployment.pk)
+    api = client_of(deployment.owner)
+    for kind, count in (("replica", 1), ("batch", 0)):
+        assert len(api.get("/api/v1/sessions/", {"kind": kind}).json()["results"]) == count
+    assert api.get("/api/v1/sessions/", {"kind": "other"}).status_code == 400

@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from accounts.models import User
 from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
 from pages.session_list.sections import ListSection, counts, section_of
-from sessions.lifecycle import TABS, Status, Tab
+from sessions.lifecycle import TABS, Kind, Status, Tab
 from sessions.models import Session, SessionQuerySet, whole_status
 from sessions.search import DEFAULT_SORT, SORTS, match, order_of
 
@@ -21,7 +21,8 @@ _counted: dict[int | None, tuple[Version, float, dict[str, int]]] = {}
 _TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TAB_OF: Final = {status.value: tab for tab, statuses in TABS.items() for status in statuses}
 MINE: Final = "mine"
-FILTERS: Final = frozenset({"q", "status", "environment", "in", "owner", "sort"})  # parameters of the filter's form
+REPLICAS, NO_REPLICAS = ("replica", "-replica")
+FILTERS: Final = frozenset({"q", "status", "environment", "in", "kind", "owner", "sort"})  # parameters of the filter's form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class ListQuery:
     status: str = ""
     environment: str = ""
     group_id: int | None = None
+    kind: str = ""  # REPLICAS or NO_REPLICAS
     is_mine_only: bool = False
     size: int = PAGE_SIZES[0]
 
@@ -50,6 +52,7 @@ class ListQuery:
             status=status if status in TABS[tab] else "",
             environment=_without_nul(given.get("environment", "")),
             group_id=int(group) if group.isascii() and group.isdigit() and len(group) <= 9 else None,
+            kind=kind if (kind := given.get("kind", "")) in (REPLICAS, NO_REPLICAS) else "",
             is_mine_only=given.get("owner") == MINE,
             size=next((each for each in PAGE_SIZES if str(each) == size), PAGE_SIZES[0]),
         )
@@ -67,6 +70,7 @@ class ListQuery:
                 self.status != (self.section.status or ""),
                 bool(self.environment),
                 self.group_id is not None,
+                bool(self.kind),
                 self.is_mine_only,
             )
         )
@@ -91,6 +95,8 @@ class ListQuery:
         if self.group_id is not None:
             elsewhere = Q(status=Status.PENDING, group_choices__contains=[self.group_id])
             found = found.filter(Q(resource_group=self.group_id) | elsewhere)
+        if self.kind:
+            found = found.filter(kind=Kind.REPLICA) if self.kind == REPLICAS else found.exclude(kind=Kind.REPLICA)
         if self.search:
             found = found.filter(match(self.search, user))
         return found.order_by(*order_of(self.sort))

@@ -31,6 +31,8 @@ _COLUMNS: Final = {
     "environment": "image__environment",
     "version": "image__version",
     "group": "resource_group__name",
+    "deployment_id": "replica__deployment_id",
+    "deployment": "replica__deployment__name",
 } | {
     name: name
     for name in (

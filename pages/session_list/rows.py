@@ -59,6 +59,8 @@ class Row:
     is_simulated: bool
     tier: str
     group: str
+    deployment_id: str | None  # of which it is a replica
+    deployment: str | None  # its name
     host: str
     members: tuple[MemberMark, ...]  # of its cluster, by rank; none without
     behind: str  # the name of the member that is less far than the first, of which status and reason are; "" for none

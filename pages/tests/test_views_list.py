@@ -9,6 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
+from deployments.replicas.reconciliation import reconcile
+from deployments.tests.making import make_deployment
 from pages.session_list.list_query import ListQuery, section_counts
 from pages.session_list.live import rendering
 from pages.session_list.live.live_use import live_use
@@ -324,3 +326,30 @@ def test_bars_add_up_all_sessions_of_the_user() -> None:
         run_session(host=host, owner=user, cpu=2)
     held = held_by([user.pk])[user.pk][host.group_id]
     assert (held.cpu, held.sessions) == (6, 3)
+
+
+def test_replicas_are_marked_and_filtered() -> None:
+    deployment = make_deployment(name="chat")
+    reconcile(deployment.pk)
+    [name] = deployment.replica_rows.values_list("session__name", flat=True)
+    make_session(owner=deployment.owner, name="own-work")
+    browser = browser_of(deployment.owner)
+    page = text_of(browser, "/sessions/")
+    assert "replica of chat</a>" in page
+    assert f"/deployments/{deployment.pk}/" in page
+    shown = {kind: text_of(browser, f"/sessions/?kind={kind}") for kind in ("", "replica", "-replica", "x")}
+    assert {kind: (name in page, "own-work" in page) for kind, page in shown.items()} == {
+        **{"": (True, True), "x": (True, True)},
+        **{"replica": (True, False), "-replica": (False, True)},
+    }
+
+
+def test_ending_a_replica_is_said_to_be_in_vain() -> None:
+    deployment = make_deployment(name="chat")
+    reconcile(deployment.pk)
+    session = Session.objects.get(replica__deployment=deployment)
+    other = make_session(owner=deployment.owner)
+    browser = browser_of(deployment.owner)
+    words = "is a replica of the deployment chat: another takes its place."
+    assert words in text_of(browser, f"/sessions/{session.pk}/terminate/")
+    assert words not in text_of(browser, f"/sessions/{other.pk}/terminate/")

@@ -59,7 +59,9 @@ def list_sessions(
 
 
 def _detail(session: ComputeSession) -> str:
-    return session.detail if session.is_waiting or session.status == "ERROR" else ""
+    if session.is_waiting or session.status == "ERROR":
+        return session.detail
+    return "replica of a deployment, which replaces it" if session.kind == "replica" else ""
 
 
 def _member_rows(session: ComputeSession) -> list[tuple[str, ...]]:
