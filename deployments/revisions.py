@@ -26,8 +26,9 @@ MAX_REVISIONS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRevision:
-    """The fields of a revision without a deployment, and its mounts."""
+    """The fields of a revision without a deployment, its mounts, and the session that a replica would be."""
 
+    launch: LaunchRequest
     fields: dict[str, Any]
     mounts: list[RevisionMount]
     amounts: Amounts
@@ -75,6 +76,7 @@ def resolve(deployment: Deployment, request: RevisionRequest) -> ResolvedRevisio
     if errors:
         raise RejectedError(errors)
     return ResolvedRevision(
+        launch=launch,
         fields={
             "image": request.image,
             "variant": variant,

@@ -42,6 +42,22 @@ SETTINGS: Final = (
 
 def create(owner: User, request: DeploymentRequest) -> Deployment:
     """Store the deployment with its first revision, which is current; its replicas are launched at once."""
+    deployment, resolved = check(owner, request)
+    try:
+        with transaction.atomic():
+            deployment.save(force_insert=True)
+            deployment.revision = revisions.store(deployment, resolved, owner)
+            deployment.activated_at = clock.now()
+            deployment.save(update_fields=["revision", "activated_at"])
+            events.record(deployment, f"Created with {count(request.replicas)}.", owner)
+            events.changed(deployment.pk)
+    except IntegrityError:
+        raise RejectedError({"name": _taken(request.name)}) from None
+    return deployment
+
+
+def check(owner: User, request: DeploymentRequest) -> tuple[Deployment, revisions.ResolvedRevision]:
+    """Return what `create` would store. Raises RejectedError if it would do so now; writes nothing."""
     deployment = Deployment(
         owner=owner,
         name=request.name,
@@ -61,42 +77,35 @@ def create(owner: User, request: DeploymentRequest) -> Deployment:
         errors[GENERAL] = f"You have {MAX_DEPLOYMENTS} deployments already; end one first."
     resolved = _resolved(deployment, request.revision, errors)
     _check_replicas(deployment, request.replicas, resolved.amounts)
-    try:
-        with transaction.atomic():
-            deployment.save(force_insert=True)
-            deployment.revision = revisions.store(deployment, resolved, owner)
-            deployment.activated_at = clock.now()
-            deployment.save(update_fields=["revision", "activated_at"])
-            events.record(deployment, f"Created with {count(request.replicas)}.", owner)
-            events.changed(deployment.pk)
-    except IntegrityError:
-        raise RejectedError({"name": _taken(request.name)}) from None
-    return deployment
+    return deployment, resolved
 
 
 @audit.recorded_for_others("scale")
 def set_replicas(deployment: Deployment, replicas: int, *, actor: User) -> Deployment:
     """Have so many replicas run; 0 stops the deployment, which keeps its address, and does not wake by itself."""
-    if errors := validation.range_errors({"replicas": replicas}):
-        raise RejectedError(errors)
     with locked(deployment) as row:
         if row.replicas == replicas and row.asleep_since is None:
             return row
-        if replicas and row.max_replicas is not None and not row.min_replicas <= replicas <= row.max_replicas:
-            raise RejectedError({"replicas": _beyond_bounds(row)})
-        if row.revision and replicas > row.replicas:
-            _check_replicas(row, replicas, _amounts(row.revision))
+        check_scale(row, replicas)
         events.record(row, f"Scaled from {row.replicas} to {count(replicas)}.", actor)
         _save(row, replicas=replicas, asleep_since=None, waking_since=None)
     return row
 
 
+def check_scale(row: Deployment, replicas: int) -> None:
+    """Raise RejectedError where so many replicas can never run."""
+    if errors := validation.range_errors({"replicas": replicas}):
+        raise RejectedError(errors)
+    if replicas and row.max_replicas is not None and not row.min_replicas <= replicas <= row.max_replicas:
+        raise RejectedError({"replicas": _beyond_bounds(row)})
+    if row.revision and replicas > row.replicas:
+        _check_replicas(row, replicas, _amounts(row.revision))
+
+
 @audit.recorded_for_others("add revision")
 def new_revision(deployment: Deployment, request: RevisionRequest, *, actor: User, activates: bool = True) -> Revision:
     """Store a revision, and roll it out if it `activates`; else the replicas stay as they are."""
-    resolved = revisions.resolve(deployment, request)
-    if activates:
-        _check_replicas(deployment, deployment.replicas, resolved.amounts)
+    resolved = check_revision(deployment, request) if activates else revisions.resolve(deployment, request)
     with locked(deployment) as row:
         revision = revisions.store(row, resolved, actor)
         events.record(row, f"Added revision {revision.number}. {revision.note}".strip(), actor)
@@ -107,6 +116,14 @@ def new_revision(deployment: Deployment, request: RevisionRequest, *, actor: Use
     return revision
 
 
+def check_revision(deployment: Deployment, request: RevisionRequest) -> revisions.ResolvedRevision:
+    """Return the revision that `new_revision` would roll out. Raises RejectedError if that can never be done."""
+    resolved = revisions.resolve(deployment, request)
+    _check_replicas(deployment, deployment.replicas, resolved.amounts)
+    _check_rollout(deployment, resolved.amounts)
+    return resolved
+
+
 @audit.recorded_for_others("activate revision")
 def activate(deployment: Deployment, revision: Revision, *, actor: User) -> Deployment:
     """Make the revision current, be it newer or older; replicas are replaced within the limits of the rollout.
@@ -114,12 +131,22 @@ def activate(deployment: Deployment, revision: Revision, *, actor: User) -> Depl
     Raises RejectedError at `revision` where it cannot be launched any more, such as for a deleted folder.
     """
     with locked(deployment) as row:
-        if revision.deployment_id != row.pk:
-            raise RejectedError({"revision": "Choose a revision of this deployment."})
+        check_activation(row, revision)
         if row.revision_id != revision.pk:
-            _check_launch(row, revision)
             _roll_out(row, revision, actor)
     return row
+
+
+def check_activation(row: Deployment, revision: Revision) -> None:
+    """Raise RejectedError at `revision` where it cannot take the place of the current one."""
+    if revision.deployment_id != row.pk:
+        raise RejectedError({"revision": "Choose a revision of this deployment."})
+    if row.revision_id == revision.pk:
+        return
+    _check_launch(row, revision)
+    is_return = revision.pk == row.previous_revision_id and stepping.under_way(row) is not None
+    if not is_return:  # whose replicas serve still
+        _check_rollout(row, _amounts(revision), "revision")
 
 
 @audit.recorded_for_others("abort rollout")
@@ -279,6 +306,15 @@ def _check_launch(row: Deployment, revision: Revision, field: str = "revision") 
 
 def _check_replicas(row: Deployment, replicas: int, each: Amounts, field: str = "replicas") -> None:
     if error := launching.replicas_error(row.owner, row, replicas, each):
+        raise RejectedError({field: error})
+
+
+def _check_rollout(row: Deployment, each: Amounts, field: str = "replicas") -> None:
+    """Raise RejectedError where the policies have no room for what a rollout needs beside the replicas that serve."""
+    _, least = launching.beside(row)
+    if row.revision is None or not least:
+        return
+    if error := launching.rollout_error(row, _amounts(row.revision), least, each):
         raise RejectedError({field: error})
 
 

@@ -32,6 +32,7 @@ from resources.admin_api.people import (
 from resources.admin_api.user_import import UserImportView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from restapi.views import ApiView
+from scheduler.advice.rollout_api import NewDeploymentPlacementView, PlacementView
 from scheduler.api import EstimateView, PlaceView
 from sessions.admin_api import ForceEndView, IdleRuleViewSet, RequeueView, UserAdministrationViewSet
 from sessions.api import LimitsView, SessionViewSet
@@ -104,6 +105,8 @@ v1_patterns = [
     path("me/", MeView.as_view()),
     path("me/password/", PasswordView.as_view()),
     path("me/limits/", LimitsView.as_view()),
+    path("deployments/placement/", NewDeploymentPlacementView.as_view()),
+    path("deployments/<str:deployment_id>/placement/", PlacementView.as_view()),
     path("hosts/join/", JoinView.as_view()),
     path("hosts/<str:name>/drain/", HostDrainView.as_view()),
     path("notifications/preferences/", PreferencesView.as_view()),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -12,23 +12,14 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from resources.amounts.units import fgpu_text
 from restapi.views import ApiView
-from scheduler.advice.advisor import Starts
 from scheduler.advice.estimate import Estimate, estimate
 from scheduler.advice.place import place_of
+from scheduler.advice.starts import StartsField
 from scheduler.core.types import QueueOrder
 from sessions.api import by_request_field
 from sessions.errors import RejectedError
 from sessions.launching.serializers import LaunchRequestSerializer
 from sessions.models import Session
-
-
-@extend_schema_field({"anyOf": [{"type": "string", "enum": ["now"]}, {"type": "string", "format": "date-time"}]})
-class StartsField(serializers.Field[Any, Any, Any, Any]):
-    """ "now", a time, or null where the start cannot be estimated."""
-
-    def to_representation(self, value: Starts) -> str | None:
-        """Return the text."""
-        return value if value is None or isinstance(value, str) else value.isoformat().replace("+00:00", "Z")
 
 
 class SessionEstimateSerializer(serializers.Serializer[Any]):

@@ -2,6 +2,7 @@
 
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Literal
 
 from gpuplatform_client.models import ApiModel, MountSpec
 
@@ -144,6 +145,16 @@ class ScalingInfo(ApiModel):
     replicas: int
     rules: list[ScalingRuleInfo] = []
     decision: str = ""
+
+
+class PlacementInfo(ApiModel):
+    """Whether the replicas that a change launches have room beside those that serve."""
+
+    launches: int
+    starts_now: int
+    waits: bool
+    starts: datetime | Literal["now"] | None = None
+    words: str
 
 
 class DeploymentTokenInfo(ApiModel):

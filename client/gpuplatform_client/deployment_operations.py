@@ -19,6 +19,7 @@ from gpuplatform_client.deployment_models import (
     DeploymentSpec,
     DeploymentTokenInfo,
     IssuedDeploymentToken,
+    PlacementInfo,
     ReplicaInfo,
     RevisionInfo,
     RevisionSpec,
@@ -74,6 +75,24 @@ def activate_revision(deployment_id: str, number: int) -> ApiOperation[Deploymen
 def roll_back(deployment_id: str) -> ApiOperation[DeploymentInfo]:
     """Return to the revision before the current one."""
     return _changed(deployment_id, "rollback/")
+
+
+def deployment_placement(spec: DeploymentSpec) -> ApiOperation[PlacementInfo]:
+    """Return whether the replicas of a deployment to make could start now; makes nothing."""
+    return ApiOperation("POST", "deployments/placement/", one(PlacementInfo), body=body_of(spec))
+
+
+def revision_placement(deployment_id: str, spec: RevisionSpec) -> ApiOperation[PlacementInfo]:
+    """Return whether the replicas of a revision to make could start now, beside those that serve; makes nothing."""
+    return ApiOperation("POST", _path(deployment_id, "placement/"), one(PlacementInfo), body=body_of(spec))
+
+
+def change_placement(
+    deployment_id: str, *, revision: int | None = None, replicas: int | None = None
+) -> ApiOperation[PlacementInfo]:
+    """Return whether the replicas could start that an older revision, or another number, would launch."""
+    asked = {"revision": revision} if revision is not None else {"replicas": replicas}
+    return ApiOperation("POST", _path(deployment_id, "placement/"), one(PlacementInfo), body=asked)
 
 
 def promote(deployment_id: str, *, to_all: bool = False) -> ApiOperation[DeploymentInfo]:

@@ -1,11 +1,13 @@
 """Launches replicas, through the service by which users launch sessions: the same limits, policies and queue."""
 
 import secrets
+from collections.abc import Iterator
 from typing import Final
 
 from accounts.limits import Amounts, exceeded
 from accounts.models import User
 from deployments.models import Deployment, Replica, Revision
+from deployments.replicas import stepwise
 from resources import clock
 from resources.amounts.units import amount_text
 from sessions.errors import RejectedError
@@ -67,10 +69,45 @@ def environment_of(own: dict[str, str], port: int, model_path: str) -> dict[str,
 
 def replicas_error(owner: User, deployment: Deployment, replicas: int, each: Amounts) -> str | None:
     """Return why so many replicas can never run at once under the policies, or None."""
-    names = ("cpu", "memory", "fgpu", "sessions")
-    together = Amounts(**{name: getattr(each, name) * replicas for name in names})
+    for whose, most in _exceeded_limits(owner, deployment, times(each, replicas)):
+        return f"{whose} allows {most} at once, which is too little for {replicas} replicas."
+    return None
+
+
+def rollout_error(deployment: Deployment, serving: Amounts, least: int, each: Amounts) -> str | None:
+    """Return why so many new replicas can never run beside all those that serve, under the policies; or None."""
+    replicas = deployment.replicas
+    for whose, most in _exceeded_limits(deployment.owner, deployment, times(serving, replicas) + times(each, least)):
+        return (
+            f"{whose} allows {most} at once, which is too little for the {replicas} that serve and {least} of the new"
+            " revision: let some be unavailable in a rollout, or scale down first."
+        )
+    return None
+
+
+def beside(deployment: Deployment) -> tuple[int, int]:
+    """Return how many new replicas a rollout launches beside those that serve: at most, and at least.
+
+    Where none serves, there is nothing to keep: all are launched at once, in the place of those that are there.
+    """
+    if not deployment.replica_rows.taking_requests().exists():
+        return deployment.replicas, 0
+    return stepwise.beside(
+        deployment.strategy,
+        wanted=deployment.replicas,
+        surge=deployment.max_surge,
+        unavailable=deployment.max_unavailable,
+        steps=deployment.canary_steps,
+    )
+
+
+def times(each: Amounts, count: int) -> Amounts:
+    """Return what so many replicas have together."""
+    return Amounts(**{name: getattr(each, name) * count for name in ("cpu", "memory", "fgpu", "sessions")})
+
+
+def _exceeded_limits(owner: User, deployment: Deployment, together: Amounts) -> Iterator[tuple[str, str]]:
+    """Yield whose policy allows how little, of those limits that the amounts exceed."""
     for whose, _, limits in policy_checks.holders(owner, deployment.project):
         for name in exceeded(limits, together):
-            most = amount_text(name, getattr(limits, name)) if name != "sessions" else f"{limits.sessions} sessions"
-            return f"{whose} allows {most} at once, which is too little for {replicas} replicas."
-    return None
+            yield whose, amount_text(name, getattr(limits, name)) if name != "sessions" else f"{limits.sessions} sessions"

@@ -67,6 +67,18 @@ class StepRules:
     max_p95_ratio: float
 
 
+def beside(
+    strategy: str, *, wanted: int, surge: int, unavailable: int, steps: Sequence[int] = ()
+) -> tuple[int, int]:
+    """Return how many replicas a rollout launches beside all that serve: at most, and those it cannot do without."""
+    if strategy == "blue_green":
+        return wanted, wanted
+    if strategy == "canary":
+        share = size(wanted, max(steps))
+        return max(share, min(surge, wanted)), share
+    return min(surge, wanted), 0 if unavailable else min(1, wanted)
+
+
 def size(wanted: int, percent: int) -> int:
     """Return how many replicas of the new revision serve this share of the requests: one at least, if any."""
     return ceil(wanted * percent / 100)

@@ -3,6 +3,10 @@
 from typing import Any, Final
 
 LAUNCH: Final = {"environment": "Python", "version": "3.11", "cpu": 2, "memory": "4g", "fgpu": "0.5", "name": "train"}
+DEPLOYMENT: Final = {
+    **{"name": "chat", "image": "gpuplatform/vllm:0.11", "variant": "vllm", "model_folder": {"folder": "llama-8b"}},
+    **{"cpu": 4, "memory": "24g", "fgpu": "0.5", "replicas": 2},
+}
 
 EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "admin_configuration_create": {"yaml": "format: 1\npolicies:\n- {name: guests, cpu: 2}\n", "apply": True},
@@ -45,11 +49,10 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     },
     "announcements_partial_update": {"ends_at": "2030-01-04T19:00:00Z"},
     "auth_token_create": {"email": "ada@example.org", "password": "..."},
-    "deployments_create": {
-        **{"name": "chat", "image": "gpuplatform/vllm:0.11", "variant": "vllm", "model_folder": {"folder": "llama-8b"}},
-        **{"cpu": 4, "memory": "24g", "fgpu": "0.5", "replicas": 2},
-    },
+    "deployments_create": DEPLOYMENT,
+    "deployments_new_placement_create": DEPLOYMENT,
     "deployments_partial_update": {"replicas": 4, "strategy": "canary", "canary_steps": [5, 25, 50]},
+    "deployments_placement_create": {"replicas": 4},
     "deployments_promote_create": {"to_all": False},
     "deployments_revisions_create": {"model_folder": {"folder": "llama-8b-tuned"}, "note": "Tuned on our tickets"},
     "deployments_scaling_partial_update": {"min_replicas": 1, "max_replicas": 4, "idle_seconds": 900},

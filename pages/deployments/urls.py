@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from pages.deployments import act_views, form_views, scaling_views, token_views, try_views, views
+from pages.deployments import act_views, form_views, placement_views, scaling_views, token_views, try_views, views
 from sessions.models import SESSION_ID
 
 
@@ -19,7 +19,10 @@ app_name = "deployments"
 urlpatterns = [
     path("", views.deployment_list, name="list"),
     path("new/", form_views.new, name="new"),
+    path("new/placement/", placement_views.of_creation, name="new-placement"),
     path("<deployment:deployment_id>/", views.detail, name="detail"),
+    path("<deployment:deployment_id>/placement/", placement_views.of_change, name="placement"),
+    path("<deployment:deployment_id>/revisions/new/placement/", placement_views.of_revision, name="revision-placement"),
     path("<deployment:deployment_id>/revisions/new/", form_views.new_revision, name="new-revision"),
     path("<deployment:deployment_id>/revisions/<int:number>/activate/", act_views.activate, name="activate"),
     path("<deployment:deployment_id>/rollback/", act_views.rollback, name="rollback"),

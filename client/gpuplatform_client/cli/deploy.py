@@ -2,14 +2,23 @@
 
 import shlex
 import time
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
+from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.cli.run import fgpu_of, mount_of, variables_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import AnsweredInfo, DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
+from gpuplatform_client.deployment_models import (
+    AnsweredInfo,
+    DeploymentInfo,
+    DeploymentSpec,
+    HealthSpec,
+    PlacementInfo,
+    RevisionSpec,
+)
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.lookups import choose_image, find_deployment
 
@@ -23,6 +32,7 @@ CanarySteps = Annotated[str | None, typer.Option(help='Percent of the requests, 
 StepSeconds = Annotated[int | None, typer.Option(help="Of each step; those that old replicas stay after blue_green")]
 ErrorPoints = Annotated[float | None, typer.Option(help="Percentage points more failed requests than before")]
 P95Ratio = Annotated[float | None, typer.Option(help="The 95th percentile of durations, to that of before")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say whether its replicas could start now")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until its replicas serve; the exit code says whether they do")]
 
 
@@ -54,6 +64,7 @@ def deploy(
     max_error_points: ErrorPoints = None,
     max_p95_ratio: P95Ratio = None,
     wait: Wait = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Deploy a model; with the name of a deployment, replace its replicas by those of a new revision."""
     if command and line:
@@ -71,6 +82,9 @@ def deploy(
         }
         settings = {"replicas": replicas, "public": public, "resource_group": group, "project": project}
         settings |= rollout_settings(strategy, canary_steps, step_seconds, max_error_points, max_p95_ratio)
+        if dry_run:
+            print_placement(_placement(client, name, revision, settings))
+            return
         deployment = _deployed(client, name, revision, settings)
         output.print(deployment.url or deployment.id, highlight=False, markup=False)
         if wait:
@@ -125,11 +139,9 @@ def _steps(text: str) -> list[int]:
 
 def _deployed(client: Client, name: str, revision: dict[str, Any], settings: dict[str, Any]) -> DeploymentInfo:
     """Make the deployment, or where there is one of this name a revision of it."""
-    mine = client.account().email
-    found = [each for each in client.deployments(name=name) if (each.name, each.owner) == (name, mine)]
-    if not found:
+    deployment = _mine(client, name)
+    if deployment is None:
         return client.create_deployment(DeploymentSpec(name=name, **revision, **settings))
-    [deployment] = found
     given = {key: value for key, value in settings.items() if value is not None}
     if fixed := given.keys() & {"resource_group", "project"}:
         raise ClientError(f"{name} exists already, and keeps its {min(fixed).replace('_', ' ')}.")
@@ -139,6 +151,27 @@ def _deployed(client: Client, name: str, revision: dict[str, Any], settings: dic
         made = client.create_revision(deployment.id, RevisionSpec(**revision))
         messages.print(f"Revision {made.number} of {name}", highlight=False, markup=False)
     return client.deployment(deployment.id)
+
+
+def _mine(client: Client, name: str) -> DeploymentInfo | None:
+    mine = client.account().email
+    return next((each for each in client.deployments(name=name) if (each.name, each.owner) == (name, mine)), None)
+
+
+def _placement(client: Client, name: str, revision: dict[str, Any], settings: dict[str, Any]) -> PlacementInfo:
+    """Return whether what `deploy` launches has room now."""
+    deployment = _mine(client, name)
+    if deployment is None:
+        return client.deployment_placement(DeploymentSpec(name=name, **revision, **settings))
+    if settings["replicas"] is not None and all(value is None for value in revision.values()):
+        return client.change_placement(deployment.id, replicas=settings["replicas"])
+    return client.revision_placement(deployment.id, RevisionSpec(**revision))
+
+
+def print_placement(found: PlacementInfo) -> None:
+    """Say whether replicas could start now, and when if not."""
+    later = f" All could start at {clock_text(found.starts)}." if isinstance(found.starts, datetime) else ""
+    output.print(found.words + later, highlight=False, markup=False)
 
 
 def follow_rollout(client: Client, deployment_id: str) -> int:

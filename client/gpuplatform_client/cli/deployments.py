@@ -9,12 +9,14 @@ from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.deploy import (
     CanarySteps,
     DeploymentName,
+    DryRun,
     ErrorPoints,
     P95Ratio,
     StepSeconds,
     Strategy,
     Wait,
     follow_rollout,
+    print_placement,
     rollout_settings,
 )
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
@@ -106,9 +108,17 @@ def revisions(name: DeploymentName) -> None:
 
 @app.command()
 @reporting()
-def scale(name: DeploymentName, replicas: Annotated[int, typer.Argument(min=0)], wait: Wait = False) -> None:
+def scale(
+    name: DeploymentName,
+    replicas: Annotated[int, typer.Argument(min=0)],
+    wait: Wait = False,
+    dry_run: DryRun = False,
+) -> None:
     """Have so many replicas serve."""
     with connected() as client:
+        if dry_run:
+            print_placement(client.change_placement(find_deployment(client, name).id, replicas=replicas))
+            return
         _changed(client, client.scale_deployment(find_deployment(client, name).id, replicas), wait)
 
 
@@ -136,10 +146,17 @@ def rollback(
     name: DeploymentName,
     to: Annotated[int | None, typer.Option(help="Number of a revision; by default that before the current one")] = None,
     wait: Wait = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Return to an earlier revision."""
     with connected() as client:
         found = find_deployment(client, name)
+        if dry_run:
+            number = to or found.previous_revision
+            if number is None:
+                raise LookupFailedError(f"{found.name} has no revision before its current one.")
+            print_placement(client.change_placement(found.id, revision=number))
+            return
         changed = client.roll_back(found.id) if to is None else client.activate_revision(found.id, to)
         _changed(client, changed, wait)
 

@@ -193,3 +193,19 @@ def test_a_rollout_passes_all_its_steps_at_once(signed_in: Command, user: User) 
     signed_in("deploy", "chat", "--cpu", "1")
     assert "Revision 2: 1 of 1 replicas ready" in signed_in("rollout", "chat", "--to-all").stdout
     assert not StepwiseRollout.objects.exists()
+
+
+def test_a_dry_run_says_whether_there_is_room(signed_in: Command, user: User) -> None:
+    room = "There is room now: 1 replica can start at once, while what serves goes on.\n"
+    assert signed_in(*DEPLOY, "--command", "serve", "--dry-run").stdout == room
+    assert not Deployment.objects.exists()
+    signed_in(*DEPLOY, "--command", "serve")
+    assert signed_in("deploy", "chat", "--cpu", "1", "--dry-run").stdout == room
+    assert "room now: 3 replicas can" in signed_in("deployments", "scale", "chat", "4", "--dry-run").stdout
+    assert "room now: 3 replicas can" in signed_in("deploy", "chat", "--replicas", "4", "--dry-run").stdout
+    assert "too little room now: 8 of 63" in signed_in("deployments", "scale", "chat", "64", "--dry-run").stdout
+    assert "No further replica" in signed_in("deployments", "rollback", "chat", "--to", "1", "--dry-run").stdout
+    assert "no revision before" in signed_in("deployments", "rollback", "chat", "--dry-run").stderr
+    refused = signed_in("deploy", "chat", "--cpu", "99", "--dry-run")
+    assert (refused.exit_code, "cpu" in refused.stderr) == (1, True)
+    assert (Revision.objects.count(), Deployment.objects.get().replicas) == (1, 1)
