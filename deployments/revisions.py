@@ -20,7 +20,6 @@ from sessions.launching.mounts import MountRequest
 from sessions.launching.requests import LaunchRequest
 
 DEFAULT_PORT: Final = 8000
-MODEL_PATH: Final = "/srv/model"  # where the model folder is mounted unless the request says otherwise
 MAX_REVISIONS: Final = 1000
 
 
@@ -131,5 +130,5 @@ def _mount_requests(request: RevisionRequest) -> list[MountRequest]:
     if model is None:
         return list(request.mounts)
     is_read_only = True if model.is_read_only is None else model.is_read_only
-    own = MountRequest(folder=model.folder, path=model.path or MODEL_PATH, is_read_only=is_read_only)
+    own = MountRequest(folder=model.folder, path=model.path or validation.MODEL_PATH, is_read_only=is_read_only)
     return [own, *request.mounts]

@@ -15,6 +15,7 @@ MAX_TOKEN_NAME_LENGTH: Final = 64
 HEALTH_NUMBERS: Final = ("start_seconds", "interval_seconds", "timeout_seconds", "retries")
 MAX_ORIGINS: Final = 20
 MAX_PORT: Final = 65535
+MODEL_PATH: Final = "/srv/model"  # where the model folder is mounted unless the request says otherwise
 ANY_ORIGIN: Final = "*"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,19}")

@@ -12,6 +12,7 @@ from rest_framework.routers import SimpleRouter
 
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
 from accounts.invitations.api import InvitationViewSet
+from deployments.rest.drafts import DeploymentDraftsView
 from deployments.rest.views import DeploymentViewSet, RuntimeVariantViewSet
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
@@ -109,6 +110,7 @@ v1_patterns = [
     path("deployments/<str:deployment_id>/placement/", PlacementView.as_view()),
     path("hosts/join/", JoinView.as_view()),
     path("hosts/<str:name>/drain/", HostDrainView.as_view()),
+    path("deployment-drafts/", DeploymentDraftsView.as_view(), name="deployment-drafts"),
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),

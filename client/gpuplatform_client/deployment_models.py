@@ -18,6 +18,41 @@ class HealthSpec(ApiModel):
     retries: int | None = None
 
 
+class DraftRevision(ApiModel):
+    """Fields of a revision that a draft fills; what is None it leaves open."""
+
+    variant: str | None = None
+    command: str | None = None
+    port: int | None = None
+    env: dict[str, str] | None = None
+    cpu: int | None = None
+    memory: int | None = None
+    fgpu: Decimal | None = None
+    health: HealthSpec | None = None
+    note: str | None = None
+    model_folder: MountSpec
+
+
+class DraftInfo(ApiModel):
+    """What one model in a folder proposes for a deployment."""
+
+    source: str
+    name: str
+    run: str = ""
+    flavors: list[str] = []
+    created_at: datetime | None = None
+    notes: list[str] = []
+    problem: str = ""
+    revision: DraftRevision | None = None
+
+
+class FolderDraftsInfo(ApiModel):
+    """What a folder proposes for a deployment."""
+
+    drafts: list[DraftInfo]
+    is_complete: bool = True
+
+
 class RevisionInfo(ApiModel):
     """A revision of a deployment: what its replicas run. It never changes."""
 

@@ -18,6 +18,7 @@ from gpuplatform_client.deployment_models import (
     DeploymentInfo,
     DeploymentSpec,
     DeploymentTokenInfo,
+    FolderDraftsInfo,
     IssuedDeploymentToken,
     PlacementInfo,
     ReplicaInfo,
@@ -53,6 +54,11 @@ def change_deployment(deployment_id: str, **settings: Any) -> ApiOperation[Deplo
 def scale_deployment(deployment_id: str, replicas: int) -> ApiOperation[DeploymentInfo]:
     """Have so many replicas serve."""
     return change_deployment(deployment_id, replicas=replicas)
+
+
+def deployment_drafts(folder: str, path: str = "") -> ApiOperation[FolderDraftsInfo]:
+    """Return what a folder proposes: its `model-definition.yaml`, and models of MLflow, the newest first."""
+    return ApiOperation("GET", "deployment-drafts/", one(FolderDraftsInfo), {"folder": folder, "path": path})
 
 
 def revisions(deployment_id: str) -> ApiOperation[ResultPage[RevisionInfo]]:

@@ -91,6 +91,7 @@ class ApiMethods:
     deployment = OperationMethod(deployment_operations.deployment)
     create_deployment = OperationMethod(deployment_operations.create_deployment)
     change_deployment = OperationMethod(deployment_operations.change_deployment)
+    deployment_drafts = OperationMethod(deployment_operations.deployment_drafts)
     scale_deployment = OperationMethod(deployment_operations.scale_deployment)
     revisions = ItemsMethod(deployment_operations.revisions)
     create_revision = OperationMethod(deployment_operations.create_revision)

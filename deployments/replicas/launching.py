@@ -64,7 +64,7 @@ def launch_request(deployment: Deployment, revision: Revision, name: str = "") -
 
 def environment_of(own: dict[str, str], port: int, model_path: str) -> dict[str, str]:
     """Return the environment variables of a replica: those of its revision, where it serves, and where its model is."""
-    return own | {"PORT": str(port)} | ({"MODEL_PATH": model_path} if model_path else {})
+    return ({"MODEL_PATH": model_path} if model_path else {}) | own | {"PORT": str(port)}
 
 
 def replicas_error(owner: User, deployment: Deployment, replicas: int, each: Amounts) -> str | None:

@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from accounts.requests import UserRequest, signed_in_form
 from deployments import services
+from pages.deployments.drafts import Proposal, fill, proposal_of
 from pages.deployments.forms import DeploymentForm, RevisionForm, variants
 from pages.deployments.queries import may_revise, visible_deployment
 from sessions.errors import RejectedError
@@ -16,6 +17,10 @@ from sessions.errors import RejectedError
 def new(request: UserRequest) -> HttpResponse:
     """Show the form of a new deployment, or make it; a refused one is shown again with its messages, as 422."""
     form = DeploymentForm(request.user, request.POST if request.method == "POST" else None)
+    proposal = None
+    if not form.is_bound and "folder" in request.GET:
+        proposal = proposal_of(request.user, request.GET["folder"], request.GET.get("path", ""))
+        fill(form, proposal, request.GET.get("model", ""))
     if form.is_bound and form.is_valid():
         try:
             made = services.create(request.user, form.deployment_request())
@@ -23,7 +28,7 @@ def new(request: UserRequest) -> HttpResponse:
             return redirect("deployments:detail", made.pk)
         except RejectedError as error:
             form.refuse(error)
-    return _shown(request, form)
+    return _shown(request, form, proposal=proposal)
 
 
 @signed_in_form
@@ -44,6 +49,8 @@ def new_revision(request: UserRequest, deployment_id: str) -> HttpResponse:
     return _shown(request, form, deployment)
 
 
-def _shown(request: UserRequest, form: RevisionForm, deployment: object = None) -> HttpResponse:
-    context = {"form": form, "deployment": deployment, "variants": variants()}
+def _shown(
+    request: UserRequest, form: RevisionForm, deployment: object = None, proposal: Proposal | None = None
+) -> HttpResponse:
+    context = {"form": form, "deployment": deployment, "variants": variants(), "proposal": proposal}
     return render(request, "deployments/form.html", context, status=422 if form.is_bound else 200)

@@ -17,6 +17,7 @@ from deployments.validation import (
     name_error,
 )
 from folders.models import Folder
+from folders.mount_paths import MAX_PATH_LENGTH
 from resources.amounts.fields import FgpuFormField, SizeFormField
 from resources.amounts.units import GIB
 from resources.models import Image, ResourceGroup
@@ -193,6 +194,7 @@ class RevisionForm(forms.Form):
         required=False,
         empty_label=gettext_lazy("None"),
     )
+    model_path = _text(gettext_lazy("Mounted at"), gettext_lazy("Empty: /srv/model"), max_length=MAX_PATH_LENGTH)
     folders = forms.ModelMultipleChoiceField(
         Folder.objects.none(),
         label=gettext_lazy("Other folders"),
@@ -237,7 +239,7 @@ class RevisionForm(forms.Form):
     SECTIONS: Any = {
         "program": (
             gettext_lazy("What it runs"),
-            ("variant", "image", "model_folder", "command", "port", "note", "environment", "folders"),
+            ("variant", "image", "model_folder", "model_path", "command", "port", "note", "environment", "folders"),
         ),
         "amounts": (gettext_lazy("What each replica has"), ("cpu", "memory", "shared_memory", "fgpu")),
         "health": (
@@ -283,7 +285,7 @@ class RevisionForm(forms.Form):
         )
         return RevisionRequest(
             **{name: data[name] for name in as_written},
-            model_folder=self._mount(model) if model else None,
+            model_folder=self._mount(model, data["model_path"].strip()) if model else None,
             mounts=[self._mount(folder) for folder in data.get("folders", ()) if folder != model],
             health=health,
             note=data["note"].strip(),
@@ -293,10 +295,11 @@ class RevisionForm(forms.Form):
         """Show the messages of a refusal at their fields."""
         refuse(self, refusal, mounts="folders" if self.cleaned_data.get("folders") else "model_folder")
 
-    def _mount(self, folder: Folder) -> MountRequest:
-        """Return the request for a folder, where it is in the current revision as it is there."""
+    def _mount(self, folder: Folder, path: str | None = None) -> MountRequest:
+        """Return the request for a folder; what it does not say is as in the current revision, if it is there."""
         row = self._kept.get(folder.pk)
-        return MountRequest(folder=folder, path=row.path if row else "", is_read_only=row.is_read_only if row else None)
+        path = (row.path if row else "") if path is None else path
+        return MountRequest(folder=folder, path=path, is_read_only=row.is_read_only if row else None)
 
 
 class DeploymentForm(RevisionForm):
@@ -388,5 +391,6 @@ def _of_revision(revision: Revision) -> dict[str, Any]:
         **{name: getattr(revision, name) for name in (*names, "health_path", *HEALTH_NUMBERS)},
         "is_tcp": revision.health_kind == HealthKind.TCP,
         "model_folder": next((row.folder_id for row in rows if row.is_model), None),
+        "model_path": next((row.path for row in rows if row.is_model), ""),
         "folders": [row.folder_id for row in rows if not row.is_model],
     }

@@ -3,7 +3,16 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from pages.deployments import act_views, form_views, placement_views, scaling_views, token_views, try_views, views
+from pages.deployments import (
+    act_views,
+    drafts,
+    form_views,
+    placement_views,
+    scaling_views,
+    token_views,
+    try_views,
+    views,
+)
 from sessions.models import SESSION_ID
 
 
@@ -20,6 +29,8 @@ urlpatterns = [
     path("", views.deployment_list, name="list"),
     path("new/", form_views.new, name="new"),
     path("new/placement/", placement_views.of_creation, name="new-placement"),
+    path("from-folder/", drafts.from_folder, name="from-folder"),
+    path("offer/", drafts.offer, name="offer"),
     path("<deployment:deployment_id>/", views.detail, name="detail"),
     path("<deployment:deployment_id>/placement/", placement_views.of_change, name="placement"),
     path("<deployment:deployment_id>/revisions/new/placement/", placement_views.of_revision, name="revision-placement"),

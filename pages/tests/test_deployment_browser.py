@@ -1,16 +1,19 @@
 """A deployment in a real browser: made by its form, watched as its replica becomes healthy, and given a token."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, ReplicaHealth
+from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, ReplicaHealth, RuntimeVariant
+from deployments.tests.model_folders import DEFINITION, WRONG, make_model_folder, store_model
 from deployments.tests.serving import make_replica
 from proxy.authorization.signing import digest
 from sessions.lifecycle import Reason, Status
+from sessions.models import Mount
 from tests.browser import signed_in
-from tests.factories import make_host, make_image, make_user
+from tests.factories import make_host, make_image, make_user, run_session
 from tests.live import LiveServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
@@ -79,3 +82,55 @@ def make_token(page: Page) -> str:
     page.locator("#new-token").get_by_label("Name").fill("shop")
     page.get_by_role("button", name="Make token").click()
     return page.get_by_label("The new token").input_value()
+
+
+def test_a_folder_fills_the_form(browser: Browser, server: LiveServer, tmp_path: Path) -> None:
+    owner, host = make_user(), make_host(gpus=1)
+    make_image(environment="LLM", reference="team/llm:1")
+    folder, files = make_model_folder(owner, tmp_path, host=host)
+    store_model(files / "mlruns/0/1/artifacts/digits")
+    with signed_in(browser, server, owner) as context:
+        page = context.new_page()
+        page.goto(f"/folders/{folder.pk}/")
+        page.get_by_role("link", name="Deploy this model").click()
+        expect(page.get_by_label("Runtime")).to_have_value(str(RuntimeVariant.objects.get(name="mlflow").pk))
+        variables = page.get_by_label("Environment variables")
+        expect(variables).to_have_value("MODEL_PATH=/srv/model/mlruns/0/1/artifacts/digits")
+
+        (files / "model-definition.yaml").write_text(WRONG)
+        page.goto("/deployments/new/")
+        page.get_by_label("Port", exact=True).fill("9000")
+        page.get_by_label("Model folder").select_option(label="models")
+        expect(page.locator("#drafts")).to_contain_text("Line 6, models[0].service.port")
+        (files / "model-definition.yaml").write_text(DEFINITION)
+        files.joinpath("mlruns").rename(files / "runs")
+        page.get_by_role("button", name="Read from folder").click()
+        expect(page.get_by_label("Port", exact=True)).to_have_value("8000")
+        expect(variables).to_have_value("SEED=7")
+        files.joinpath("runs").rename(files / "mlruns")
+        page.get_by_role("button", name="Read from folder").click()
+        expect(page.locator("#drafts li")).to_have_count(2)
+        page.locator("#drafts li").last.get_by_role("button", name="Fill in").click()
+        expect(page.get_by_label("Port", exact=True)).to_have_value("5000")
+        expect(page.get_by_label("Command", exact=True)).to_have_value(re.compile("mlflow models serve"))
+        page.reload()
+        page.get_by_label("Port", exact=True).fill("9000")
+        (files / "model-definition.yaml").unlink()
+        page.get_by_label("Model folder").select_option(label="models")
+        expect(page.get_by_label("Command", exact=True)).to_have_value(re.compile("mlflow models serve"))
+        expect(page.get_by_label("Port", exact=True)).to_have_value("9000")
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_session_leads_to_the_model_it_stored(browser: Browser, server: LiveServer, tmp_path: Path) -> None:
+    owner, host = make_user(), make_host()
+    folder, files = make_model_folder(owner, tmp_path, host=host)
+    store_model(files / "mlruns/0/1/artifacts/digits")
+    session = run_session(host=host, owner=owner)
+    Mount.objects.create(session=session, folder=folder, folder_name="models", path="/home/work/models")
+    with signed_in(browser, server, owner) as context:
+        page = context.new_page()
+        page.goto(f"/sessions/{session.pk}/")
+        page.get_by_role("link", name="Deploy this model").click()
+        expect(page.get_by_label("Name", exact=True)).to_have_value("digits")

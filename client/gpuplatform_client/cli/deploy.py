@@ -15,6 +15,7 @@ from gpuplatform_client.deployment_models import (
     AnsweredInfo,
     DeploymentInfo,
     DeploymentSpec,
+    DraftInfo,
     HealthSpec,
     PlacementInfo,
     RevisionSpec,
@@ -49,6 +50,11 @@ def deploy(
     shared_memory: Annotated[str | None, typer.Option(help='Of a replica, such as "1g"')] = None,
     fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU of a replica, in steps of 0.01")] = None,
     folder: Annotated[str | None, typer.Option(help="FOLDER[:PATH] with the model; $MODEL_PATH is its path")] = None,
+    definition: Annotated[
+        str | None,
+        typer.Option(help="FOLDER[:PATH] whose model-definition.yaml or MLflow model fills the rest"),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Which model of --definition, where there are several")] = None,
     mount: Annotated[list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]] besides, may be repeated")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, may be repeated")] = None,
     replicas: Annotated[int | None, typer.Option(min=0, help="How many; 1 at first")] = None,
@@ -80,6 +86,8 @@ def deploy(
             "mounts": tuple(mount_of(text) for text in mount) if mount else None,
             "health": health if health != HealthSpec() else None,
         }
+        if definition:
+            revision = _filled(revision, _draft(client, definition, model))
         settings = {"replicas": replicas, "public": public, "resource_group": group, "project": project}
         settings |= rollout_settings(strategy, canary_steps, step_seconds, max_error_points, max_p95_ratio)
         if dry_run:
@@ -135,6 +143,39 @@ def _steps(text: str) -> list[int]:
         return [int(each) for each in text.split(",")]
     except ValueError:
         raise typer.BadParameter("Write percentages, such as 5,50.", param_hint="--canary-steps") from None
+
+
+def _draft(client: Client, place: str, model: str | None) -> DraftInfo:
+    """Return what a folder proposes, and print what could not be taken over. Raises ClientError unless it is one."""
+    folder, _, path = place.partition(":")
+    proposed = client.deployment_drafts(folder, path)
+    found = [each for each in proposed.drafts if model in (None, each.name, each.source)]
+    if not found or (model is None and len(found) > 1):
+        names = "".join(f"\n  {_draft_text(each)}" for each in proposed.drafts)
+        text = "Choose one by --model:" if proposed.drafts else f"{place} has no model-definition.yaml and no models."
+        raise ClientError(text + names)
+    draft = found[0]
+    if draft.problem:
+        raise ClientError(f"{draft.source}: {draft.problem}")
+    for note in draft.notes:
+        messages.print(note, highlight=False, markup=False)
+    return draft
+
+
+def _draft_text(draft: DraftInfo) -> str:
+    time = f"{draft.created_at:%Y-%m-%d %H:%M}" if draft.created_at else ""
+    return "  ".join(filter(None, (draft.name, time, ", ".join(draft.flavors), draft.source, draft.problem)))
+
+
+def _filled(revision: dict[str, Any], draft: DraftInfo) -> dict[str, Any]:
+    """Return a revision in which a draft fills what is None; variables and health check are merged one by one."""
+    proposed = draft.revision.model_dump(exclude_none=True) if draft.revision else {}
+    given = {name: value for name, value in revision.items() if value is not None}
+    if "env" in given:
+        given["env"] = proposed.get("env", {}) | given["env"]
+    if "health" in given:
+        given["health"] = proposed.get("health", {}) | given["health"].model_dump(exclude_none=True)
+    return revision | proposed | given
 
 
 def _deployed(client: Client, name: str, revision: dict[str, Any], settings: dict[str, Any]) -> DeploymentInfo:

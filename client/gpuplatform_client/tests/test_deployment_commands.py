@@ -10,6 +10,7 @@ from django.utils import timezone
 from accounts.models import ApiToken, User
 from deployments import metering
 from deployments.models import Deployment, DeploymentToken, Replica, Revision, StepwiseRollout
+from deployments.tests.model_folders import DEFINITION, WRONG, make_model_folder, store_model
 from deployments.tests.rolling import answer
 from deployments.tests.serving import make_replica
 from gpuplatform_client.tests.program import Command, RunningProgram
@@ -70,6 +71,32 @@ def test_deploying_again_makes_a_revision(signed_in: Command, user: User) -> Non
     assert Revision.objects.count() == 2  # nothing about what runs was named
     refused = signed_in("deploy", "chat", "--group", "other")
     assert (refused.exit_code, "keeps its resource group" in refused.stderr) == (1, True)
+
+
+def test_a_folder_fills_what_is_left_out(signed_in: Command, user: User, tmp_path: Path) -> None:
+    _, files = make_model_folder(user, tmp_path, host=Host.objects.get())
+    assert "has no model-definition.yaml" in signed_in(*DEPLOY, "--definition", "models").stderr
+    (files / "model-definition.yaml").write_text(WRONG)
+    refused = signed_in(*DEPLOY, "--definition", "models")
+    assert (refused.exit_code, "line 6, models[0].service.port" in refused.stderr) == (1, True)
+    (files / "model-definition.yaml").write_text(DEFINITION)
+    store_model(files / "mlruns/0/1/artifacts/letters", flavor="spark")
+    store_model(files / "mlruns/0/2/artifacts/spam")
+    several = signed_in(*DEPLOY, "--definition", "models")
+    assert several.exit_code == 1
+    assert "spam  2026-01-02 03:04  python_function, sklearn  mlruns/0/2/artifacts/spam/MLmodel" in several.stderr
+    assert "python_function" in signed_in(*DEPLOY, "--definition", "models", "--model", "letters").stderr
+    assert not Deployment.objects.exists()
+    own = ("-e", "SEED=8", "--port", "9000", "--health-start", "500")
+    made = signed_in(*DEPLOY, "--definition", "models", "--model", "digits", *own)
+    assert (made.exit_code, "author" in made.stderr) == (0, True)
+    revision = Revision.objects.get()
+    assert revision.command == "exec python3 -m http.server --directory /srv/model 8000"
+    assert (revision.port, revision.cpu, revision.environment) == (9000, 2, {"SEED": "8"})
+    assert (revision.health_path, revision.start_seconds, revision.retries) == ("/health", 500, 3)
+    signed_in("deploy", "chat", "--definition", "models:mlruns", "--model", "spam")
+    second = Revision.objects.get(number=2)
+    assert (second.variant and second.variant.name, second.mounts.get().is_model) == ("mlflow", True)
 
 
 def test_what_is_refused_names_the_field(signed_in: Command) -> None:
