@@ -4,10 +4,8 @@
 decisions were not written, as when a pass fails, must be dropped.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -16,25 +14,24 @@ from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.preemption import Preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.queue.remaining_limits import RemainingLimits
-from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
-from scheduler.core.waiting.explanation import Explainer, ReasonText
+from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest
+from scheduler.core.waiting.explanation import Explainer
 from scheduler.core.waiting.forecast import StartEstimate
 from scheduler.snapshot.claims import Claims, hold_ids, holds_of, is_over_limit, status_of, warned
 from scheduler.snapshot.fair_use import has_fair_group
 from scheduler.snapshot.limit_holders import NOTHING, project_usage_of, usage_of
 from scheduler.snapshot.queue import FullState, OwnWrite, StateChanges, WaitingSession
-from scheduler.state.elastic_members import ElasticMembers, HolderIds
+from scheduler.state.elastic_members import ElasticMembers
+from scheduler.state.explanations import Explanations
 from scheduler.state.preemption_search import PreemptionSearch
-from scheduler.state.wait_status import as_stored, needs_update, status_by_start
+from scheduler.state.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
 from sessions.models.group_waits import NOT_TRIED
 from sessions.requeueing.preemption import StoredClaim
 
-MAX_EXPLAINED: Final = 500  # waiting sessions in a pass: takes some 30 ms with the write
 MAX_CONSIDERED: Final = 100  # waiting sessions, the first of the queue, for which others may end in a pass
 WAITS_FOR_CAPACITY: Final = (Reason.NO_CAPACITY, Reason.RESERVED)
-GroupShape = tuple[int, Shape]  # requests with equal ones have the same explanation, limits aside
 
 
 class SchedulerState:
@@ -55,19 +52,10 @@ class SchedulerState:
         self.claims = Claims(loaded.claims, loaded.snapshot.running)
         self.lapsed: set[str] = set()  # waiting sessions that have lost their claim in the last pass
         self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
-        self._texts: dict[GroupShape, ReasonText | None] = {}  # as of the last explanation
-        self._text_inputs: dict[tuple[int, Traits], object] = {}  # what the texts of a group, by traits, derive from
-        names = self.incremental.requests
-        self._unexplained = {name: None for name in names if self.waiting[name].status.reason in NOT_TRIED}
-        self._outdated = dict.fromkeys(names)  # by id, as those above: sessions whose text may have changed
-        self._starts: Mapping[str, StartEstimate] = {}  # latest estimates
-        self._estimated: dict[str, None] = {}  # sessions, by id, of whose latest estimate nothing is written yet
-        self._with_eta = {name for name, session in self.waiting.items() if session.status.eta is not None}
-        self._touched: set[HolderIds] = set()  # holders whose usage has changed since the last explanation
-        self._by_group_shape: dict[GroupShape, set[str]] = defaultdict(set)
-        self._by_holders: dict[HolderIds, set[str]] = defaultdict(set)
-        for request in self.incremental.requests.values():
-            self._index(request)
+        queued = self.incremental.requests
+        self._explanations = Explanations(
+            queued.values(), [name for name in queued if self.waiting[name].status.reason in NOT_TRIED]
+        )
 
     @property
     def size(self) -> int:
@@ -99,7 +87,7 @@ class SchedulerState:
         self.incremental.cluster.set_used(changes.used)
         self.add_limits(changes.limits, changes.project_limits)
         for session_id, session in waiting.items():
-            self._store(session)
+            self.waiting[session_id] = session
             self._blocked.add(session_id)
             if session_id in changes.claims:
                 self._take_hold(session.request, changes.claims[session_id])
@@ -126,8 +114,8 @@ class SchedulerState:
             self._blocked.remove(session_id)
             request = self.waiting[session_id].request
             self.incremental.add(request)
-            self._index(request)
-            self._unexplained[session_id] = None
+            self._explanations.add(request)
+            self._explanations.request_for(session_id)
 
     def serve(self, now: datetime, grace_of: Callable[[], timedelta] | None = None) -> list[Placement]:
         """Place all sessions that can start, by the state as it is known; return their placements.
@@ -140,7 +128,11 @@ class SchedulerState:
         claimed = self._serve_claims(now) if self.claims else []
         self.enqueue_due(now)
         placements = self.incremental.serve(now)
-        more = self.elastic.start(self.incremental.cluster, self._by_holders, now) if grace_of is not None else []
+        more = (
+            self.elastic.start(self.incremental.cluster, self._explanations.by_holders, now)
+            if grace_of is not None
+            else []
+        )
         mains = [placement for placement in placements if placement.session_id in self.waiting]
         lesser = {
             member_id
@@ -156,8 +148,8 @@ class SchedulerState:
             self.elastic.waiting.pop(placement.session_id, None)
             if placement.session_id in self.waiting:  # not so members of a cluster but the main one
                 request = self.waiting.pop(placement.session_id).request
-                self._remove_from_indexes(request)
-                self._touched.add((request.owner_id, request.project_id))
+                self._explanations.remove(request)
+                self._explanations.note_usage([request])
             self._running[placement.session_id] = self._placed(placement)
             self.unconfirmed.add(placement.session_id)
         return claimed + placements + more
@@ -179,7 +171,7 @@ class SchedulerState:
 
     def elastic_over_limits(self) -> list[str]:
         """Return the ids of elastic members that end, as limits would allow a session that waits without them."""
-        return self.elastic.over_limits(self.incremental.cluster.limits, self._by_holders, self.waiting)
+        return self.elastic.over_limits(self.incremental.cluster.limits, self._explanations.by_holders, self.waiting)
 
     def _put_off(self, placements: Sequence[Placement], session_ids: Collection[str]) -> list[Placement]:
         """Return the placements without those of some sessions, which wait on; clusters are there as a whole."""
@@ -219,7 +211,7 @@ class SchedulerState:
         """Take what `find_preemption` has returned as decided, and stored as `claim`."""
         request = self.waiting[found.session_id].request
         self.incremental.remove(request.id)
-        self._remove_from_indexes(request)
+        self._explanations.remove(request)
         self._blocked.add(request.id)
         self._take_hold(request, claim)
         victims = [self._running[victim_id] for victim_id in found.victim_ids]
@@ -287,8 +279,7 @@ class SchedulerState:
         """Note that a session with a claim, with all its members, has been placed."""
         self._blocked.remove(request.id)
         del self.waiting[request.id]
-        self._with_eta.discard(request.id)
-        self._touched.add((request.owner_id, request.project_id))
+        self._explanations.note_usage([request])
         for placement in placements:
             self._running[placement.session_id] = self._placed(placement)
             self.unconfirmed.add(placement.session_id)
@@ -320,59 +311,34 @@ class SchedulerState:
         """Return the wait statuses that say something new, to be written; from now on they count as written.
 
         `starts` are new estimates, perhaps of a state before this; None: those that are written stand. Looks at no more
-        than `MAX_EXPLAINED` sessions, so that no start waits for the texts of a long queue: while `is_behind`, ask
-        again.
+        than `explanations.MAX_EXPLAINED` sessions, so that no start waits for the texts of a long queue: while
+        `is_behind`, ask again.
         """
-        explainer = Explainer(self.incremental.cluster)
-        self._note_outdated(explainer)
+        cluster, queued = self.incremental.cluster, self.incremental.requests
         if starts is not None:
-            self._starts = starts
-            self._estimated = dict.fromkeys(self.incremental.requests.keys() & (starts.keys() | self._with_eta))
-        found = []
-        for session_id in self._take_unexplained():
-            session = self.waiting[session_id]
-            reason, detail = explainer.explain(session.request)[1:3]
-            if session_id in self._estimated:
-                del self._estimated[session_id]
-                found.append(status_by_start(session_id, reason.value, detail, self._starts.get(session_id)))
-            else:
-                found.append(session.status._replace(reason=reason.value, detail=detail))
+            had_one = {name for name in queued if self.waiting[name].status.eta is not None}
+            self._explanations.note_starts(starts, queued.keys() & (starts.keys() | had_one))
+        found = self._explanations.take(Explainer(cluster), cluster.limits, self.waiting)
         for session_id in self._blocked:
             blocked = self._blocked_status(session_id, now)
             if blocked is not None:
                 found.append(blocked)
         new = [as_stored(status) for status in found if needs_update(self.waiting[status[0]].status, status, now)]
         for status in new:
-            self._store(self.waiting[status.session_id]._replace(status=status))
+            self.waiting[status.session_id] = self.waiting[status.session_id]._replace(status=status)
         return new
 
     @property
     def is_behind(self) -> bool:
         """Whether sessions are left to be explained, or have a new estimate."""
-        return bool(self._unexplained or self._outdated or self._estimated)
-
-    def _take_unexplained(self) -> list[str]:
-        """Return the next sessions to be explained, new ones first; they count as explained."""
-        due = chain(self._unexplained, self._outdated, self._estimated)
-        taken = list(islice(dict.fromkeys(islice(due, 2 * MAX_EXPLAINED)), MAX_EXPLAINED))
-        for session_id in taken:
-            self._unexplained.pop(session_id, None)
-            self._outdated.pop(session_id, None)
-        return taken
+        return self._explanations.is_behind
 
     def _apply_status(self, session: WaitingSession, known: WaitStatus) -> None:
         """Store a wait status as this process or another has written it."""
         if session.status != known:
-            self._store(session)
+            self.waiting[session.request.id] = session
             if session.request.id in self.incremental.requests:
-                self._unexplained[session.request.id] = None
-
-    def _store(self, session: WaitingSession) -> None:
-        self.waiting[session.request.id] = session
-        if session.status.eta is not None:
-            self._with_eta.add(session.request.id)
-        else:
-            self._with_eta.discard(session.request.id)
+                self._explanations.request_for(session.request.id)
 
     def _remove_waiting(self, session_id: str) -> None:
         session = self.waiting.pop(session_id, None)
@@ -384,8 +350,7 @@ class SchedulerState:
             self._blocked.remove(session_id)
         else:
             self.incremental.remove(session_id)
-            self._remove_from_indexes(session.request)
-        self._with_eta.discard(session_id)
+            self._explanations.remove(session.request)
 
     def _replace_running(self, gone: Sequence[RunningSession], here: Sequence[RunningSession]) -> None:
         """Remove the running sessions that ended or changed, and add those that started or changed."""
@@ -394,41 +359,5 @@ class SchedulerState:
         self._running.update((running.session_id, running) for running in here)
         self.claims.note(gone, here)
         self.elastic.note(gone, here)
-        self._touched.update((running.owner_id, running.project_id) for running in (*gone, *here))
+        self._explanations.note_usage((*gone, *here))
         self.incremental.update(gone, here)
-
-    def _index(self, request: SessionRequest) -> None:
-        self._by_group_shape[request.group_id, request.shape].add(request.id)
-        self._by_holders[request.owner_id, request.project_id].add(request.id)
-
-    def _remove_from_indexes(self, request: SessionRequest) -> None:
-        group_shape, holders = (request.group_id, request.shape), (request.owner_id, request.project_id)
-        self._by_group_shape[group_shape].remove(request.id)
-        if not self._by_group_shape[group_shape]:
-            del self._by_group_shape[group_shape]
-            self._texts.pop(group_shape, None)
-        self._by_holders[holders].remove(request.id)
-        if not self._by_holders[holders]:
-            del self._by_holders[holders]
-        self._unexplained.pop(request.id, None)
-        self._outdated.pop(request.id, None)
-        self._estimated.pop(request.id, None)
-        self._with_eta.discard(request.id)
-
-    def _note_outdated(self, explainer: Explainer) -> None:
-        """Have the waiting sessions explained again whose reason, or its sentence, may have changed."""
-        was, keys = self._text_inputs, {(group_id, shape.traits) for group_id, shape in self._by_group_shape}
-        self._text_inputs = {key: explainer.capacity_inputs(*key) for key in keys}
-        changed = {key for key in keys if key not in was or self._text_inputs[key] != was[key]}
-        for group_shape, names in self._by_group_shape.items():
-            is_new = group_shape[1].members > 1 or (group_shape[0], group_shape[1].traits) in changed
-            text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
-            if text != self._texts.get(group_shape):
-                self._texts[group_shape] = text
-                self._outdated |= dict.fromkeys(names)
-        touched = [holders for holders in self._touched if self.incremental.cluster.limits.apply_to(*holders)]
-        users, projects = {user for user, _ in touched}, {project for _, project in touched} - {None}
-        for (user, project), names in self._by_holders.items():
-            if user in users or project in projects:
-                self._outdated |= dict.fromkeys(names)
-        self._touched.clear()

@@ -12,7 +12,7 @@ from resources.gpus.tiers import Tier
 from resources.models import Host, HostStatus, ResourceGroup
 from scheduler import tasks
 from scheduler.cycle import passes
-from scheduler.state import scheduler_state
+from scheduler.state import explanations
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.limits import locks as capacity_locks
@@ -216,7 +216,7 @@ def test_a_cordoned_host_is_explained_as_closed() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_long_queue_is_explained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_state, "MAX_EXPLAINED", 2)
+    monkeypatch.setattr(explanations, "MAX_EXPLAINED", 2)
     kicks: list[None] = []
     monkeypatch.setattr(passes, "kick_scheduler", lambda: kicks.append(None))
     host = make_host(cpu=2)
