@@ -139,6 +139,7 @@ INSTALLED_APPS = [
     "folders",
     "sessions",
     "deployments",
+    "imports",
     "scheduler",
     "hostworker",
     "sshserver",

@@ -1,0 +1,9 @@
+"""Django configuration of the imports app."""
+
+from django.apps import AppConfig
+
+
+class ImportsConfig(AppConfig):
+    """Imports of repositories, notebooks and archives, and the credentials for private ones."""
+
+    name = "imports"
