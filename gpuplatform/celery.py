@@ -48,6 +48,7 @@ app.conf.beat_schedule = {
     # Changes ask for it; this one covers lost messages, and what comes with time: drains, and pauses after failures.
     "reconcile_deployments": {"task": "deployments.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
     "scale_deployments": {"task": "deployments.tasks.scale", "schedule": 2.0, "options": {"expires": 2}},
+    "advance_imports": {"task": "imports.tasks.advance", "schedule": 1.0, "options": {"expires": 1}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }
 

@@ -66,6 +66,11 @@ class ImportCredential(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.host})"
 
+    @property
+    def is_key(self) -> bool:
+        """Whether it is an SSH key rather than a token."""
+        return self.kind == CredentialKind.SSH_KEY
+
 
 class ImportQuerySet(models.QuerySet["Import"]):
     """Questions about imports."""

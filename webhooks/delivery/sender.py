@@ -20,7 +20,8 @@ from typing import Any, Final, Protocol, Self
 
 import httpcore
 
-from webhooks.destinations import IPNetwork, is_allowed
+from imports.fetcher.public_addresses import IPNetwork
+from webhooks.destinations import is_allowed
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,120 @@
+"""Packages that a tree names, installed into a virtual environment beside it, once for each state of its files.
+
+What the image has is seen in it and not installed again, so a framework with its CUDA libraries costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from imports.fetcher.job import FetchError, Job
+
+VENV: Final = ".venv"
+STAMP: Final = "gpuplatform-stamp"
+MAX_LINE: Final = 300
+OF_PYTHON: Final = "import sysconfig, sys; print(sysconfig.get_path('purelib')); print(sys.version)"
+
+
+class Plan(NamedTuple):
+    """Which files say what is installed, and how."""
+
+    files: tuple[str, ...]
+    arguments: tuple[str, ...]  # of pip; empty: uv, by its lock file
+
+
+PLANS: Final = (
+    Plan(("uv.lock", "pyproject.toml"), ()),
+    Plan(("requirements.txt",), ("-r", "requirements.txt")),
+    Plan(("pyproject.toml",), ("-e", ".")),
+)
+
+
+def install(tree: Path, job: Job) -> None:
+    """Install what the tree names, unless that was done for the same files, Python and image; raises FetchError."""
+    plan = next((plan for plan in _possible() if all((tree / name).is_file() for name in plan.files)), None)
+    if plan is None:
+        if (tree / "environment.yml").is_file():
+            job.note("environment.yml is conda's, which is not installed by itself.")
+        return
+    venv, stamp = tree / VENV, _stamp(tree, plan, job)
+    if not _fits(venv, stamp):
+        _install(tree, plan, job)
+        (venv / STAMP).write_text(stamp)
+    _offer_kernel(tree, venv)
+
+
+def _possible() -> list[Plan]:
+    has_uv = shutil.which("uv") is not None
+    return [plan for plan in PLANS if plan.arguments or has_uv]
+
+
+def _stamp(tree: Path, plan: Plan, job: Job) -> str:
+    digest = hashlib.sha256(f"{sys.version}\0{job.image}\0{' '.join(plan.arguments)}\0".encode())
+    for name in plan.files:
+        digest.update((tree / name).read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _fits(venv: Path, stamp: str) -> bool:
+    try:
+        return (venv / STAMP).read_text() == stamp
+    except OSError:
+        return False
+
+
+def _install(tree: Path, plan: Plan, job: Job) -> None:
+    venv = tree / VENV
+    (venv / STAMP).unlink(missing_ok=True)  # so that half an installation is none
+    job.show("Installs packages")
+    if not plan.arguments:
+        _run(["uv", "sync", "--frozen", "--inexact", "--python", sys.executable], tree, job)
+        return
+    if not (venv / "bin" / "python").exists():
+        _run([sys.executable, "-m", "venv", "--system-site-packages", VENV], tree, job)
+    own = _python(venv / "bin" / "python")[0]
+    (Path(own) / "_image.pth").write_text(f"{_python(Path(sys.executable))[0]}\n")
+    pip = [f"{VENV}/bin/python", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    _run([*pip, "--progress-bar=off", *plan.arguments], tree, job)
+
+
+def _python(program: Path) -> list[str]:
+    return subprocess.check_output([program, "-c", OF_PYTHON], text=True).splitlines()
+
+
+def _run(command: list[str], tree: Path, job: Job) -> None:
+    """Run a command, showing its last line. Raises FetchError with it where the command fails."""
+    environment = {**os.environ, "PIP_USER": "0", "VIRTUAL_ENV": str(tree / VENV)}
+    last = ""
+    with subprocess.Popen(
+        command,
+        cwd=tree,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip():
+                last = "".join(filter(str.isprintable, line.strip()))[:MAX_LINE]
+                job.show(last, 1)
+    if process.returncode:
+        raise FetchError(f"The packages could not be installed: {last}")
+
+
+def _offer_kernel(tree: Path, venv: Path) -> None:
+    """Have Jupyter offer the environment, with the kernel that the image has."""
+    kernels = Path.home() / ".local" / "share" / "jupyter" / "kernels" / f"import-{tree.name.lower()}"
+    kernels.mkdir(parents=True, exist_ok=True)
+    command = [str(venv / "bin" / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    about = {"argv": command, "display_name": f"Python ({tree.name})", "language": "python"}
+    (kernels / "kernel.json").write_text(json.dumps(about))
