@@ -154,8 +154,7 @@ def _of_ssh(address: str) -> Source:
         raise AddressError("The user name in this address is not one.")
     if not parts.path.strip("/") or parts.path.startswith("/-") or ".." in parts.path.split("/"):
         raise AddressError("The path of the repository is missing, or is not one.")
-    port = f":{parts.port}" if parts.port else ""
-    return Source(SourceKind.GIT, f"ssh://{parts.username or 'git'}@{parts.hostname}{port}{parts.path}")
+    return Source(SourceKind.GIT, f"ssh://{parts.username or 'git'}@{_host_and_port(parts)}{parts.path}")
 
 
 _NO_SECRETS: Final = (
@@ -174,8 +173,7 @@ def _of_page(address: str, networks: Sequence[str]) -> Source:
     if ".." in unquote(parts.path).split("/"):
         raise AddressError("The path of this address is not one.")
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
-    host = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-    if (host := host.removeprefix("www.")) == "colab.research.google.com" and path.startswith("/github/"):
+    if (host := _host_and_port(parts).removeprefix("www.")) == "colab.research.google.com" and path.startswith("/github/"):
         host, path = "github.com", path.removeprefix("/github")
     of_host = _HOSTS.get(host, _of_repository)
     return of_host(f"{parts.scheme}://{host}", path, f"?{parts.query}" if parts.query else "")
@@ -245,6 +243,11 @@ def _split(address: str) -> SplitResult:
     if port == 0:
         raise AddressError("This is not an address.")
     return parts
+
+
+def _host_and_port(parts: SplitResult) -> str:
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
+    return f"{host}:{parts.port}" if parts.port else host
 
 
 def _check_host(host: str, networks: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ class UnreadableSecretError(Exception):
 def add_token(owner: User, *, name: str, host: str, token: str, username: str = "") -> ImportCredential:
     """Store a token. Raises RejectedError at its fields."""
     token, username = token.strip(), username.strip()
-    errors = {}
+    errors: dict[str, str] = {}
     if not token or len(token) > MAX_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
         errors |= {"token": "Paste the token, which has no spaces."}
     if len(username) > NAME_LENGTH or not _USERNAME.fullmatch(username):

@@ -20,8 +20,8 @@ START_SECONDS: Final = 20.0
 OUTPUT_BYTES: Final = 60_000
 # A batch session's command: it waits for the program, and becomes it.
 COMMAND: Final = "until [ -d {place} ]; do sleep 0.1 || sleep 1; done; exec python3 {place}/program {place}/job"
-# Takes the program ($2 bytes) and its job ($3 bytes) from its input; the whole appears at once, and only once. Where the
-# session has another command ($4), it starts it.
+# Takes the program ($2 bytes) and its job ($3 bytes) from its input; both appear at once, and only once. Where
+# the session has another command ($4), it starts the program.
 RECEIVE: Final = f"""
 echo $$
 umask 077

@@ -1,4 +1,4 @@
-"""The batch session that fetches for its owner: launched as users launch sessions, with their limits and egress rules."""
+"""The batch session that fetches for its owner: launched as users launch sessions, with their limits and egress."""
 
 import secrets
 from datetime import timedelta

@@ -36,6 +36,8 @@ def resolve(host: str, port: int, job: Job, *, scheme: str = "https") -> str:
         raise FetchError(f"There is no host {host}, or its name cannot be resolved here.") from error
     found = [ipaddress.ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
     may = is_in if scheme == "http" else is_allowed
+    if scheme == "http" and not job.networks:
+        raise FetchError(f"Nothing is fetched from {host} without TLS.")
     if not found or not all(may(address, job.networks) for address in found):
         raise FetchError(f"Nothing is fetched from {host}: its address is not a public one.")
     return str(found[0])

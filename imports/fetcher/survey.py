@@ -24,7 +24,9 @@ FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "scikit-learn", "keras", "tra
 _FRAMEWORK: Final = re.compile(
     rf"(?<![\w.-])({'|'.join(FRAMEWORKS)})(?![\w-])(?:\[[^\]]*\])?\s*(?:==\s*([0-9][0-9.]{{0,15}}))?", re.IGNORECASE
 )
-_JSON_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+_STRING: Final = r'("(?:\\.|[^"\\])*")'
+_COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 
 Found = Iterable["tuple[str, int | None]"]
 Read = Callable[[str], bytes]
@@ -107,7 +109,10 @@ def _frameworks(present: list[str], read: Read) -> dict[str, str]:
 def _devcontainer(content: bytes) -> dict[str, Any]:
     """Return what a devcontainer.json, which is JSON with comments, says of hardware and image."""
     try:
-        value = json.loads(_JSON_COMMENT.sub(lambda match: match[1] or "", content.decode(errors="replace")))
+        text = content.decode(errors="replace")
+        for left_out in (_COMMENT, _LAST_COMMA):
+            text = left_out.sub(lambda match: match[1] or "", text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     needs = value.get("hostRequirements") if isinstance(value, dict) else None

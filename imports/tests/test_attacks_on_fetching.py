@@ -1,0 +1,301 @@
+"""Addresses, repositories and archives that attack who fetches them: none gets anything that it should not."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imports import delivery
+from imports.fetcher import archives, network
+from imports.fetcher.job import Credential
+from imports.fetcher.public_addresses import networks_of
+from imports.tests.fetching import fetched, job_for, token_for
+from imports.tests.git_host import GitHost, git, names_lead_to
+
+pytestmark = pytest.mark.loopback
+
+ONLY_HOST = networks_of(["127.0.0.1/32"])
+OUTSIDE = "out of the tree"
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "https://127.0.0.2/secret",
+        "https://169.254.169.254/latest/meta-data/",
+        "http://169.254.169.254/latest/meta-data/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://[fd00::1]/",
+        "file:///etc/passwd",
+        "http://8.8.8.8/",
+        "https://a:b@example.org/",
+    ],
+)
+@pytest.mark.parametrize("kind", ["git", "archive"])
+def test_no_redirect_leads_inside(kind: str, to: str, host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    host.redirects |= {"/work/info/refs": to, "/work.zip": to}
+    url = host.url("work.zip" if kind == "archive" else "work", "127.0.0.1")
+    problem = fetched(capsys, job_for(url, tmp_path / "t", kind=kind, networks=ONLY_HOST))["problem"]
+    assert "Nothing is fetched from" in problem or "not followed" in problem
+    assert not (tmp_path / "t").exists()
+
+
+def test_git_connects_to_the_address_that_was_checked(
+    host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.repository("work", {"a": "1"})
+    monkeypatch.setattr(network.socket, "getaddrinfo", names_lead_to({"repo.example": ["127.0.0.1"]}))
+    url = host.url("work", "repo.example")  # which no other resolver knows
+    assert "found" in fetched(capsys, job_for(url, tmp_path / "t"))
+    turns = {"repo.example": ["127.0.0.1", "10.0.0.1"]}
+    monkeypatch.setattr(network.socket, "getaddrinfo", names_lead_to(turns))
+    assert "not a public one" in fetched(capsys, job_for(url, tmp_path / "u"))["problem"]
+
+
+def test_a_name_with_one_inner_address_is_refused(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [(2, 1, 6, "", (address, 443)) for address in ("8.8.8.8", "169.254.169.254")]
+    monkeypatch.setattr(network.socket, "getaddrinfo", lambda *args, **kwargs: both)
+    problem = fetched(capsys, job_for("https://mixed.example/a.git", tmp_path / "t", networks=()))["problem"]
+    assert "not a public one" in problem
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc",
+        "/etc",
+        "ext::sh -c 'touch {marker}'",
+        "--upload-pack=touch {marker}",
+        "-u touch {marker}",
+        "ssh://-oProxyCommand=touch%20{marker}/x",
+        "git@-oProxyCommand=x:y",
+        "git@localhost:--upload-pack=touch {marker}",
+        "fd::17/foo",
+        "git://localhost/x",
+        "http://repo.example/x",
+    ],
+)
+def test_no_address_runs_a_program(url: str, host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    marker = tmp_path / "marker"
+    bad = url.format(marker=marker)
+    assert "problem" in fetched(capsys, job_for(bad, tmp_path / "t"))
+    copy = host.repository("work", {".gitmodules": f'[submodule "x"]\n\tpath = x\n\turl = "{bad}"\n'})
+    _add_submodule(copy, "x")
+    host.publish("work")
+    last = fetched(capsys, job_for(host.url("work"), tmp_path / "u"))
+    assert "gitmodulesUrl" in last.get("problem", "") or "x was left out." in last["found"]["notes"][0]
+    assert not marker.exists()
+
+
+def test_submodules_of_other_names_and_places_do_no_harm(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    marker = tmp_path / "marker"
+    host.repository("evil", {"hooks/post-checkout": f"#!/bin/sh\ntouch {marker}\n"})
+    modules = "".join(
+        f'[submodule "{name}"]\n\tpath = {path}\n\turl = {host.url("evil.git")}\n'
+        for name, path in (("modules/evil", "evil"), ("x", "A/modules/x"))
+    )
+    copy = host.repository("work", {".gitmodules": modules})
+    evil = git(host.folder / "copies" / "evil", "rev-parse", "HEAD")
+    for path in ("evil", "A/modules/x"):
+        _add_submodule(copy, path, evil)
+    (copy / "a").symlink_to(".git")
+    git(copy, "add", "a")
+    git(copy, "commit", "-q", "-m", "third")
+    host.publish("work")
+    found = fetched(capsys, job_for(host.url("work"), tmp_path / "t"))["found"]
+    assert found["notes"] == ["Links that lead out of the tree were left out."]
+    assert (tmp_path / "t" / "evil" / "hooks" / "post-checkout").exists()
+    assert not (tmp_path / "t" / "a").is_symlink()
+    assert not (tmp_path / "t" / ".git" / "modules").exists()
+    for name, value in (("x.update", f"!touch {marker}"), ("../../modules/evil.path", "evil")):
+        git(copy, "config", "-f", ".gitmodules", f"submodule.{name}", value)
+        git(copy, "commit", "-q", "-a", "-m", "more")
+        host.publish("work")
+        assert "gitmodules" in fetched(capsys, job_for(host.url("work"), tmp_path / "u"))["problem"]
+    assert not marker.exists()
+
+
+def test_a_tree_that_leaves_itself_is_refused(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    copy = host.repository("work", {"a": "1"})
+    blob = bytes.fromhex(git(copy, "rev-parse", "HEAD:a"))
+    for number, name in enumerate((b"..", b".git", b"a/../../b")):
+        (copy / "tree").write_bytes(b"100644 " + name + b"\0" + blob)
+        tree = git(copy, "hash-object", "-t", "tree", "-w", "--literally", "tree")
+        git(copy, "update-ref", "refs/heads/main", git(copy, "commit-tree", tree, "-m", "bad"))
+        host.publish("work")
+        assert "problem" in fetched(capsys, job_for(host.url("work"), tmp_path / f"t{number}"))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["host"]
+
+
+def test_links_out_of_the_tree_are_left_out(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    copy = host.repository("work", {"dir/a": "1"})
+    links = {"passwd": "/etc/passwd", "up": "../..", "config": ".git/config", "chain": "up/host", "good": "dir/a"}
+    for name, to in links.items():
+        (copy / name).symlink_to(to)
+    git(copy, "add", "-A")
+    git(copy, "commit", "-q", "-m", "second")
+    host.publish("work")
+    found = fetched(capsys, job_for(host.url("work"), tmp_path / "t"))["found"]
+    assert OUTSIDE in found["notes"][0]
+    assert [each.name for each in (tmp_path / "t").iterdir() if each.is_symlink()] == ["good"]
+
+
+def test_no_filter_hook_or_configuration_runs(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    marker = tmp_path / "marker"
+    evil = f'[filter "evil"]\n\tsmudge = touch {marker}\n[core]\n\thooksPath = hooks\n\tfsmonitor = touch {marker}\n'
+    files: dict[str, str | bytes] = {".gitattributes": "* filter=evil diff=evil\n", ".gitconfig": evil, "a": "1"}
+    copy = host.repository("work", files)
+    for name in ("post-checkout", "post-merge", "reference-transaction"):
+        hook = copy / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+        hook.chmod(0o755)
+    git(copy, "add", "-A")
+    git(copy, "-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "second")
+    host.publish("work")
+    fetched(capsys, job_for(host.url("work"), tmp_path / "t"))
+    assert not marker.exists()
+
+
+def test_large_files_do_not_come_from_inside(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    inner = "[lfs]\n\turl = https://127.0.0.2/\n"
+    host.repository("work", {"model": host.pointer(b"x" * 99), ".lfsconfig": inner})
+    assert "found" in fetched(capsys, job_for(host.url("work", "127.0.0.1"), tmp_path / "t", networks=ONLY_HOST))
+    [digest] = host.objects
+    host.redirects[f"/large/{digest}"] = "https://127.0.0.2/"
+    job = job_for(host.url("work", "127.0.0.1"), tmp_path / "u", networks=ONLY_HOST)
+    assert "not a public one" in fetched(capsys, job)["problem"]
+
+
+def test_a_token_goes_to_its_host_alone(
+    host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"repo.example": ["127.0.0.1"], "other.example": ["127.0.0.1"]}
+    monkeypatch.setattr(network.socket, "getaddrinfo", names_lead_to(names))
+    host.repository("work", {"a": "1"})
+    credential = Credential(host="repo.example", token="s3cret")
+    host.redirects["/moved/info/refs"] = host.url("work/info/refs?service=git-upload-pack", "other.example")
+    fetched(capsys, job_for(host.url("moved", "repo.example"), tmp_path / "t", credential=credential))
+    given = dict(host.asked)
+    assert given["/moved/info/refs"]
+    assert not given["/work/info/refs"]
+    assert not given["/work/git-upload-pack"]
+
+
+def test_a_secret_is_in_no_command_or_output(host: GitHost, tmp_path: Path) -> None:
+    host.repository("work", {"a": "1"})
+    host.token = "s3cret-token"
+    (tmp_path / "program").write_bytes(delivery.program())
+    spy = tmp_path / "bin" / "git"
+    spy.parent.mkdir()
+    seen = tmp_path / "seen"
+    spy.write_text(f'#!/bin/sh\n(echo "$@"; env; cat /proc/$$/cmdline) >>{seen}\nexec /usr/bin/git "$@"\n')
+    spy.chmod(0o755)
+    job = {
+        "id": "i",
+        "kind": "git",
+        "url": host.url("work"),
+        "target": str(tmp_path / "t"),
+        "networks": ["127.0.0.0/8"],
+    }
+    credential = vars(token_for(host))
+    (tmp_path / "job").write_text(json.dumps({**job, "credential": credential}))
+    environment = {**os.environ, "PATH": f"{spy.parent}:{os.environ['PATH']}"}
+    command = [sys.executable, tmp_path / "program", tmp_path / "job"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert not (tmp_path / "job").exists()
+    assert "s3cret" not in run.stdout
+    assert "info/refs" not in seen.read_text()
+    assert "s3cret" not in seen.read_text()
+
+
+def test_what_is_stopped_leaves_nothing(host: GitHost, tmp_path: Path) -> None:
+    host.repository("work", {"a": "1"})
+    (tmp_path / "program").write_bytes(delivery.program())
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(
+        f'#!/bin/sh\ncase "$1" in fetch) touch {tmp_path}/begun; exec sleep 60;; esac\nexec /usr/bin/git "$@"\n'
+    )
+    slow.chmod(0o755)
+    job = {"id": "i", "kind": "git", "url": host.url("work"), "target": str(tmp_path / "home" / "t")}
+    (tmp_path / "job").write_text(json.dumps({**job, "networks": ["127.0.0.0/8"]}))
+    environment = {**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}"}
+    command = [sys.executable, tmp_path / "program", tmp_path / "job"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Fetches" in line:
+                process.send_signal(signal.SIGTERM)
+                break
+        assert "cancelled" in process.stdout.read()
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def _bomb_zip() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(4):
+            archive.writestr(f"{number}", b"\0" * 2**20)
+    return content.getvalue()
+
+
+def _tar(entries: list[tuple[str, bytes, str]]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, kind, link in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.size = kind, link, 3 if kind == tarfile.REGTYPE else 0
+            archive.addfile(entry, io.BytesIO(b"bad") if kind == tarfile.REGTYPE else None)
+    return content.getvalue()
+
+
+def test_an_archive_that_unpacks_to_far_more_is_not(
+    host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "FREE_BYTES", 2**20)
+    host.files["/bomb.zip"] = _bomb_zip()
+    problem = fetched(capsys, job_for(host.url("bomb.zip"), tmp_path / "t", kind="archive"))["problem"]
+    assert "far more" in problem
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["host"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _tar([("../bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("/tmp/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("l", tarfile.SYMTYPE, ".."), ("l/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("bad", tarfile.SYMTYPE, "/etc/passwd"), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("bad", tarfile.LNKTYPE, "/etc/passwd"), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("bad", tarfile.LNKTYPE, "../host/ca.pem"), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("bad", tarfile.CHRTYPE, ""), ("bad2", tarfile.FIFOTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([(".git/hooks/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
+    ],
+)
+def test_an_archive_stays_in_its_directory(
+    make: Callable[[], bytes], host: GitHost, tmp_path: Path, capsys: Any
+) -> None:
+    host.files["/a.tar"] = make()
+    found = fetched(capsys, job_for(host.url("a.tar"), tmp_path / "t", kind="archive"))["found"]
+    inside = {path.name for path in (tmp_path / "t").rglob("*") if not path.is_dir()} - {".gpuplatform-import"}
+    assert "ok" in inside
+    assert inside <= {"ok", "bad"}
+    assert not [path for path in (tmp_path / "t").rglob("*") if path.is_symlink()]
+    assert not (tmp_path / "bad").exists()
+    assert found["files"] == len(inside)
+
+
+def _add_submodule(copy: Path, path: str, commit: str = "1" * 40) -> None:
+    git(copy, "update-index", "--add", "--cacheinfo", f"160000,{commit},{path}")
+    git(copy, "commit", "-q", "-m", "submodule")
