@@ -17,6 +17,7 @@ urlpatterns = [
     path("", home, name="home"),  # the summary by the name that needs no namespace
     path("accounts/", include("accounts.signing_in.urls")),
     path("accounts/", include("accounts.urls")),
+    path("", include("pages.sharing.urls")),
     path("sessions/", include("pages.urls")),
     path("deployments/", include("pages.deployments.urls")),
     path("folders/", include("folders.pages.urls")),

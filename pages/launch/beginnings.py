@@ -13,6 +13,7 @@ from pages.launch.fields import ChosenFolders
 from pages.launch.offer import LaunchOffer
 from resources.amounts.units import GIB, MIB, exact_size_text, fgpu_text
 from resources.models import Preset
+from sessions.launching.mounts import OfferedFolder
 from sessions.models import SESSION_ID, Session
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
@@ -66,7 +67,7 @@ def from_last_launch(offer: LaunchOffer) -> Initial:
 
 def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
     """Return what the query of a launch link names; what does not exist is left out."""
-    initial = _again(offer, query.get("again", ""))
+    initial = again(offer, query.get("again", ""))
     if image := query.get("image"):
         initial |= _image(offer, image)
     groups = _named_groups(offer, query.getlist("group")[-1:])
@@ -97,7 +98,7 @@ def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
     return initial
 
 
-def _again(offer: LaunchOffer, session_id: str) -> Initial:
+def again(offer: LaunchOffer, session_id: str) -> Initial:
     """Return all that a session was launched with: any that the user may see, but variables only of their own."""
     if not re.fullmatch(SESSION_ID, session_id):
         return {}
@@ -200,12 +201,15 @@ def _image(offer: LaunchOffer, text: str) -> Initial:
 
 def _named_folders(offer: LaunchOffer, names: list[str]) -> ChosenFolders:
     """Return the folders of these ids, or names of the user's own."""
-    return {
-        each.folder.pk: ("", False)
-        for each in offer.folders
-        if not each.is_automatic
-        and (each.folder.pk in names or (each.folder.owner_id == offer.owner.pk and each.folder.name in names))
-    }
+    return {each.folder.pk: ("", False) for each in offer.folders if folder_names(offer, each) & set(names)}
+
+
+def folder_names(offer: LaunchOffer, offered: OfferedFolder) -> set[str]:
+    """Return how a link may name a folder: by its id, or the name of one of the user's own; set() if it is automatic."""
+    if offered.is_automatic:
+        return set()
+    is_own = offered.folder.owner_id == offer.owner.pk
+    return {offered.folder.pk, offered.folder.name} if is_own else {offered.folder.pk}
 
 
 def _with_unit(text: str) -> str:

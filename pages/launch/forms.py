@@ -120,6 +120,7 @@ class LaunchForm(forms.Form):
         """Take what was posted; before that, the values to begin with."""
         self.owner = owner
         self.offer = offer or LaunchOffer(owner)
+        self.link_problems: Mapping[str, str] = {}  # of the link that it began with, by field
         super().__init__(data, initial=beginnings.from_nothing(self.offer) | dict(initial))
         self.folders = FolderChoice(owner, self.offer.folders, self["mounts"])
         _offer(self.fields["image"], LaunchOffer.images_of(owner))

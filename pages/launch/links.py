@@ -1,21 +1,29 @@
-"""The link that fills the launch form in as a form is filled in, without what may be secret."""
+"""Links that fill the launch form in: those of a form and a session, without secrets, and what is wrong with one."""
 
 from dataclasses import asdict
 from urllib.parse import urlencode
 
+from django.http import QueryDict
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
-from pages.launch.beginnings import FLAGS
+from pages.launch import beginnings
+from pages.launch.beginnings import AS_WRITTEN, FLAGS, LINK_NAMES, SIZES
 from pages.launch.forms import LaunchForm
+from pages.launch.offer import LaunchOffer
 from resources.amounts.units import fgpu_text
+from sessions.models import Session
 
 TEXTS = ("name", "command", "time_limit", "gpu_model")
+MAX_SAID = 60  # characters of a value of the link
+
+Query = list[tuple[str, object]]
 
 
 def link_to(form: LaunchForm) -> str:
     """Return the path of the review page with what is valid of the form; variables and start times are left out."""
     valid = form.cleaned_data
-    query: list[tuple[str, object]] = []
+    query: Query = []
     if image := valid.get("image"):
         query.append(("image", image.reference))
     if group := valid.get("resource_group"):
@@ -41,3 +49,61 @@ def link_to(form: LaunchForm) -> str:
         query.append(("min_gpu_memory", least))
     query += [("folder", mount.folder.pk) for mount in valid.get("mounts", ())]
     return f"{reverse('sessions:launch-step', args=['review'])}?{urlencode(query)}"
+
+
+def link_of(offer: LaunchOffer, session: Session) -> str:
+    """Return the path that fills the form in as this session was launched; name, variables and folders are left out."""
+    initial = beginnings.again(offer, session.pk) | {"name": ""}
+    groups = {group.pk: group.name for group in offer.groups}
+    chosen = [initial["resource_group"]] if "resource_group" in initial else []
+    query: Query = [("image", session.image.reference)]
+    query += [("group", groups[pk]) for pk in chosen]
+    query += [("other_group", groups[pk]) for pk in initial.get("other_groups", ())]
+    query += [(name, initial[name]) for name in (*AS_WRITTEN, *SIZES) if initial.get(name)]
+    query += [(name, "on") for name in FLAGS if initial.get(name)]
+    return f"{reverse('launch')}?{urlencode(query)}"
+
+
+def link_problems(offer: LaunchOffer, query: QueryDict) -> dict[str, str]:
+    """Return what a link names in vain, as messages by the form's fields; "general" is what has no field."""
+    found = {
+        field: _("The link says “%(value)s” here, which does not exist or is not for you.") % {"value": _cut(value)}
+        for field, value in _not_found(offer, query)
+    }
+    found |= {
+        name: _("The link says “%(value)s” here; it may say on or off.") % {"value": _cut(query[name])}
+        for name in FLAGS
+        if query.get(name, "on") not in ("on", "off")
+    }
+    unknown = [_cut(name) for name in query if name not in LINK_NAMES]
+    if unknown:
+        found["general"] = _("The link also says %(names)s, which is not known here.") % {"names": ", ".join(unknown)}
+    return found
+
+
+def _not_found(offer: LaunchOffer, query: QueryDict) -> list[tuple[str, str]]:
+    """Return the fields for which the link names something that is not offered, and what."""
+    groups = {each for group in offer.groups for each in (group.name, str(group.pk))}
+    in_group = [each.pk for each in offer.groups if query.get("group") in (each.name, str(each.pk))]
+    chosen = in_group or [each.pk for each in offer.groups[:1]]
+    presets = [each for each in offer.presets if each.group_id in (None, *chosen)]
+    known: dict[str, tuple[str, set[str]]] = {
+        "group": ("resource_group", groups),
+        "other_group": ("other_groups", groups),
+        "project": ("project", {each.name for each in offer.projects} | {""}),
+        "preset": (
+            "preset",
+            {text for each in presets for text in (each.name, str(each.pk))},
+        ),
+        "folder": ("mounts", set().union(*(beginnings.folder_names(offer, each) for each in offer.folders))),
+    }
+    missing = [(field, ", ".join(set(query.getlist(name)) - names)) for name, (field, names) in known.items()]
+    if (image := query.get("image", "")).isdecimal() and image not in {str(each.pk) for each in offer.images}:
+        missing.append(("image", image))
+    if "again" in query and not beginnings.again(offer, query["again"]):
+        missing.append(("general", query["again"]))
+    return [(field, value) for field, value in missing if value]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SAID else f"{text[: MAX_SAID - 1]}…"

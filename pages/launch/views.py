@@ -18,7 +18,7 @@ from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed
 from pages.launch import beginnings, cards, drafts, queries, steps
 from pages.launch.advice import button_of, choices_of, parts_of
 from pages.launch.forms import LaunchForm
-from pages.launch.links import link_to
+from pages.launch.links import link_problems, link_to
 from pages.launch.offer import LaunchOffer
 from pages.launch.steps import WizardStep
 from resources.images import builds
@@ -109,20 +109,23 @@ def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
     link = beginnings.link_of(request.GET)
     if draft := drafts.find(request.user, link):
         initial = LaunchForm.values_of(draft) | {"draft_version": drafts.version_of(draft)}
-        return LaunchForm(request.user, offer=offer, initial=initial), _("You left off here.")
-    if link:
+        text = _("You left off here.")
+    elif link:
         initial = beginnings.from_link(offer, request.GET)
         text = _("Filled in by a link. Nothing is launched before you say so.") if initial else ""
     else:
         initial = beginnings.from_last_launch(offer)
         text = _("Filled in as in your last launch.") if initial else ""
-    return LaunchForm(request.user, offer=offer, initial=initial), text
+    form = LaunchForm(request.user, offer=offer, initial=initial)
+    form.link_problems = link_problems(offer, request.GET)
+    return form, text
 
 
 def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep) -> HttpResponse:
     wrong = form.messages() if form.is_bound else {}
     facts = queries.launch_facts(form.offer)
     previous, following = steps.beside(step)
+    marked = (*wrong, *form.link_problems)
     context = {
         "form": form,
         "environment_cards": cards.environment_cards(form),
@@ -131,7 +134,7 @@ def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep)
         "step": step,
         "previous": previous,
         "next": following,
-        "steps": [{"step": each, "has_problem": any(each.shows(name) for name in wrong)} for each in steps.STEPS],
+        "steps": [{"step": each, "has_problem": any(map(each.shows, marked))} for each in steps.STEPS],
         "notice": notice,
         "facts": facts,
         "source": request.POST.get("source", "") if form.is_bound else beginnings.link_of(request.GET),

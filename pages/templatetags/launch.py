@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import template
+from django.forms import BoundField
 
 from pages.launch.clusters import MODE_WORDS
 from pages.launch.quick_starts import quick_starts as found_for
@@ -26,3 +27,10 @@ def quick_starts(context: Any, groups: Sequence[ResourceGroup] | None = None) ->
 def mode_words(mode: str) -> str:
     """Return on which hosts the members of a cluster are, or would be."""
     return str(MODE_WORDS[ClusterMode(mode)])
+
+
+@register.filter
+def link_problem(field: BoundField) -> str:
+    """Return what the link that a form began with says in vain for a field; "" for forms that no link fills in."""
+    problems: dict[str, str] = getattr(field.form, "link_problems", {})
+    return problems.get(field.name, "")
