@@ -205,7 +205,7 @@ def _named_folders(offer: LaunchOffer, names: list[str]) -> ChosenFolders:
 
 
 def folder_names(offer: LaunchOffer, offered: OfferedFolder) -> set[str]:
-    """Return how a link may name a folder: by its id, or the name of one of the user's own; set() if it is automatic."""
+    """Return how a link may name a folder: by its id, or the name of one of the user's own; empty if automatic."""
     if offered.is_automatic:
         return set()
     is_own = offered.folder.owner_id == offer.owner.pk

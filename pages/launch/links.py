@@ -71,7 +71,7 @@ def link_problems(offer: LaunchOffer, query: QueryDict) -> dict[str, str]:
         for field, value in _not_found(offer, query)
     }
     found |= {
-        name: _("The link says “%(value)s” here; it may say on or off.") % {"value": _cut(query[name])}
+        name: _("The link says “%(value)s” here; it may say on or off.") % {"value": _cut(query.get(name, ""))}
         for name in FLAGS
         if query.get(name, "on") not in ("on", "off")
     }
@@ -100,8 +100,8 @@ def _not_found(offer: LaunchOffer, query: QueryDict) -> list[tuple[str, str]]:
     missing = [(field, ", ".join(set(query.getlist(name)) - names)) for name, (field, names) in known.items()]
     if (image := query.get("image", "")).isdecimal() and image not in {str(each.pk) for each in offer.images}:
         missing.append(("image", image))
-    if "again" in query and not beginnings.again(offer, query["again"]):
-        missing.append(("general", query["again"]))
+    if (again := query.get("again")) is not None and not beginnings.again(offer, again):
+        missing.append(("general", again))
     return [(field, value) for field, value in missing if value]
 
 
