@@ -16,6 +16,7 @@ _APP: Final = rf"{_APPS}(?P<name>{APP_NAME})/"
 urlpatterns = [
     re_path(rf"{_APPS}$", launcher_views.launcher, name="apps"),
     re_path(rf"{_APPS}found-ports/$", launcher_views.found, name="found-ports"),
+    re_path(rf"{_APPS}imported/$", launcher_views.imported, name="imported"),
     re_path(rf"{_APP}$", launcher_views.app, name="app"),
     re_path(rf"{_APP}close/$", launcher_views.close, name="app-close"),
     re_path(rf"{_APP}share/$", launcher_views.share, name="app-share"),

@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect, reswap, retarget, trigg
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from endpoints import services
+from endpoints.launcher import opened_files
 from endpoints.launcher.forms import SHARE_LIFETIMES, OpenForm, ShareForm
 from endpoints.launcher.found_ports import found_ports
 from endpoints.routing import addresses, routes
@@ -51,11 +52,19 @@ def found(request: UserRequest, session_id: str) -> HttpResponse:
     return render(request, "endpoints/_found_ports.html", {"ports": found_ports(session)})
 
 
+@signed_in_page
+def imported(request: UserRequest, session_id: str) -> HttpResponse:
+    """Show how far the session's import is, or what opens it: a part of the launcher, which asks again meanwhile."""
+    session = _visible(request, session_id)
+    return render(request, "endpoints/_imported.html", {"session": session, **opened_files.context_of(session)})
+
+
 @signed_in_form
 def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Show the progress of an app, and redirect to it once it is READY; POST starts it, or starts it again.
 
-    With `?stopped`, from a proxy that found it dead, and `?told`, with a message to read, there is no redirect.
+    With `?stopped`, from a proxy that found it dead, and `?told`, with a message to read, there is no redirect;
+    with `?imported` it leads to the file that the session was launched for.
     """
     session = _visible(request, session_id)
     offered = session.image.apps.filter(name=name).first()
@@ -69,6 +78,8 @@ def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
         if (note := _open(request, session, form)) is not None:
             return _to_page(request, session, name, note)
     address = app_addresses.first_page(endpoint) if endpoint and _is_ready(session, endpoint) else ""
+    if endpoint and address and "imported" in request.GET:
+        address = opened_files.address(endpoint) or address
     if not form.is_bound and (target := _redirect_target(request, address)):
         return _redirect(request, target, is_app=target == address)
     context = {
@@ -155,9 +166,11 @@ def _open(request: UserRequest, session: Session, form: OpenForm) -> str | None:
 def _to_page(request: UserRequest, session: Session, name: str, note: str) -> HttpResponse:
     """Redirect to the page of an app that starts; with a note, the page waits for the user to read it."""
     path = reverse("endpoints:app", args=[session.pk, name])
+    flags = ["imported"] if "imported" in request.GET else []
     if note:
         messages.info(request, note)
-    return redirect(f"{path}?told" if note else path)
+        flags.append("told")
+    return redirect(f"{path}?{'&'.join(flags)}" if flags else path)
 
 
 def _redirect_target(request: UserRequest, address: str) -> str:
@@ -201,6 +214,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "port_pool": settings.COMPUTE_APP_PORTS,
         "is_by_port": app_addresses.site().is_by_port,
         "share_lifetimes": SHARE_LIFETIMES,
+        **opened_files.context_of(session),
     }
 
 

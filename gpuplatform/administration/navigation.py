@@ -42,6 +42,7 @@ ENTRIES: Final = (
     NavigationEntry(_("Summary"), "home", "overview:home", document="getting-started"),
     NavigationEntry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
     NavigationEntry(_("Launch"), "play", "sessions:launch", document="launching"),
+    NavigationEntry(_("Import"), "download", "imports:new", ("imports:",), document="importing"),
     NavigationEntry(_("Deployments"), "globe", "deployments:list", ("deployments:",), document="deployments"),
     NavigationEntry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
     NavigationEntry(_("Projects"), "users", "overview:projects", ("overview:project",), document="projects"),

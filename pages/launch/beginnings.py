@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.http import QueryDict
 
+from imports import services
 from pages.launch.fields import ChosenFolders
 from pages.launch.offer import LaunchOffer
 from resources.amounts.units import GIB, MIB, exact_size_text, fgpu_text
@@ -28,7 +29,7 @@ FLAGS: Final = ("is_preemptible", "is_any_group", "cluster_shares_gpus", "cluste
 LINK_NAMES: Final = frozenset(
     (
         *(*AS_WRITTEN, *FLAGS, *SIZES),
-        *("again", "image", "group", "other_group", "project", "preset", "folder", "env", "fresh"),
+        *("again", "import", "image", "group", "other_group", "project", "preset", "folder", "env", "fresh"),
     )
 )
 UNITS: Final = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
@@ -67,7 +68,7 @@ def from_last_launch(offer: LaunchOffer) -> Initial:
 
 def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
     """Return what the query of a launch link names; what does not exist is left out."""
-    initial = again(offer, query.get("again", ""))
+    initial = again(offer, query.get("again", "")) | from_import(offer, query.get("import", ""))
     if image := query.get("image"):
         initial |= _image(offer, image)
     groups = _named_groups(offer, query.getlist("group")[-1:])
@@ -96,6 +97,27 @@ def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
             (name, value) for name, _, value in (each.partition("=") for each in query.getlist("env"))
         ]
     return initial
+
+
+def from_import(offer: LaunchOffer, import_id: str) -> Initial:
+    """Return what a finished import of the user's proposes; {} without."""
+    found = offer.imports.filter(pk=import_id).first() if import_id.isalnum() else None
+    if found is None:
+        return {}
+    options = services.launch_options(found)
+    asked = {
+        "cpu": options.cpu,
+        "memory": exact_size_text(options.memory) if options.memory else None,
+        "fgpu": fgpu_text(options.fgpu) if options.fgpu is not None else None,
+    }
+    initial: Initial = {name: value for name, value in asked.items() if value is not None}
+    if initial:
+        initial["preset"] = CUSTOM
+    if options.image in offer.images:
+        initial["image"] = options.image.pk if options.image else None
+    if options.mounts:
+        initial["mounts"] = {each.folder.pk: (each.path, bool(each.is_read_only)) for each in options.mounts}
+    return initial | {"from_import": found.pk, "import_installs": True}
 
 
 def again(offer: LaunchOffer, session_id: str) -> Initial:

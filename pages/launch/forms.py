@@ -12,6 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import Project, User
+from imports import services as imports
+from imports.models import Import
 from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
 from pages.launch.fields import FolderChoice, FoldersField, ImageInput, PairsField
@@ -44,6 +46,12 @@ class LaunchForm(forms.Form):
         },
     )
     image_name = forms.CharField(required=False, max_length=255)
+    from_import = forms.ModelChoiceField(
+        Import.objects.none(),
+        required=False,
+        error_messages={"invalid_choice": gettext_lazy("This import is gone. Begin it again, or launch without it.")},
+    )
+    import_installs = forms.BooleanField(required=False)
     name = forms.CharField(required=False)
     environment = PairsField(required=False)
     resource_group = forms.ModelChoiceField(
@@ -125,6 +133,7 @@ class LaunchForm(forms.Form):
         self.folders = FolderChoice(owner, self.offer.folders, self["mounts"])
         _offer(self.fields["image"], LaunchOffer.images_of(owner))
         _offer(self.fields["resource_group"], ResourceGroup.objects.usable_by(owner))
+        _offer(self.fields["from_import"], self.offer.imports)
         _offer(self.fields["other_groups"], ResourceGroup.objects.usable_by(owner))
         _offer(self.fields["project"], LaunchOffer.projects_of(owner))
         _offer(self.fields["depends_on"], Session.objects.allowed_as_dependencies_of(owner))
@@ -242,8 +251,11 @@ class LaunchForm(forms.Form):
 
     def save(self) -> list[Session]:
         """Submit and return the sessions; [] if the request is rejected, with messages at the fields."""
+        chosen, order = self.cleaned_data["from_import"], self.launch_request()
         try:
-            return services.submit(self.owner, self.launch_request())
+            if chosen:
+                return imports.launch(self.owner, chosen, order, installs=self.cleaned_data["import_installs"])
+            return services.submit(self.owner, order)
         except RejectedError as error:
             self.show(error.errors)
             return []

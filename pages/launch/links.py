@@ -1,5 +1,6 @@
 """Links that fill the launch form in: those of a form and a session, without secrets, and what is wrong with one."""
 
+from collections.abc import Collection
 from dataclasses import asdict
 from urllib.parse import urlencode
 
@@ -7,6 +8,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from imports.models import Import, ImportTarget
 from pages.launch import beginnings
 from pages.launch.beginnings import AS_WRITTEN, FLAGS, LINK_NAMES, SIZES
 from pages.launch.forms import LaunchForm
@@ -57,6 +59,8 @@ def link_of(offer: LaunchOffer, session: Session) -> str:
     groups = {group.pk: group.name for group in offer.groups}
     chosen = [initial["resource_group"]] if "resource_group" in initial else []
     query: Query = [("image", session.image.reference)]
+    if source := Import.objects.filter(session=session).exclude(target=ImportTarget.LOOK).first():
+        query += [("repo", source.address), ("ref", source.ref), ("path", source.path)]
     query += [("group", groups[pk]) for pk in chosen]
     query += [("other_group", groups[pk]) for pk in initial.get("other_groups", ())]
     query += [(name, initial[name]) for name in (*AS_WRITTEN, *SIZES) if initial.get(name)]
@@ -75,10 +79,15 @@ def link_problems(offer: LaunchOffer, query: QueryDict) -> dict[str, str]:
         for name in FLAGS
         if query.get(name, "on") not in ("on", "off")
     }
-    unknown = [_cut(name) for name in query if name not in LINK_NAMES]
-    if unknown:
-        found["general"] = _("The link also says %(names)s, which is not known here.") % {"names": ", ".join(unknown)}
+    if unknown := unknown_names(query):
+        found["general"] = unknown
     return found
+
+
+def unknown_names(query: QueryDict, known: Collection[str] = ()) -> str:
+    """Return a message that names the parameters of a link that are neither its own nor `known`; "" without."""
+    names = ", ".join(_cut(name) for name in query if name not in LINK_NAMES and name not in known)
+    return _("The link also says %(names)s, which is not known here.") % {"names": names} if names else ""
 
 
 def _not_found(offer: LaunchOffer, query: QueryDict) -> list[tuple[str, str]]:
@@ -102,6 +111,8 @@ def _not_found(offer: LaunchOffer, query: QueryDict) -> list[tuple[str, str]]:
         missing.append(("image", image))
     if (again := query.get("again")) is not None and not beginnings.again(offer, again):
         missing.append(("general", again))
+    if (import_id := query.get("import")) is not None and not beginnings.from_import(offer, import_id):
+        missing.append(("from_import", import_id))
     return [(field, value) for field, value in missing if value]
 
 

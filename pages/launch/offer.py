@@ -9,6 +9,7 @@ from typing import Final
 from django.db.models import Q, QuerySet
 
 from accounts.models import Project, User
+from imports.models import Import, ImportState, ImportTarget
 from resources.images import builds
 from resources.models import Gpu, Image, Preset, ResourceGroup
 from sessions.launching import mounts
@@ -60,6 +61,11 @@ class LaunchOffer:
     def projects(self) -> Sequence[Project]:
         """The projects."""
         return list(self.projects_of(self.owner))
+
+    @property
+    def imports(self) -> QuerySet[Import]:
+        """The imports with which a session can be launched."""
+        return Import.objects.filter(owner=self.owner, state=ImportState.DONE).exclude(target=ImportTarget.SESSION)
 
     @staticmethod
     def images_of(owner: User) -> QuerySet[Image]:

@@ -22,7 +22,11 @@ class WizardStep:
 
 
 STEPS: Final = (
-    WizardStep(slug="environment", title=_("Environment"), fields=("image", "image_name", "name", "environment")),
+    WizardStep(
+        slug="environment",
+        title=_("Environment"),
+        fields=("from_import", "import_installs", "image", "image_name", "name", "environment"),
+    ),
     WizardStep(slug="folders", title=_("Data folders"), fields=("mounts",)),
     WizardStep(
         slug="resources",

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import User
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
+from imports.models import Import
 from pages.launch import beginnings, cards, drafts, queries, steps
 from pages.launch.advice import button_of, choices_of, parts_of
 from pages.launch.forms import LaunchForm
@@ -136,6 +137,7 @@ def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep)
         "next": following,
         "steps": [{"step": each, "has_problem": any(map(each.shows, marked))} for each in steps.STEPS],
         "notice": notice,
+        "chosen_import": _chosen_import(form),
         "facts": facts,
         "source": request.POST.get("source", "") if form.is_bound else beginnings.link_of(request.GET),
         "form_key": secrets.token_hex(8),
@@ -143,6 +145,12 @@ def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep)
         **_build_context(request.user),
     }
     return render(request, "launch/launch.html", context, status=422 if form.is_bound else 200)
+
+
+def _chosen_import(form: LaunchForm) -> Import | None:
+    """Return the import with which the form launches, or would if it were ticked again."""
+    chosen = str(form["from_import"].value() or "")
+    return form.offer.imports.filter(pk=chosen).select_related("folder").first() if chosen.isalnum() else None
 
 
 def _launcher_fragment(sessions: list[Session]) -> str:

@@ -20,9 +20,12 @@ BADGE_SECONDS: Final = 24 * 60 * 60  # that a browser or an image proxy keeps a 
 
 @require_safe
 def launch_link(request: HttpRequest) -> HttpResponse:
-    """Redirect to the review of the wizard, which the link fills in; nothing is launched by it."""
+    """Redirect to the review of the wizard, which the link fills in, or first to the import of its repository.
+
+    Nothing is launched by it.
+    """
     query = request.GET.urlencode()
-    path = reverse("sessions:launch-step", args=["review"])
+    path = reverse("imports:new") if "repo" in request.GET else reverse("sessions:launch-step", args=["review"])
     return redirect(f"{path}?{query}" if query else path)
 
 
