@@ -1,7 +1,7 @@
 """Forms of imports: the address, where it goes, and credentials. The rules are in `imports`."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -27,13 +27,15 @@ _Made = TypeVar("_Made")
 class _AskingForm(forms.Form):
     """A form whose service may refuse; what it refuses appears at the fields."""
 
+    service_fields: ClassVar[dict[str, str]] = {}  # names of a service's fields that are others here
+
     def ask(self, service: Callable[[], _Made]) -> _Made | None:
         """Return what the service returns; None with its refusal in the form's errors."""
         try:
             return service()
         except RejectedError as refusal:
             for name, message in refusal.errors.items():
-                self.add_error(name if name in self.fields else None, message)
+                self.add_error(self.service_fields.get(name, name if name in self.fields else None), message)
         return None
 
 
@@ -74,7 +76,7 @@ class AddressForm(_AskingForm):
         ResourceGroup.objects.none(),
         label=_("Fetched by a session in"),
         required=False,
-        empty_label=None,
+        empty_label=_("where there is room first"),
         widget=forms.Select(attrs=SELECT),
     )
 
@@ -82,7 +84,7 @@ class AddressForm(_AskingForm):
         super().__init__(data, initial=initial)
         self.owner = owner
         _offer(self, "credential", owner.import_credentials.all())
-        _offer(self, "resource_group", ResourceGroup.objects.usable_by(owner))
+        _offer(self, "resource_group", ResourceGroup.objects.usable_by(owner).filter(allow_batch=True))
 
     @property
     def shows_groups(self) -> bool:
@@ -167,6 +169,8 @@ class TargetForm(_AskingForm):
 class CredentialForm(_AskingForm):
     """A token or an SSH key for one host of repositories."""
 
+    service_fields: ClassVar[dict[str, str]] = {"token": "secret", "private_key": "secret"}
+
     kind = forms.ChoiceField(
         label=_("Kind"),
         choices=[
@@ -216,10 +220,6 @@ class CredentialForm(_AskingForm):
             return self.ask(lambda: credentials.add_token(owner, token=token, username=username, **known))
         key = given["secret"] if given["kind"] == "ssh_key" else ""
         return self.ask(lambda: credentials.add_key(owner, private_key=key, **known))
-
-    def add_error(self, field: str | None, error: Any) -> None:
-        """Show what a service says of a token or key at the field that takes both."""
-        super().add_error("secret" if field in ("token", "private_key") else field, error)
 
 
 def _offer(form: forms.Form, name: str, queryset: Any) -> None:

@@ -46,7 +46,9 @@ def detail(request: UserRequest, import_id: str) -> HttpResponse:
     context: dict[str, Any] = {"import": shown, "link": link, "launch_url": _launch_url(shown, link)}
     status = 200
     if shown.state == ImportState.DONE:
-        context["options"] = services.launch_options(shown)
+        context["options"] = options = services.launch_options(shown)
+        apps = options.image.apps.all() if options.image else ()
+        context["app_title"] = next((app.title for app in apps if app.name == options.app), "")
         if shown.target == ImportTarget.LOOK:
             form = TargetForm(shown, request.POST if request.method == "POST" else None, _proposed(shown))
             if form.is_bound and form.is_valid():

@@ -71,11 +71,11 @@ def link_of(offer: LaunchOffer, session: Session) -> str:
 def link_problems(offer: LaunchOffer, query: QueryDict) -> dict[str, str]:
     """Return what a link names in vain, as messages by the form's fields; "general" is what has no field."""
     found = {
-        field: _("The link says “%(value)s” here, which does not exist or is not for you.") % {"value": _cut(value)}
-        for field, value in _not_found(offer, query)
+        field: _("The link says %(said)s, which does not exist or is not for you.") % {"said": _cut(said)}
+        for field, said in _not_found(offer, query)
     }
     found |= {
-        name: _("The link says “%(value)s” here; it may say on or off.") % {"value": _cut(query.get(name, ""))}
+        name: _("The link says %(said)s, which may be on or off.") % {"said": _cut(f"{name}={query[name]}")}
         for name in FLAGS
         if query.get(name, "on") not in ("on", "off")
     }
@@ -100,20 +100,20 @@ def _not_found(offer: LaunchOffer, query: QueryDict) -> list[tuple[str, str]]:
         "group": ("resource_group", groups),
         "other_group": ("other_groups", groups),
         "project": ("project", {each.name for each in offer.projects} | {""}),
-        "preset": (
-            "preset",
-            {text for each in presets for text in (each.name, str(each.pk))},
-        ),
+        "preset": ("preset", {text for each in presets for text in (each.name, str(each.pk))}),
         "folder": ("mounts", set().union(*(beginnings.folder_names(offer, each) for each in offer.folders))),
     }
-    missing = [(field, ", ".join(set(query.getlist(name)) - names)) for name, (field, names) in known.items()]
+    found = [
+        (field, ", ".join(f"{name}={value}" for value in query.getlist(name) if value not in names))
+        for name, (field, names) in known.items()
+    ]
     if (image := query.get("image", "")).isdecimal() and image not in {str(each.pk) for each in offer.images}:
-        missing.append(("image", image))
+        found.append(("image", f"image={image}"))
     if (again := query.get("again")) is not None and not beginnings.again(offer, again):
-        missing.append(("general", again))
+        found.append(("general", f"again={again}"))
     if (import_id := query.get("import")) is not None and not beginnings.from_import(offer, import_id):
-        missing.append(("from_import", import_id))
-    return [(field, value) for field, value in missing if value]
+        found.append(("from_import", f"import={import_id}"))
+    return [(field, said) for field, said in found if said]
 
 
 def _cut(text: str) -> str:

@@ -126,7 +126,6 @@ def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep)
     wrong = form.messages() if form.is_bound else {}
     facts = queries.launch_facts(form.offer)
     previous, following = steps.beside(step)
-    marked = (*wrong, *form.link_problems)
     context = {
         "form": form,
         "environment_cards": cards.environment_cards(form),
@@ -135,7 +134,7 @@ def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep)
         "step": step,
         "previous": previous,
         "next": following,
-        "steps": [{"step": each, "has_problem": any(map(each.shows, marked))} for each in steps.STEPS],
+        "steps": [{"step": each, "has_problem": any(each.shows(name) for name in wrong)} for each in steps.STEPS],
         "notice": notice,
         "chosen_import": _chosen_import(form),
         "facts": facts,
