@@ -39,6 +39,7 @@ GROUPS: Final = (
         (
             "getting-started",
             "launching",
+            "importing",
             "cluster-sessions",
             "waiting",
             "sessions",
