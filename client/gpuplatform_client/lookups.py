@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from gpuplatform_client.client import Client
 from gpuplatform_client.deployment_models import DeploymentInfo
 from gpuplatform_client.errors import ClientError, MissingObjectError
+from gpuplatform_client.import_models import CredentialInfo
 from gpuplatform_client.models import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
 
 SESSION_ID = re.compile("[a-z2-7]{16}")
@@ -86,6 +87,14 @@ def find_folder(client: Client, name: str) -> DataFolder:
         )
         raise LookupFailedError(problem)
     return found[0]
+
+
+def find_credential(client: Client, name: str) -> CredentialInfo:
+    """Return the user's credential of this name."""
+    for credential in client.import_credentials():
+        if credential.name == name:
+            return credential
+    raise LookupFailedError(f"There is no credential {name!r}.")
 
 
 def find_project(client: Client, name: str) -> ProjectInfo:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from gpuplatform_client import deployment_operations, operations
+from gpuplatform_client import deployment_operations, import_operations, operations
 from gpuplatform_client.api_requests import ApiOperation, ApiStream, ResultPage
 
 if TYPE_CHECKING:
@@ -118,6 +118,14 @@ class ApiMethods:
     revoke_deployment_token = OperationMethod(deployment_operations.revoke_deployment_token)
     deployment_events = ItemsMethod(deployment_operations.deployment_events)
     runtime_variants = ItemsMethod(deployment_operations.runtime_variants)
+    imports = ItemsMethod(import_operations.imports)
+    import_state = OperationMethod(import_operations.import_state)
+    begin_import = OperationMethod(import_operations.begin_import)
+    cancel_import = OperationMethod(import_operations.cancel_import)
+    launch_import = OperationMethod(import_operations.launch_import)
+    import_credentials = ItemsMethod(import_operations.import_credentials)
+    add_import_credential = OperationMethod(import_operations.add_import_credential)
+    delete_import_credential = OperationMethod(import_operations.delete_import_credential)
     follow_logs = ItemsMethod(operations.follow_logs, "follow")
     watch = ItemsMethod(operations.watch, "follow")
 

@@ -128,7 +128,7 @@ def test_the_session_opens_the_file(page: Page, owner: User, host: Host, image: 
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="Open first.ipynb in JupyterLab").click()
     tab = opened.value
-    expect(tab.get_by_role("status")).to_be_visible()
+    expect(tab.get_by_text("The host starts it")).to_be_visible()
     assert tab.url.endswith("/apps/jupyterlab/?imported")
     with tab.expect_request(re.compile("/lab/tree/course/first[.]ipynb$")):
         Endpoint.objects.update(state=EndpointState.READY)
@@ -140,8 +140,8 @@ def test_a_launch_is_shared_by_link_and_badge(page: Page, owner: User, host: Hos
     Session.objects.update(environment={"TOKEN": "s3cret"})
     page.goto(f"/sessions/{session.pk}/")
     page.get_by_role("link", name="Share this launch").click()
-    link = page.get_by_label("Link", exact=True).input_value()
-    markdown = page.get_by_label("Markdown").input_value()
+    link = page.get_by_role("textbox", name="Link").input_value()
+    markdown = page.get_by_role("textbox", name="Markdown").input_value()
     assert "s3cret" not in link
     assert markdown.endswith(f"({link})")
     badge = page.get_by_alt_text("The badge on light pages")

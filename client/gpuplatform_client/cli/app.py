@@ -9,10 +9,12 @@ from gpuplatform_client.cli import (
     access,
     attach,
     changes,
+    credentials,
     deploy,
     deployments,
     execute,
     folders,
+    importing,
     login,
     overview,
     projects,
@@ -37,6 +39,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
     },
     "Sessions": {
         "run": run.run,
+        "import": importing.import_work,
         "ls": sessions.list_sessions,
         "logs": sessions.logs,
         "events": sessions.events,
@@ -68,6 +71,7 @@ for panel, commands in PANELS.items():
         settings = access.PASSED_ON if name in ("ssh", "exec") else None
         app.command(name, rich_help_panel=panel, context_settings=settings)(command)
 app.add_typer(deployments.app, name="deployments", rich_help_panel="Deployments")
+app.add_typer(credentials.app, name="credentials", rich_help_panel="Account")
 app.add_typer(folders.app, name="folders", rich_help_panel="What there is")
 app.add_typer(projects.app, name="projects", rich_help_panel="What there is")
 

@@ -1,0 +1,131 @@
+"""`gpuplatform import`: fetch what is at an address, say how far it is, and launch a session with it."""
+
+import time
+from typing import Annotated, Final
+
+import typer
+
+from gpuplatform_client.cli.amounts import size_text
+from gpuplatform_client.cli.connection import FAILED, connected, messages, output, reporting
+from gpuplatform_client.cli.printing import ListFormat
+from gpuplatform_client.cli.run import INTERRUPTED, fgpu_of
+from gpuplatform_client.client import Client
+from gpuplatform_client.import_models import ImportInfo, ImportSpec
+from gpuplatform_client.lookups import LookupFailedError, choose_image, find_folder
+from gpuplatform_client.models import LaunchSpec, MountSpec
+
+POLL_SECONDS: Final = 1.0
+DEFAULT_CPU: Final = 1
+DEFAULT_MEMORY: Final = 2 * 2**30
+
+
+@reporting()
+def import_work(
+    address: Annotated[str, typer.Argument(help="Of a repository, notebook, archive or record")],
+    folder: Annotated[str | None, typer.Option(help="A data folder of yours, or a new one of this name")] = None,
+    ref: Annotated[str | None, typer.Option(help="Branch, tag or commit")] = None,
+    path: Annotated[str | None, typer.Option(help="The file to open")] = None,
+    credential: Annotated[str | None, typer.Option(help="Name of a credential, for what is private")] = None,
+    whole_history: Annotated[bool, typer.Option("--whole-history", help="Not the last commit alone")] = False,
+    look: Annotated[bool, typer.Option("--look", help="Only say what is there")] = False,
+    launch: Annotated[bool, typer.Option("--launch", help="Launch a session with it")] = False,
+    image: Annotated[str | None, typer.Option(help="Environment of the session; without, one that fits")] = None,
+    cpu: Annotated[int | None, typer.Option(help="CPU cores of the session")] = None,
+    memory: Annotated[str | None, typer.Option(help='Of the session, such as "4g"')] = None,
+    fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU of the session")] = None,
+    group: Annotated[str | None, typer.Option(help="Resource group")] = None,
+    form: Annotated[ListFormat, typer.Option("--output", "-o", help="json: what was found, as one object")] = (
+        ListFormat.TABLE
+    ),
+) -> None:
+    """Fetch work from an address into a folder or a session. Ctrl-C cancels it, and leaves nothing."""
+    if look == bool(folder or launch):
+        raise typer.BadParameter("Say --folder NAME, --launch, both, or --look.", param_hint="--look")
+    asked = {"image": image, "cpu": cpu, "memory": memory, "fgpu": fgpu}
+    if not launch and (named := [f"--{name}" for name, value in asked.items() if value is not None]):
+        raise typer.BadParameter("This is of a session: say --launch.", param_hint=named[0])
+    with connected() as client:
+        spec = ImportSpec(
+            address=address,
+            ref=ref,
+            path=path,
+            credential=credential,
+            whole_history=whole_history or None,
+            resource_group=group,
+            **_folder(client, folder),
+        )
+        found = _fetched(client, client.begin_import(spec))
+        if form == ListFormat.JSON:
+            output.out(found.model_dump_json(), highlight=False)
+        else:
+            _print(found)
+        if launch:
+            amounts = LaunchSpec(image=image, cpu=cpu, memory=memory, fgpu=fgpu_of(fgpu), resource_group=group)
+            [session] = client.launch_import(found.id, _completed(client, found, amounts))
+            output.print(f"{session.name} ({session.id})", highlight=False, markup=False)
+
+
+def _folder(client: Client, name: str | None) -> dict[str, str]:
+    """Return the field of the folder of this name: of one that is there, else of a new one."""
+    if name is None:
+        return {}
+    try:
+        return {"folder": find_folder(client, name).id}
+    except LookupFailedError:
+        if "@" in name:
+            raise
+        return {"folder_name": name}
+
+
+def _fetched(client: Client, current: ImportInfo) -> ImportInfo:
+    """Return the import once it is done; print how far it is meanwhile. Cancels it at an interrupt."""
+    said = ""
+    try:
+        while not current.is_over:
+            text = current.progress or {"WAITING": "Waits for its session", "FETCHING": "Fetches"}[current.state]
+            if text != said:
+                messages.print(text, highlight=False, markup=False)
+            said = text
+            time.sleep(POLL_SECONDS)
+            current = client.import_state(current.id)
+    except KeyboardInterrupt:
+        client.cancel_import(current.id)
+        messages.print("Interrupted: the import is cancelled.")
+        raise typer.Exit(INTERRUPTED) from None
+    if current.state != "DONE":
+        messages.print(current.problem or "The import was cancelled.", highlight=False, markup=False)
+        raise typer.Exit(FAILED)
+    return current
+
+
+def _print(done: ImportInfo) -> None:
+    """Print what was found, one fact a line."""
+    found = done.found
+    size = f"{size_text(found['bytes'])} in {found.get('files')} files" if found.get("bytes") is not None else ""
+    facts = {
+        "Branch": " ".join(filter(None, (found.get("branch"), str(found.get("commit", ""))[:12]))),
+        "Size": size,
+        "Needs": ", ".join(found.get("present", ())),
+        "Notebooks": ", ".join(found.get("notebooks", ())[:5]),
+        "Environment": (done.proposal.image if done.proposal else None) or "",
+        "Folder": done.folder or "",
+    }
+    for name, text in facts.items():
+        if text:
+            output.print(f"{name + ':':<13}{text}", highlight=False, markup=False)
+
+
+def _completed(client: Client, done: ImportInfo, asked: LaunchSpec) -> LaunchSpec:
+    """Return the session that is asked for, with what the import proposes where nothing was."""
+    proposed = done.proposal
+    image = choose_image(client.images(), asked.image or (proposed and proposed.image) or "python")
+    update: dict[str, object] = {
+        "image": image.reference if image else asked.image,
+        "cpu": asked.cpu or (proposed and proposed.cpu) or max(DEFAULT_CPU, image.min_cpu if image else 0),
+        "memory": asked.memory or (proposed and proposed.memory) or max(DEFAULT_MEMORY, image.min_memory if image else 0),
+    }
+    if asked.fgpu is None and proposed and not asked.image:
+        update["fgpu"] = proposed.fgpu
+    if done.folder:
+        update["mounts"] = (MountSpec(folder=done.folder),)
+    return asked.model_copy(update=update)
