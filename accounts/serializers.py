@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -14,6 +14,8 @@ from accounts.models import ApiToken, LoginSession, ResourcePolicy, SshKey, Toke
 from accounts.second_factors import services as second_factors
 from restapi.fields import ShownSerializer
 
+UNKNOWN_FIELD: Final = "There is no such field."
+
 
 class StrictSerializer(serializers.Serializer[Any]):
     """A serializer that refuses unknown fields instead of ignoring them."""
@@ -24,7 +26,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         """Return the validated data; raise ValidationError with the messages of invalid and unknown fields."""
         unknown = {}
         if isinstance(data, Mapping):
-            unknown = {name: ["There is no such field."] for name in data if name not in self.fields}
+            unknown = {name: [UNKNOWN_FIELD] for name in data if name not in self.fields}
             unknown |= {name: ["Not a valid string."] for name in data if _is_number_for_text(self, name, data[name])}
         try:
             value = super().to_internal_value(data)

@@ -89,8 +89,8 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
     def create(self, request: Request) -> Response:
         """Create a folder."""
         asked = valid_body(NewFolderSerializer, request)
-        root = _root_called(asked.get("root"))
-        holder = _holder(user_of(request), asked.get("project"))
+        root = root_called(asked.get("root"))
+        holder = holder_for(user_of(request), asked.get("project"))
         folder = services.create(holder, asked["name"], root)
         return self._shown(folder, status.HTTP_201_CREATED)
 
@@ -170,7 +170,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         return Response(self.get_serializer(self.get_queryset().get(pk=folder.pk)).data, status=code)
 
 
-def _holder(user: User, project: str | None) -> User | Project:
+def holder_for(user: User, project: str | None) -> User | Project:
     """Return the user, or the project of this name if they manage it. Raises ValidationError."""
     if project is None:
         return user
@@ -180,7 +180,7 @@ def _holder(user: User, project: str | None) -> User | Project:
     return found
 
 
-def _root_called(name: str | None) -> StorageRoot | None:
+def root_called(name: str | None) -> StorageRoot | None:
     """Return the root of this name, None without a name. Raises ValidationError."""
     if name is None:
         return None

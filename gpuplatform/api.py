@@ -41,6 +41,7 @@ from sessions.conversion.api import PrivateImageViewSet
 from sessions.drains.api import HostDrainView
 from sessions.projects.api import ProjectInvitationViewSet, ProjectMemberViewSet, ProjectViewSet
 from sessions.usage.api import UsageView
+from specs.api import SpecsView
 from webhooks.api import WebhookDeliveryViewSet, WebhookViewSet
 
 
@@ -114,6 +115,7 @@ v1_patterns = [
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
+    path("specs/", SpecsView.as_view(), name="specs"),
     path("admin/sessions/<str:session_id>/force-end/", ForceEndView.as_view(), name="admin-force-end"),
     path("admin/sessions/<str:session_id>/requeue/", RequeueView.as_view(), name="admin-requeue"),
     path("admin/configuration/", ConfigurationView.as_view(), name="admin-configuration"),

@@ -29,6 +29,13 @@ def create(holder: Holder, name: str, root: StorageRoot | None = None, folder_id
     With `folder_id` it is one whose directory is there already. Else this is made at once where the root is on this
     machine, or by the first host that mounts it. Raises FolderRejectedError with a message per field (`name`, `root`).
     """
+    folder = create_row(holder, name, root, folder_id)
+    make_directory(folder)
+    return folder
+
+
+def create_row(holder: Holder, name: str, root: StorageRoot | None = None, folder_id: str = "") -> Folder:
+    """Create a folder as `create` does, without its directory: for a transaction that may yet be rolled back."""
     root = root or default_root()
     if root is None or not root.is_enabled:
         raise FolderRejectedError({"root": "No storage takes new folders at present; ask an administrator."})
@@ -39,9 +46,13 @@ def create(holder: Holder, name: str, root: StorageRoot | None = None, folder_id
         _check_free(holder, name)
         folder = Folder.objects.create(pk=folder_id or new_folder_id(), **_of(holder), name=name, root=root)
     logger.info("folder %s: created for %s on %s", folder.pk, holder, root)
-    if not storage.unavailable_reason(root):
-        storage.ensure_directory(folder)
     return folder
+
+
+def make_directory(folder: Folder) -> None:
+    """Make the directory of a new folder where its root is on this machine."""
+    if not storage.unavailable_reason(folder.root):
+        storage.ensure_directory(folder)
 
 
 def default_root() -> StorageRoot | None:

@@ -89,6 +89,10 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "sessions_resize_create": {"fgpu": "0.25"},
     "sessions_snooze_create": {"by": "1h"},
     "sessions_terminate_many": {"ids": ["owfy2i4csglu5gkz"]},
+    "specs_create": {
+        "text": "kind: session\nname: train\nimage: gpuplatform/pytorch:2.13\ncpu: 4\nmemory: 16g\nfgpu: 0.5\n",
+        "dry_run": True,
+    },
     "ssh_keys_create": {"key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA... ada@laptop", "title": "laptop"},
     "tokens_create": {"name": "ci", "scope": "read", "days": 90},
     "webhooks_create": {"url": "https://ci.example.org/hooks/gpu", "event_types": ["session.terminated"]},

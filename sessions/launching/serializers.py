@@ -92,7 +92,7 @@ class MountQuery(StrictSerializer):
 
 @extend_schema_field(MountQuery(many=True))
 class MountsField(serializers.Field[list[dict[str, Any]], Any, Any, Any]):
-    """Folders to mount; the messages of all of them are in one list."""
+    """Folders to mount."""
 
     def to_internal_value(self, data: Any) -> list[dict[str, Any]]:
         """Return the valid mounts; raise ValidationError with the messages of the others."""
@@ -101,14 +101,8 @@ class MountsField(serializers.Field[list[dict[str, Any]], Any, Any, Any]):
         if len(data) > validation.MAX_MOUNTS:
             raise ValidationError(f"A session mounts at most {validation.MAX_MOUNTS} folders.")
         queries = [MountQuery(data=each) for each in data]
-        problems = [
-            f"Folder {number}, {field}: {message}"
-            for number, query in enumerate(queries, 1)
-            if not query.is_valid()
-            for field, messages in query.errors.items()
-            for message in messages
-        ]
-        if problems:
+        problems = [{} if query.is_valid() else query.errors for query in queries]
+        if any(problems):
             raise ValidationError(problems)
         return [query.validated_data for query in queries]
 

@@ -1,0 +1,94 @@
+"""API of spec files."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.api import user_of
+from accounts.models import User
+from accounts.serializers import StrictSerializer
+from resources.amounts.fields import FgpuTextField
+from restapi.views import ApiView, valid_body
+from scheduler.api import EstimateSerializer, as_data
+from specs import services
+from specs.documents import MAX_BYTES
+from specs.kinds import KINDS
+from specs.problems import SpecError
+from specs.services import SpecOutcome
+
+
+class NewSpecSerializer(StrictSerializer):
+    """A spec file."""
+
+    text = serializers.CharField(
+        max_length=MAX_BYTES, trim_whitespace=False, help_text="YAML or JSON; several documents are one request"
+    )
+    dry_run = serializers.BooleanField(default=False, help_text="Only say what would be made, and when it would start")
+
+
+class SpecDocumentSerializer(serializers.Serializer[Any]):
+    """What became of a document, or would."""
+
+    kind = serializers.ChoiceField(choices=list(KINDS))
+    line = serializers.IntegerField(help_text="At which it begins")
+    name = serializers.CharField(help_text="As it is written; empty without one")
+    ids = serializers.ListField(child=serializers.CharField(), help_text="Of what was made; none of a dry run")
+    resource_group = serializers.CharField(allow_null=True, help_text="In which its sessions start first")
+    count = serializers.IntegerField(help_text="Sessions or replicas; 0 of a folder")
+    cpu = serializers.IntegerField(allow_null=True, help_text="Of each, all members of a cluster together")
+    memory = serializers.IntegerField(allow_null=True, help_text="Bytes")
+    fgpu = FgpuTextField(allow_null=True)
+    estimate = EstimateSerializer(allow_null=True, help_text="Of a dry run: when all would have started")
+
+
+class SpecResultSerializer(serializers.Serializer[Any]):
+    """What became of a spec file."""
+
+    dry_run = serializers.BooleanField()
+    documents = SpecDocumentSerializer(many=True)
+
+
+class SpecsView(ApiView):
+    """Carries out spec files."""
+
+    @extend_schema(
+        operation_id="specs_create",
+        request=NewSpecSerializer,
+        responses={200: SpecResultSerializer, 201: SpecResultSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Make what a spec file asks for, all or nothing, or say what that would be (200)."""
+        asked = valid_body(NewSpecSerializer, request)
+        is_dry = asked["dry_run"]
+        result = carried_out(user_of(request), asked["text"], is_dry=is_dry)
+        return Response(result, status=status.HTTP_200_OK if is_dry else status.HTTP_201_CREATED)
+
+
+def carried_out(owner: User, text: str, *, is_dry: bool) -> dict[str, Any]:
+    """Carry a spec file out and return the response. Raises ValidationError, by line and field."""
+    try:
+        outcomes = services.carry_out(owner, services.read(text), is_dry=is_dry)
+    except SpecError as error:
+        found: dict[str, list[str]] = {}
+        for problem in error.problems:
+            found.setdefault(problem.place, []).append(problem.message)
+        raise ValidationError(found) from error
+    return SpecResultSerializer({"dry_run": is_dry, "documents": [_as_data(each) for each in outcomes]}).data
+
+
+def _as_data(outcome: SpecOutcome) -> dict[str, Any]:
+    asked = outcome.launched_as
+    return {
+        "kind": outcome.document.kind,
+        "line": outcome.document.source.line,
+        "name": outcome.document.name,
+        "ids": outcome.ids,
+        "resource_group": asked and asked.resource_group.name,
+        "count": asked.count if asked else 0,
+        **{name: asked and getattr(asked.together, name) for name in ("cpu", "memory", "fgpu")},
+        "estimate": outcome.estimate and as_data(outcome.estimate),
+    }

@@ -1,0 +1,168 @@
+"""The kinds of documents: each is validated by the serializer of the API, and made and estimated by the services."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final
+
+from django.db import transaction
+from rest_framework.exceptions import ValidationError
+from rest_framework.serializers import Serializer
+
+from accounts.models import User
+from deployments import services as deployments
+from deployments.models import Deployment
+from deployments.replicas.launching import launch_request
+from deployments.rest.bodies import NewDeploymentBody
+from deployments.rest.views import refusals
+from folders.api import holder_for, root_called
+from folders.errors import FolderError, FolderRejectedError
+from folders.models import Folder
+from folders.serializers import NewFolderSerializer
+from folders.sharing import folders
+from scheduler.advice.estimate import Estimate, estimate
+from sessions.api import by_request_field
+from sessions.errors import RejectedError
+from sessions.launching import services as sessions
+from sessions.launching.requests import LaunchRequest
+from sessions.launching.serializers import ClusterQuery, LaunchRequestSerializer
+from sessions.launching.validation import MAX_COUNT
+
+
+class SpecRequest(ABC):
+    """What a document asks for. All methods raise ValidationError by fields of the document."""
+
+    serializer: ClassVar[type[Serializer[Any]]]
+
+    def __init__(self, owner: User, fields: Mapping[str, Any]) -> None:
+        """Take the fields as they are written."""
+        self._owner = owner
+        self._body: Any = self.serializer(data=dict(fields), context={"request": SimpleNamespace(user=owner)})
+
+    def prepare(self) -> None:
+        """Validate the fields, and store what other documents may name, or what launches nothing by itself."""
+        self._body.is_valid(raise_exception=True)
+
+    @abstractmethod
+    def launched_as(self) -> LaunchRequest | None:
+        """Return what is launched; None: nothing."""
+
+    @abstractmethod
+    def estimate(self) -> Estimate | None:
+        """Return when that would start. Called before any `launch`, whose sessions the scheduler must not see yet."""
+
+    @abstractmethod
+    def launch(self) -> list[str]:
+        """Launch it, and return the ids of what there is then."""
+
+
+class FolderSpec(SpecRequest):
+    """A data folder."""
+
+    serializer = NewFolderSerializer
+    _made: Folder
+
+    def prepare(self) -> None:
+        """Create the folder; its directory is made once that is committed."""
+        super().prepare()
+        asked = self._body.validated_data
+        holder, root = holder_for(self._owner, asked.get("project")), root_called(asked.get("root"))
+        try:
+            self._made = folders.create_row(holder, asked["name"], root)
+        except FolderError as error:
+            errors = error.errors if isinstance(error, FolderRejectedError) else {"detail": str(error)}
+            raise ValidationError(errors) from error
+        transaction.on_commit(partial(folders.make_directory, self._made))
+
+    def launched_as(self) -> None:
+        """Return None."""
+
+    def estimate(self) -> None:
+        """Return None: it is there at once."""
+
+    def launch(self) -> list[str]:
+        """Return the folder's id."""
+        return [self._made.pk]
+
+
+class SessionSpec(SpecRequest):
+    """Sessions of one shape."""
+
+    serializer = LaunchRequestSerializer
+
+    def launched_as(self) -> LaunchRequest:
+        """Return the request."""
+        asked: LaunchRequest = self._body.launch_request()
+        return asked
+
+    def estimate(self) -> Estimate:
+        """Return when all would have started."""
+        try:
+            return estimate(self._owner, self.launched_as())
+        except RejectedError as error:
+            raise self._refusal(error) from error
+
+    def launch(self) -> list[str]:
+        """Queue the sessions and return their ids."""
+        try:
+            return [session.pk for session in sessions.submit(self._owner, self.launched_as())]
+        except RejectedError as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: RejectedError) -> ValidationError:
+        return ValidationError(by_request_field(error.errors, self._body.initial_data))
+
+
+class ClusterSpecSerializer(LaunchRequestSerializer):
+    """A request for sessions of several containers."""
+
+    cluster = ClusterQuery(help_text="Several containers as one session, started and ended together")
+
+
+class ClusterSpec(SessionSpec):
+    """Clusters of one shape."""
+
+    serializer = ClusterSpecSerializer
+
+
+class DeploymentSpec(SpecRequest):
+    """A deployment with its first revision."""
+
+    serializer = NewDeploymentBody
+    _made: Deployment
+
+    def prepare(self) -> None:
+        """Create the deployment; its replicas are launched once that is committed."""
+        super().prepare()
+        asked = self._body.deployment_request(self._owner)
+        with refusals(asked.revision):
+            self._made = deployments.create(self._owner, asked)
+
+    def launched_as(self) -> LaunchRequest | None:
+        """Return the request for its replicas."""
+        if self._made.revision is None or not self._made.replicas:
+            return None
+        return replace(launch_request(self._made, self._made.revision), count=min(self._made.replicas, MAX_COUNT))
+
+    def estimate(self) -> Estimate | None:
+        """Return when all replicas would have started; None where more are wanted than may wait at once."""
+        asked = self.launched_as()
+        try:
+            return estimate(self._owner, asked) if asked else None
+        except RejectedError:
+            return None
+
+    def launch(self) -> list[str]:
+        """Return the deployment's id."""
+        return [self._made.pk]
+
+
+# In the order in which documents are prepared: the later ones may name what the earlier ones make.
+KINDS: Final[Mapping[str, type[SpecRequest]]] = {
+    "folder": FolderSpec,
+    "session": SessionSpec,
+    "cluster": ClusterSpec,
+    "deployment": DeploymentSpec,
+}

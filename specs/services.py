@@ -1,0 +1,92 @@
+"""Carries out spec files: all of their documents, or none."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import ValidationError
+
+from accounts.models import User
+from scheduler.advice.estimate import Estimate
+from sessions.launching.requests import LaunchRequest
+from specs.documents import KIND, SpecDocument, spec_document, yaml_documents
+from specs.kinds import KINDS, SpecRequest
+from specs.problems import MAX_PROBLEMS, SpecError, SpecProblem, did_you_mean, messages, with_allowed
+
+
+@dataclass(slots=True)
+class SpecOutcome:
+    """What became of a document, or would."""
+
+    document: SpecDocument
+    request: SpecRequest
+    ids: Sequence[str] = ()  # of what was made; none of a dry run
+    launched_as: LaunchRequest | None = None  # of what launches sessions
+    estimate: Estimate | None = None  # of a dry run
+
+
+def read(text: str) -> list[SpecDocument]:
+    """Return the documents of a text. Raises SpecError."""
+    return [spec_document(each) for each in yaml_documents(text)]
+
+
+def carry_out(owner: User, documents: Sequence[SpecDocument], *, is_dry: bool = False) -> list[SpecOutcome]:
+    """Make what the documents ask for, in one transaction, or nothing; return what became of each, in their order.
+
+    A dry run does the same and takes it back, so that all rules are asked; it says when sessions would start instead.
+    Raises SpecError with all that is wrong.
+    """
+    problems = [each.problem((KIND,), _unknown_kind(each.kind)) for each in documents if not _is_known(each.kind)]
+    outcomes = [SpecOutcome(each, KINDS[each.kind](owner, each.fields)) for each in documents if _is_known(each.kind)]
+    order = list(KINDS)
+    with transaction.atomic():
+        for outcome in sorted(outcomes, key=lambda each: order.index(each.document.kind)):
+            with _collected(problems, outcome):
+                outcome.request.prepare()
+        _raise(problems)
+        for outcome in outcomes if is_dry else ():
+            with _collected(problems, outcome):
+                outcome.estimate = outcome.request.estimate()
+        _raise(problems)
+        for outcome in outcomes:
+            with _collected(problems, outcome):
+                outcome.launched_as = outcome.request.launched_as()
+                outcome.ids = outcome.request.launch()
+        _raise(problems)
+        if is_dry:
+            transaction.set_rollback(True)
+            for outcome in outcomes:
+                outcome.ids = ()
+    return outcomes
+
+
+@contextmanager
+def _collected(problems: list[SpecProblem], outcome: SpecOutcome) -> Iterator[None]:
+    """Add what a ValidationError says to the problems."""
+    try:
+        yield
+    except ValidationError as error:
+        serializer = outcome.request.serializer()
+        problems += [
+            outcome.document.problem(place, with_allowed(serializer, place, message))
+            for place, message in islice(messages(error.detail), MAX_PROBLEMS)
+        ]
+
+
+def _raise(problems: list[SpecProblem]) -> None:
+    if problems:
+        raise SpecError(problems)
+
+
+def _is_known(kind: Any) -> bool:
+    return isinstance(kind, str) and kind in KINDS
+
+
+def _unknown_kind(kind: Any) -> str:
+    if kind is None:
+        return _("Say of which kind it is: %(names)s.") % {"names": ", ".join(KINDS)}
+    return did_you_mean(_("There is no such kind."), str(kind), KINDS)
