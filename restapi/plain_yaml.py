@@ -105,7 +105,7 @@ class _Reader:
             return self._mapping(place)
         if isinstance(event, yaml.SequenceStartEvent):
             return [self._value(each, (*place, at)) for at, each in enumerate(self._until(yaml.SequenceEndEvent))]
-        return event.value if event.style else _scalar(event.value)
+        return event.value if event.style else scalar(event.value)
 
     def _mapping(self, place: Place) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class _Reader:
             yield event
 
 
-def _scalar(text: str) -> Any:
+def scalar(text: str) -> Any:
     """Return the value of a text without quotes."""
     if text in CONSTANTS:
         return CONSTANTS[text]

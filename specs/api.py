@@ -16,16 +16,25 @@ from restapi.views import ApiView, valid_body
 from scheduler.api import EstimateSerializer, as_data
 from specs import services
 from specs.documents import MAX_BYTES
+from specs.formats import reading
+from specs.formats.translation import Outcome
 from specs.kinds import KINDS
 from specs.problems import SpecError
 from specs.services import SpecOutcome
+from specs.writing import spec_text
 
 
 class NewSpecSerializer(StrictSerializer):
     """A spec file."""
 
     text = serializers.CharField(
-        max_length=MAX_BYTES, trim_whitespace=False, help_text="YAML or JSON; several documents are one request"
+        max_length=MAX_BYTES,
+        trim_whitespace=False,
+        help_text="YAML or JSON; several documents are one request. Also a script with #GP or #SBATCH lines, or a task "
+        "file of SkyPilot or dstack",
+    )
+    image = serializers.CharField(
+        default="", allow_blank=True, max_length=255, help_text="For a script or task file that names none"
     )
     dry_run = serializers.BooleanField(default=False, help_text="Only say what would be made, and when it would start")
 
@@ -45,11 +54,23 @@ class SpecDocumentSerializer(serializers.Serializer[Any]):
     estimate = EstimateSerializer(allow_null=True, help_text="Of a dry run: when all would have started")
 
 
+class TranslatedOptionSerializer(serializers.Serializer[Any]):
+    """What became of an option of another system's file."""
+
+    line = serializers.IntegerField(help_text="At which it stands")
+    option = serializers.CharField(help_text="As it is written; empty for what is not said in the file")
+    became = serializers.CharField(help_text="The field, with its value")
+    outcome = serializers.ChoiceField(choices=[outcome.value for outcome in Outcome])
+    note = serializers.CharField(help_text="Why it is changed or left out")
+
+
 class SpecResultSerializer(serializers.Serializer[Any]):
     """What became of a spec file."""
 
     dry_run = serializers.BooleanField()
     documents = SpecDocumentSerializer(many=True)
+    translated = TranslatedOptionSerializer(many=True, help_text="Of a script or task file; empty for a spec file")
+    spec = serializers.CharField(help_text="What a script or task file says, as a spec file; empty for a spec file")
 
 
 class SpecsView(ApiView):
@@ -64,20 +85,27 @@ class SpecsView(ApiView):
         """Make what a spec file asks for, all or nothing, or say what that would be (200)."""
         asked = valid_body(NewSpecSerializer, request)
         is_dry = asked["dry_run"]
-        result = carried_out(user_of(request), asked["text"], is_dry=is_dry)
+        result = carried_out(user_of(request), asked["text"], image=asked["image"], is_dry=is_dry)
         return Response(result, status=status.HTTP_200_OK if is_dry else status.HTTP_201_CREATED)
 
 
-def carried_out(owner: User, text: str, *, is_dry: bool) -> dict[str, Any]:
+def carried_out(owner: User, text: str, *, image: str = "", is_dry: bool) -> dict[str, Any]:
     """Carry a spec file out and return the response. Raises ValidationError, by line and field."""
     try:
-        outcomes = services.carry_out(owner, services.read(text), is_dry=is_dry)
+        file = reading.read(owner, text, image)
+        outcomes = services.carry_out(owner, file.documents, is_dry=is_dry)
     except SpecError as error:
         found: dict[str, list[str]] = {}
         for problem in error.problems:
             found.setdefault(problem.place, []).append(problem.message)
         raise ValidationError(found) from error
-    return SpecResultSerializer({"dry_run": is_dry, "documents": [_as_data(each) for each in outcomes]}).data
+    result = {
+        "dry_run": is_dry,
+        "documents": [_as_data(each) for each in outcomes],
+        "translated": [each._asdict() for each in file.options],
+        "spec": spec_text((each.kind, each.fields) for each in file.documents) if file.is_translated else "",
+    }
+    return SpecResultSerializer(result).data
 
 
 def _as_data(outcome: SpecOutcome) -> dict[str, Any]:

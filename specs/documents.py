@@ -33,10 +33,14 @@ class SpecDocument:
         return SpecProblem(self.source.line_of(place), ".".join(map(str, place)), message)
 
 
-def yaml_documents(text: str) -> list[YamlDocument]:
-    """Return the documents of the text, each of which has named fields. Raises SpecError."""
+def check_length(text: str) -> None:
+    """Raise SpecError for a text that is too long."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise SpecError([SpecProblem(1, "", _("A spec file has at most %(size)s KiB.") % {"size": MAX_BYTES // 1024})])
+
+
+def yaml_documents(text: str) -> list[YamlDocument]:
+    """Return the documents of the text, each of which has named fields. Raises SpecError."""
     try:
         found = documents(text)
     except PlainYamlError as error:

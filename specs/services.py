@@ -13,7 +13,7 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import User
 from scheduler.advice.estimate import Estimate
 from sessions.launching.requests import LaunchRequest
-from specs.documents import KIND, SpecDocument, spec_document, yaml_documents
+from specs.documents import KIND, SpecDocument
 from specs.kinds import KINDS, SpecRequest
 from specs.problems import MAX_PROBLEMS, SpecError, SpecProblem, did_you_mean, messages, with_allowed
 
@@ -27,11 +27,6 @@ class SpecOutcome:
     ids: Sequence[str] = ()  # of what was made; none of a dry run
     launched_as: LaunchRequest | None = None  # of what launches sessions
     estimate: Estimate | None = None  # of a dry run
-
-
-def read(text: str) -> list[SpecDocument]:
-    """Return the documents of a text. Raises SpecError."""
-    return [spec_document(each) for each in yaml_documents(text)]
 
 
 def carry_out(owner: User, documents: Sequence[SpecDocument], *, is_dry: bool = False) -> list[SpecOutcome]:

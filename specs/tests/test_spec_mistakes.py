@@ -1,5 +1,6 @@
-"""Spec files with one mistake each: its line, its field, what is allowed, and that nothing was made; and hostile ones."""
+"""Spec files with one mistake each: line, field, what is allowed, and that nothing was made; and hostile ones."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from specs.tests.worlds import is_empty, make_owner, post
 SESSION = "kind: session\nimage: lab/pytorch:2\ncpu: 1\nmemory: 1g\n"
 CLUSTER = SESSION.replace("session", "cluster") + "cluster:\n  size: 2\n"
 DEPLOYMENT = "kind: deployment\nname: chat\nimage: lab/pytorch:2\ncommand: serve\ncpu: 1\nmemory: 1g\n"
+VERSION = SESSION.replace("image: lab/pytorch:2", "environment: PyTorch\nversion: 2.0")
+MOUNTS = SESSION + "mounts:\n- folder: a\n"
+LAUGHS = [f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n" for before, name in pairwise("abcdefghi")]
 MISTAKES = {  # text, line, field, what is said
     "no kind": (SESSION.replace("kind: session\n", ""), 1, "kind", "session, cluster, deployment"),
     "kind misspelt": (SESSION.replace("session", "sesion"), 1, "kind", "Did you mean “session”?"),
@@ -27,12 +31,12 @@ MISTAKES = {  # text, line, field, what is said
     "fgpu between steps": (SESSION + "fgpu: 0.355\n", 5, "fgpu", "0.35 and 0.36"),
     "count too large": (SESSION + "count: 51\n", 5, "count", "Allowed: 1 to 50"),
     "name too short": (SESSION + "name: abc\n", 5, "name", "4 to 64"),
-    "version that is a number": (SESSION.replace("image: lab/pytorch:2", "environment: PyTorch\nversion: 2.0"), 3, "version", "string"),
+    "version that is a number": (VERSION, 3, "version", "string"),
     "variable without a name": (SESSION + "env:\n  1A: x\n", 5, "env", "letters, digits and _"),
     "variables as a list": (SESSION + "env:\n- A=1\n", 5, "env", '{"NAME": "value"}'),
     "folder that is not there": (SESSION + "mounts:\n- folder: nothing\n", 5, "mounts", "no folder"),
-    "mount with an unknown field": (SESSION + "mounts:\n- folder: a\n- folder: b\n  readonly: true\n", 8, "mounts.1.readonly", "“read_only”"),
-    "mount with a wrong value": (SESSION + "mounts:\n- folder: b\n  read_only: 7up\n", 7, "mounts.0.read_only", "Allowed: true, false"),
+    "mount with an unknown field": (MOUNTS + "- folder: b\n  readonly: true\n", 8, "mounts.1.readonly", "“read_only”"),
+    "mount with a wrong value": (MOUNTS + "  read_only: 7up\n", 7, "mounts.0.read_only", "Allowed: true, false"),
     "time without sense": (SESSION + "time_limit: 1:30\n", 5, "time_limit", "4h"),
     "start without sense": (SESSION + "not_before: tomorrow\n", 5, "not_before", "YYYY-MM-DD"),
     "group that is not there": (SESSION + "resource_group: a100\n", 5, "resource_group", "no resource group"),
@@ -59,7 +63,7 @@ MISTAKES = {  # text, line, field, what is said
     "a control character": ("kind: session\nname: a\x07b\n", 2, "", "U+0007"),
 }  # fmt: skip
 HOSTILE = {
-    "one that laughs": "a: &a [x]\n" + "".join(f"{y}: &{y} [{','.join(['*' + x] * 9)}]\n" for x, y in zip("abcdefgh", "bcdefghi", strict=True)),
+    "one that laughs": "a: &a [x]\n" + "".join(LAUGHS),
     "deep lists": "[" * 60_000,
     "deep mappings": "{a: " * 15_000,
     "many documents": "---\nkind: folder\n" * 3_000,

@@ -1,0 +1,39 @@
+"""Writes spec files, which `restapi.plain_yaml` reads as the same values."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import yaml
+from django.conf import settings
+
+from restapi.plain_yaml import scalar
+
+SCHEMA_PATH: Final = "/api/specs.schema.json"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what would be read as something else, and writes lines of a text as lines."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> Any:
+    style = "|" if "\n" in text else None if isinstance(scalar(text), str) else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def schema_line() -> str:
+    """Return the comment by which editors find the schema."""
+    return f"# yaml-language-server: $schema={settings.COMPUTE_PUBLIC_URL.rstrip('/')}{SCHEMA_PATH}\n"
+
+
+def spec_text(documents: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """Return a spec file with these kinds and fields."""
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 120}
+    return schema_line() + "---\n".join(
+        yaml.dump({"kind": kind, **fields}, Dumper=_Dumper, **options) for kind, fields in documents
+    )
