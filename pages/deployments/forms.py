@@ -194,7 +194,7 @@ class RevisionForm(forms.Form):
         required=False,
         empty_label=gettext_lazy("None"),
     )
-    model_path = _text(gettext_lazy("Mounted at"), gettext_lazy("Empty: /srv/model"), max_length=MAX_PATH_LENGTH)
+    model_path = text_field(gettext_lazy("Mounted at"), gettext_lazy("Empty: /srv/model"), max_length=MAX_PATH_LENGTH)
     folders = forms.ModelMultipleChoiceField(
         Folder.objects.none(),
         label=gettext_lazy("Other folders"),
