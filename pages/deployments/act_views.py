@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -12,6 +12,7 @@ from accounts.requests import UserRequest, signed_in_act, signed_in_form
 from deployments import services, tokens
 from deployments.models import Revision
 from pages.deployments.queries import operable_deployment
+from pages.deployments.tabs import Tab, to_tab
 from sessions.errors import RejectedError
 from translation.english import from_english
 
@@ -80,14 +81,16 @@ def revoke_token(request: UserRequest, deployment_id: str, token_id: int) -> Htt
     deployment = operable_deployment(request, deployment_id)
     token = get_object_or_404(deployment.tokens.select_related("deployment__owner"), pk=token_id)
     text = _("The token %(name)s is revoked.") % {"name": token.name}
-    return done(request, deployment_id, text, lambda: tokens.revoke_token(token, actor=request.user))
+    return done(request, deployment_id, text, lambda: tokens.revoke_token(token, actor=request.user), Tab.TOKENS)
 
 
-def done(request: UserRequest, deployment_id: str, text: str, act: Callable[[], object]) -> HttpResponse:
-    """Carry out an act, say what was done or why not, and show the page again."""
+def done(
+    request: UserRequest, deployment_id: str, text: str, act: Callable[[], object], tab: Tab = Tab.OVERVIEW
+) -> HttpResponse:
+    """Carry out an act, say what was done or why not, and show the tab again."""
     try:
         act()
         messages.success(request, text)
     except RejectedError as error:
         messages.error(request, " ".join(from_english(each) for each in error.errors.values()))
-    return redirect("deployments:detail", deployment_id)
+    return to_tab(deployment_id, tab)

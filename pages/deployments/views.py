@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_page
@@ -30,6 +30,7 @@ from pages.deployments.queries import (
 )
 from pages.deployments.scaling_forms import RuleForm, ScalingForm
 from pages.deployments.scaling_words import rules_of, scaling_words
+from pages.deployments.tabs import LABELS, OF_FORMS, Tab, tab_named, to_tab
 from pages.deployments.token_forms import ChangedLimitsForm, DeploymentTokenForm
 from sessions.errors import RejectedError
 
@@ -54,7 +55,8 @@ def detail(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Show one deployment; return only the live part to htmx."""
     deployment = visible_deployment(request, deployment_id)
     if request.htmx:
-        return render(request, "deployments/_detail.html", _context(request, deployment))
+        context = _context(request, deployment, tab_named(request.GET.get("tab")))
+        return render(request, "deployments/_detail.html", context)
     return page_of(request, deployment)
 
 
@@ -67,7 +69,7 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
         try:
             services.change(deployment, form.cleaned_data, actor=request.user)
             messages.success(request, _("The settings are saved."))
-            return redirect("deployments:detail", deployment.pk)
+            return to_tab(deployment.pk, Tab.SETTINGS)
         except RejectedError as error:
             form.refuse(error)
     return page_of(request, deployment, settings_form=form)
@@ -83,11 +85,12 @@ def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
         "rule_form": RuleForm(prefix="rule"),
     }
     is_refused = any(name in own for name in usual)
-    context = {**_context(request, deployment), **usual, **own}
+    tab = next((OF_FORMS[name] for name in own), tab_named(request.GET.get("tab")))
+    context = {**_context(request, deployment, tab), **usual, **own}
     return render(request, "deployments/detail.html", context, status=422 if is_refused else 200)
 
 
-def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
+def _context(request: UserRequest, deployment: Any, tab: Tab) -> dict[str, Any]:
     url = origin(deployment)
     steps = progress_of(deployment)
     said = steps.words if steps else ""  # by the card of the rollout
@@ -96,6 +99,8 @@ def _context(request: UserRequest, deployment: Any) -> dict[str, Any]:
     revisions = deployment.revisions.select_related("image", "variant", "created_by").prefetch_related("mounts")
     return {
         "deployment": deployment,
+        "tab": tab,
+        "tabs": LABELS,
         "url": url,
         "may_operate": may_operate(request.user, deployment),
         "may_revise": may_revise(request.user, deployment),

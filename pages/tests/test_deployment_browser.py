@@ -40,11 +40,13 @@ def test_a_deployment_is_made_watched_and_given_a_token(browser: Browser, server
         expect(page.get_by_text("Serves", exact=True)).to_be_visible()
         secret = make_token(page)
         assert DeploymentToken.objects.get().digest == digest(secret)
-        page.goto(f"/deployments/{deployment.pk}/")
+        page.goto(f"/deployments/{deployment.pk}/?tab=tokens")
         expect(page.locator("#tokens")).to_contain_text("shop")
         scale_by_load(page)
         expect(page.locator("#scaling")).to_contain_text("1 to 4 replicas; 16 requests a replica")
         assert secret not in page.content()
+        page.locator("#tab-overview").click()
+        expect(page.locator(f"#replica-{replica.pk}")).to_be_visible()
         replica.session.move_to(Status.ERROR, Reason.OUT_OF_MEMORY)
         expect(page.locator(f"#replica-{replica.pk}")).to_have_count(0)
         page.set_viewport_size({"width": 360, "height": 800})
@@ -71,6 +73,7 @@ def fill(page: Page) -> None:
 
 def scale_by_load(page: Page) -> None:
     """Have the deployment follow its load, for 16 requests a replica."""
+    page.locator("#tab-scaling").click()
     page.locator("#change-scaling").get_by_label("At most").fill("4")
     page.locator("#change-scaling").get_by_role("button", name="Save").click()
     page.locator("#add-rule").get_by_label("For one replica").fill("16")
@@ -79,6 +82,7 @@ def scale_by_load(page: Page) -> None:
 
 def make_token(page: Page) -> str:
     """Make a token called shop and return its secret."""
+    page.locator("#tab-tokens").click()
     page.locator("#new-token").get_by_label("Name").fill("shop")
     page.get_by_role("button", name="Make token").click()
     return page.get_by_label("The new token").input_value()

@@ -12,6 +12,7 @@ from deployments import figures, metering, services, tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, ReplicaHealth, Revision, RuntimeVariant
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
+from pages.deployments.tabs import Tab
 from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
 from proxy.authorization.signing import digest
 from proxy.budgets import TokenUse
@@ -47,6 +48,10 @@ def text_of(client: Client, path: str, **headers: str) -> str:
     answer = client.get(path, headers=headers)
     assert answer.status_code == 200
     return answer.content.decode()
+
+
+def all_tabs(client: Client, deployment: Deployment) -> str:
+    return "".join(text_of(client, address(deployment, f"?tab={tab}")) for tab in Tab)
 
 
 def filled(**overrides: Any) -> dict[str, Any]:
@@ -209,7 +214,7 @@ def test_a_tokens_secret_stands_on_one_page(pages: Client, owner: User) -> None:
     secret = answer.context["made"].secret
     assert token.digest == digest(secret)
     assert secret in answer.content.decode()
-    assert secret not in text_of(pages, address(deployment))
+    assert secret not in all_tabs(pages, deployment)
     refused = pages.post(address(deployment, "tokens/"), asked | {"token-name": ""})
     assert (refused.status_code, list(refused.context["token_form"].errors)) == (422, ["name"])
     pages.post(address(deployment, f"tokens/{token.pk}/revoke/"))
@@ -222,13 +227,13 @@ def test_budgets_are_set_and_their_use_is_shown(pages: Client, owner: User) -> N
     pages.post(address(deployment, "tokens/"), {"token-name": "shop", "token-monthly_tokens": "100"})
     token = DeploymentToken.objects.get()
     metering.store({token.pk: TokenUse(3, 20, 30)})
-    shown = text_of(pages, address(deployment))
+    shown = text_of(pages, address(deployment, "?tab=tokens"))
     assert ("3 requests" in shown, "50 of 100 tokens of models" in shown) == (True, True)
     sent = {"limits-token": token.pk, "limits-monthly_requests": "5"}
     assert pages.post(address(deployment, "tokens/limits/"), sent).status_code == 302
     token.refresh_from_db()
     assert (token.monthly_requests, token.monthly_tokens) == (5, 100)
-    assert "3 of 5 requests" in text_of(pages, address(deployment))
+    assert "3 of 5 requests" in text_of(pages, address(deployment, "?tab=tokens"))
     refused = pages.post(address(deployment, "tokens/limits/"), sent | {"limits-monthly_requests": "-1"})
     assert (refused.status_code, list(refused.context["limits_form"].errors)) == (422, ["monthly_requests"])
     others = tokens.create_token(make_deployment(owner, name="other"), name="x", actor=owner).token
@@ -269,16 +274,17 @@ def test_members_look_and_managers_change(client: Client, owner: User) -> None:
     tokens.create_token(deployment, name="shop", actor=owner)
     Deployment.objects.update(problem="A replica has failed.\nIts output: hidden-value")
     client.force_login(member)
-    page = text_of(client, address(deployment))
+    page = all_tabs(client, deployment)
     assert "hidden-value" not in page
-    for rest in ("scale/", "end/", "tokens/", "revisions/new/", f"sessions/{replica.pk}/"):
+    for rest in ("scale/", "end/", "tokens/", "tokens/limits/", "settings/", "scaling/", "revisions/new/"):
         assert f'"{address(deployment, rest)}"' not in page
     assert f"/sessions/{replica.pk}/terminal/" not in page
     assert client.post(address(deployment, "scale/"), {"replicas": 2}).status_code == 404
     client.force_login(manager)
-    page = text_of(client, address(deployment))
+    page = all_tabs(client, deployment)
     assert "hidden-value" not in page
-    assert address(deployment, "scale/") in page
+    for rest in ("scale/", "tokens/", "tokens/limits/", "settings/", "scaling/"):
+        assert f'"{address(deployment, rest)}"' in page
     assert address(deployment, "revisions/new/") not in page
     assert client.post(address(deployment, "scale/"), {"replicas": 2}).status_code == 302
     assert client.get(address(deployment, "revisions/new/")).status_code == 404

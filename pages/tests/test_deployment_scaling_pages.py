@@ -32,7 +32,7 @@ def address(deployment: Deployment, rest: str = "") -> str:
 
 
 def text_of(client: Client, deployment: Deployment) -> str:
-    return client.get(address(deployment)).content.decode()
+    return client.get(address(deployment, "?tab=scaling")).content.decode()
 
 
 def save(client: Client, deployment: Deployment, **changes: Any) -> Any:
