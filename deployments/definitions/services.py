@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accounts.models import User
-from deployments.definitions import mlflow_models, model_file
+from deployments.definitions import mlflow_directory, model_file
 from deployments.definitions.drafts import DefinitionError, Draft, Mistake
 from folders.contents import services as contents
 from folders.files.errors import EntryNotFoundError, FileTooLargeError, NotTextError
@@ -33,13 +33,13 @@ def drafts_of(user: User, folder: Folder, path: str = "") -> FolderDrafts:
     """
     with contents.opened(user, folder, Access.READ) as files:
         defined = [] if path else _defined(files)
-        stored, is_complete = mlflow_models.drafts_in(files, path)
+        stored, is_complete = mlflow_directory.drafts_in(files, path)
     return FolderDrafts([*defined, *stored], is_complete)
 
 
 def proposes(names: Iterable[str], path: str) -> bool:
     """Return whether a directory with entries of these names may propose something."""
-    wanted = {mlflow_models.MODEL_FILE, *mlflow_models.TREES, *(() if path else model_file.FILE_NAMES)}
+    wanted = {mlflow_directory.MODEL_FILE, *mlflow_directory.TREES, *(() if path else model_file.FILE_NAMES)}
     return not wanted.isdisjoint(names)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accounts.models import User
-from deployments.definitions import mlflow_models, services
+from deployments.definitions import mlflow_directory, services
 from deployments.definitions.drafts import DefinitionError
 from deployments.definitions.services import FolderDrafts
 from deployments.tests.model_folders import make_model_folder, store_model
@@ -127,11 +127,11 @@ def test_there_is_an_end_to_the_search(found: Finder, files: Path, monkeypatch: 
         store_model(files / f"mlruns/0/run{number}/artifacts/model")
     assert len(found().drafts) == 6
     assert found().is_complete
-    monkeypatch.setattr(mlflow_models, "MAX_MODELS", 4)
+    monkeypatch.setattr(mlflow_directory, "MAX_MODELS", 4)
     assert (len(found().drafts), found().is_complete) == (4, False)
-    monkeypatch.setattr(mlflow_models, "MAX_READ", 300)
+    monkeypatch.setattr(mlflow_directory, "MAX_READ", 300)
     assert "too many models" in found().drafts[-1].problem
-    monkeypatch.setattr(mlflow_models, "MAX_DIRECTORIES", 8)
+    monkeypatch.setattr(mlflow_directory, "MAX_DIRECTORIES", 8)
     assert (len(found().drafts), found().is_complete) == (1, False)
     (files / "mlruns/1/2/3/4/5/6/7/8").mkdir(parents=True)
     assert not found("mlruns/1").is_complete
