@@ -34,7 +34,7 @@ from hostworker.conversion.suspicions import suspicion
 from operations.logs.secrets import SECRET_PATH
 from pages.help import documents
 from pages.help.views import GROUPS
-from pages.session.logs.ansi import MAX_CODES, coloured
+from pages.log_panel.ansi import MAX_CODES, coloured
 from pages.session.losses import read_losses
 from proxy.http import headers as proxy_headers
 from proxy.http.response_parser import ResponseParser

@@ -1,10 +1,12 @@
 """The operations of the API on deployments as values, without I/O; see `operations`."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from gpuplatform_client.api_requests import (
     FIRST_PAGE,
     ApiOperation,
+    ApiStream,
     ResultPage,
     body_of,
     idempotency_key,
@@ -12,6 +14,7 @@ from gpuplatform_client.api_requests import (
     one,
     page,
     path_part,
+    text,
 )
 from gpuplatform_client.deployment_models import (
     DeploymentEventInfo,
@@ -29,6 +32,7 @@ from gpuplatform_client.deployment_models import (
     ScalingRuleInfo,
     TokenUsageInfo,
 )
+from gpuplatform_client.streams import read_output
 
 
 def deployments(**query: str) -> ApiOperation[ResultPage[DeploymentInfo]]:
@@ -194,6 +198,16 @@ def revoke_deployment_token(deployment_id: str, token_id: int) -> ApiOperation[N
 def deployment_events(deployment_id: str) -> ApiOperation[ResultPage[DeploymentEventInfo]]:
     """Yield what became of a deployment, newest first."""
     return ApiOperation("GET", _path(deployment_id, "events/"), page(DeploymentEventInfo), FIRST_PAGE)
+
+
+def deployment_logs(deployment_id: str, tail: int = 500, *, replica: str = "") -> ApiOperation[str]:
+    """Return the last lines of all replicas, or of one, each with its replica."""
+    return ApiOperation("GET", _path(deployment_id, "logs/"), text, {"tail": tail, "replica": replica})
+
+
+def follow_deployment_logs(deployment_id: str, *, replica: str = "") -> ApiStream[str]:
+    """Yield the output of all replicas, or of one, in whole lines, until the deployment has ended."""
+    return ApiStream(_path(deployment_id, f"logs/follow/?{urlencode({'replica': replica})}"), read_output)
 
 
 def runtime_variants() -> ApiOperation[ResultPage[RuntimeVariantInfo]]:

@@ -113,6 +113,8 @@ class ApiMethods:
     remove_scaling_rule = OperationMethod(deployment_operations.remove_scaling_rule)
     deployment_tokens = ItemsMethod(deployment_operations.deployment_tokens)
     create_deployment_token = OperationMethod(deployment_operations.create_deployment_token)
+    deployment_logs = OperationMethod(deployment_operations.deployment_logs)
+    follow_deployment_logs = ItemsMethod(deployment_operations.follow_deployment_logs, "follow")
     change_deployment_token = OperationMethod(deployment_operations.change_deployment_token)
     deployment_usage = ItemsMethod(deployment_operations.deployment_usage)
     revoke_deployment_token = OperationMethod(deployment_operations.revoke_deployment_token)

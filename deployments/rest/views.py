@@ -25,6 +25,7 @@ from deployments.rest.bodies import (
     PromotionBody,
     SettingsBody,
 )
+from deployments.rest.logs import DeploymentLogsQuery, LogActions
 from deployments.rest.scaling import ScalingActions
 from deployments.rest.serializers import (
     DeploymentEventSerializer,
@@ -43,6 +44,7 @@ from sessions.models import SESSION_ID
 READ: Final = frozenset(
     {"list", "retrieve", "replicas", "events", "revisions", "tokens", "usage", "figures", "scaling", None}
 )
+OF_THE_OWNER: Final = frozenset({"create_revision", "logs", "follow_logs"})  # and superadmins
 RELATED: Final = ("owner__policy", "project__policy", "resource_group", "previous_revision", "rollout")
 
 
@@ -67,7 +69,9 @@ class FiguresUnavailableError(APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
-class DeploymentViewSet(TokenActions, ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]):
+class DeploymentViewSet(
+    LogActions, TokenActions, ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]
+):
     """The caller's deployments and those of their projects, newest first; superadmins see everybody's.
 
     Owners, managers of the project and superadmins change them; what replicas run is the owner's alone to say, and
@@ -77,14 +81,17 @@ class DeploymentViewSet(TokenActions, ScalingActions, ListModelMixin, RetrieveMo
     queryset = Deployment.objects.all()
     serializer_class = DeploymentSerializer
     lookup_value_regex = SESSION_ID
-    query_serializers: ClassVar = {"list": DeploymentQuery, "figures": FiguresQuery}
+    query_serializers: ClassVar = {
+        **{"list": DeploymentQuery, "figures": FiguresQuery},
+        **{"logs": DeploymentLogsQuery, "follow_logs": DeploymentLogsQuery},
+    }
     unkept_operations = frozenset({"create_token"})
     http_method_names = ("get", "head", "options", "post", "patch", "delete")
 
     def get_queryset(self) -> QuerySet[Deployment]:
         """Return those that the caller may see, or change, with related rows; a constant number of queries."""
         user, everything = user_of(self.request), Deployment.objects.all()
-        if self.action == "create_revision":
+        if self.action in OF_THE_OWNER:
             found = everything if user.is_superuser else everything.filter(owner=user)
         else:
             found = everything.visible_to(user) if self.action in READ else everything.operable_by(user)

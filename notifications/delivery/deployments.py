@@ -73,11 +73,10 @@ def _revisions(now: datetime) -> Iterable[Found]:
         facts = {"revision": row.given_up.number, "detail": row.given_up_why or FAILED_STARTS}
         yield _key(NoticeKind.REVISION_FAILED, row), row, NoticeKind.REVISION_FAILED, facts
     settled = Q(state=DeploymentState.HEALTHY, given_up=None, previous_revision__isnull=False, rollout=None)
-    done: Iterable[Any] = with_counts(recent.filter(settled)).filter(
-        ready__gte=F("replicas"), live=F("updated"), replicas__gt=0
-    )
+    done: Iterable[Any] = with_counts(recent.filter(settled, replicas__gt=0))
     for row in done:
-        yield _key(NoticeKind.ROLLOUT_DONE, row), row, NoticeKind.ROLLOUT_DONE, {"revision": row.revision.number}
+        if row.live == row.updated and row.ready >= row.replicas:
+            yield _key(NoticeKind.ROLLOUT_DONE, row), row, NoticeKind.ROLLOUT_DONE, {"revision": row.revision.number}
 
 
 def _expiring(now: datetime) -> Iterable[Found]:

@@ -14,7 +14,7 @@ from notifications.delivery.texts import text_of
 from notifications.models import Notification, ServingWatch
 from proxy.budgets import TokenUse
 from resources import clock
-from resources.models import Host
+from resources.models import Host, Image
 from webhooks import services as webhooks
 from webhooks.models import WebhookDelivery
 
@@ -97,7 +97,7 @@ def test_what_is_not_to_serve_is_not_missed(time: Clock) -> None:
 def test_a_rollout_is_told_when_it_is_over(time: Clock) -> None:
     deployment, host = serving_deployment(1), Host.objects.get()
     assert time.after(seconds=1) == []
-    services.new_revision(deployment, revision_request(image=deployment.revision.image), actor=deployment.owner)
+    services.new_revision(deployment, revision_request(image=Image.objects.get()), actor=deployment.owner)
     reconciliation.reconcile(deployment.pk)
     assert time.after(seconds=1) == []
     heal(*run_replicas(deployment, host))
@@ -114,7 +114,7 @@ def test_a_rollout_is_told_when_it_is_over(time: Clock) -> None:
 def test_a_revision_that_is_given_up_is_told(time: Clock) -> None:
     deployment = serving_deployment(1)
     row = services.new_revision(
-        deployment, revision_request(image=deployment.revision.image), actor=deployment.owner, activates=False
+        deployment, revision_request(image=Image.objects.get()), actor=deployment.owner, activates=False
     )
     Deployment.objects.update(given_up=row, given_up_why="It has more errors.", activated_at=time.now)
     for _ in range(2):

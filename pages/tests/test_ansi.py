@@ -2,7 +2,7 @@
 
 import pytest
 
-from pages.session.logs.ansi import coloured
+from pages.log_panel.ansi import coloured
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from proxy.authorization.signing import digest
 from proxy.budgets import TokenUse
 from resources.amounts.units import GIB
 from resources.models import Host, Image, ResourceGroup
-from sessions.lifecycle import Kind
+from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_image, make_project, make_root, make_user
@@ -239,6 +239,23 @@ def test_budgets_are_set_and_their_use_is_shown(pages: Client, owner: User) -> N
     others = tokens.create_token(make_deployment(owner, name="other"), name="x", actor=owner).token
     refused = pages.post(address(deployment, "tokens/limits/"), sent | {"limits-token": others.pk})
     assert (refused.status_code, list(refused.context["limits_form"].errors)) == (422, ["token"])
+
+
+def test_logs_of_all_replicas_have_a_page_of_their_own(pages: Client, owner: User) -> None:
+    deployment = make_deployment(owner)
+    for name, words in (("chat-1-a", "first <b>"), ("chat-1-b", "second")):
+        session = make_replica(deployment).session
+        Session.objects.filter(pk=session.pk).update(log_tail=words, name=name)
+        session.move_to(Status.ERROR, Reason.OUT_OF_MEMORY, fields={"ended_at": timezone.now()})
+    assert address(deployment, "logs/") in text_of(pages, address(deployment))
+    shown = text_of(pages, address(deployment, "logs/"))
+    assert "chat-1-a | first &lt;b&gt;" in shown
+    one = text_of(pages, address(deployment, "logs/?replica=chat-1-b"))
+    assert ("chat-1-b | second" in one, "chat-1-a | first" in one) == (True, False)
+    digest = pages.get(address(deployment, "logs/")).context["log_digest"]
+    assert pages.get(address(deployment, f"logs/?digest={digest}"), headers={"HX-Request": "true"}).status_code == 204
+    assert pages.get(address(deployment, "logs/?replica=other")).status_code == 404
+    assert pages.get(address(deployment, "logs/download/")).content == b"chat-1-a | first <b>\nchat-1-b | second\n"
 
 
 def test_settings_are_saved_or_refused_at_their_field(pages: Client, owner: User) -> None:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from engine.containers import container_name
-from pages.session.logs.views import SHOWN_CHARACTERS
+from pages.log_panel.panel import SHOWN_CHARACTERS
 from resources.amounts.units import MIB
 from sessions import notes
 from sessions.following import logs

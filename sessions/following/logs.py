@@ -4,8 +4,9 @@ That of a cluster is the output of all its members, in the order of time, each l
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, starmap
+from operator import attrgetter
 from typing import Final
 
 from asgiref.sync import async_to_sync
@@ -56,7 +57,7 @@ def read(session: Session, tail: int, member: str = "") -> str:
     """
     members = chosen(session, member)
     if len(members) > 1:
-        return async_to_sync(_merged)([(each, _engine_with_output(each)) for each in members], tail)
+        return read_together(members, tail, attrgetter("member_name"))
     (one,) = members
     if _is_stored(one):
         return "\n".join(one.log_tail.splitlines()[-tail:])
@@ -69,9 +70,9 @@ def read(session: Session, tail: int, member: str = "") -> str:
         raise LogsUnavailableError(f"{failure} The session's last lines are stored when it ends.") from failure
 
 
-def prefixed(member: Session, line: str) -> str:
-    """Return a line of output with the member of a cluster that wrote it."""
-    return f"{member.member_name} | {line}"
+def read_together(sessions: Sequence[Session], tail: int, name_of: Callable[[Session], str]) -> str:
+    """Return the last `tail` lines of the output of all of these, each with the name of the session that wrote it."""
+    return async_to_sync(_merged)([(each, _engine_with_output(each)) for each in sessions], tail, name_of)
 
 
 def _is_stored(session: Session) -> bool:
@@ -92,14 +93,14 @@ def _engine_with_output(member: Session) -> _Source:
         return failure
 
 
-async def _merged(members: Sequence[tuple[Session, _Source]], tail: int) -> str:
+async def _merged(members: Sequence[tuple[Session, _Source]], tail: int, name_of: Callable[[Session], str]) -> str:
     """Return the last lines of all in the order of time; what was stored is of the time at which its member ended."""
     turns = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def lines_of(member: Session, engine: _Source) -> _Lines:
         async with turns:
             lines = await _lines_of(member, engine, tail)
-        return [(at, prefixed(member, line)) for at, line in lines]
+        return [(at, f"{name_of(member)} | {line}") for at, line in lines]
 
     merged = list(chain.from_iterable(await asyncio.gather(*starmap(lines_of, members))))
     merged.sort(key=lambda each: each[0])

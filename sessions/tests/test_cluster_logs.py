@@ -9,7 +9,7 @@ from channels.db import database_sync_to_async
 
 from engine.engine import Engine
 from engine.output import LogEntry
-from sessions.following import cluster_logs, logs
+from sessions.following import logs, merged_logs
 from sessions.following import stream as follow
 from sessions.following.cluster_logs import ClusterLogFollower, places_of
 from sessions.lifecycle import Kind, Reason, Status
@@ -115,11 +115,11 @@ async def test_a_log_is_followed_until_the_last_member_ends(engine: Logs) -> Non
 
 @pytest.mark.asyncio
 async def test_a_stream_that_is_left_stops_following(engine: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_logs, "QUEUED", 1)
+    monkeypatch.setattr(merged_logs, "QUEUED", 1)
     events = ClusterLogFollower(engine.members, {}, 10).events()
     await anext(events)
     await events.aclose()
-    assert not [task for task in asyncio.all_tasks() if "ClusterLogFollower" in repr(task)]
+    assert not [task for task in asyncio.all_tasks() if "MergedLog" in repr(task)]
 
 
 @pytest.mark.parametrize("text", ["0", "0=", "0=1:2", "64=0::0:0:0:0", "-1=0::0:0:0:0", "x=0::0:0:0:0"])

@@ -180,6 +180,24 @@ def end(name: DeploymentName) -> None:
 
 @app.command()
 @reporting()
+def logs(
+    name: DeploymentName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the deployment ends")] = False,
+    tail: Annotated[int, typer.Option(min=1, help="Lines from the end, without --follow")] = 500,
+    replica: Annotated[str, typer.Option(help="Name or id of one; by default all")] = "",
+) -> None:
+    """Print the output of all replicas, each line with its replica, also that of replicas that come or have ended."""
+    with connected() as client:
+        found = find_deployment(client, name)
+        if not follow:
+            output.out(client.deployment_logs(found.id, tail, replica=replica), highlight=False, end="")
+            return
+        for piece in client.follow_deployment_logs(found.id, replica=replica):
+            output.out(piece, end="", highlight=False)
+
+
+@app.command()
+@reporting()
 def events(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
     """List what became of a deployment, newest first."""
     with connected() as client:

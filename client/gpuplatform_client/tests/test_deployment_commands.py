@@ -17,6 +17,8 @@ from gpuplatform_client.tests.program import Command, RunningProgram
 from proxy.authorization.signing import digest
 from proxy.budgets import TokenUse
 from resources.models import Host
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
 from tests.factories import make_folder, make_group, make_host, make_image, make_root, make_user
 from tests.live import LiveServer, serving
 from tests.wait import until
@@ -157,6 +159,25 @@ def test_limits_of_tokens_are_set_and_their_use_listed(signed_in: Command) -> No
     row = signed_in("deployments", "usage", "chat").stdout.splitlines()[-1]
     assert row.split() == [f"{timezone.now():%Y-%m}", "shop", "4", "7", "12"]
     assert signed_in("deployments", "token", "set", "chat", "other", "--rate", "1").exit_code == 1
+
+
+def test_logs_of_all_replicas_are_printed_and_followed(signed_in: Command) -> None:
+    signed_in(*DEPLOY, "--command", "serve")
+    deployment = Deployment.objects.get()
+    for name, words in (("chat-1-a", "first\n"), ("chat-1-b", "second\n")):
+        replica = make_replica(deployment)
+        Session.objects.filter(pk=replica.pk).update(log_tail=words, name=name)
+        Session.objects.get(pk=replica.pk).move_to(
+            Status.ERROR, Reason.OUT_OF_MEMORY, fields={"ended_at": timezone.now()}
+        )
+    assert signed_in("deployments", "logs", "chat").stdout == "chat-1-a | first\nchat-1-b | second\n"
+    assert signed_in("deployments", "logs", "chat", "--replica", "chat-1-b").stdout == "chat-1-b | second\n"
+    assert signed_in("deployments", "logs", "chat", "--replica", "chat-1-c").exit_code == 1
+    followed = signed_in("deployments", "logs", "chat", "-f", "--replica", "chat-1-a").stdout
+    assert followed == "chat-1-a | first\n"
+    signed_in("deployments", "end", "chat")
+    Deployment.objects.update(state="ENDED")
+    assert "chat-1-b | second" in signed_in("deployments", "logs", deployment.pk, "-f").stdout
 
 
 def test_a_rollout_is_followed_until_it_is_done(signed_in: Command, server: LiveServer, tmp_path: Path) -> None:

@@ -1,20 +1,17 @@
 """The output of a session: the panel of its page, a page of its own, and the download."""
 
-import hashlib
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from accounts.requests import UserRequest, signed_in_page
-from pages.session.logs.ansi import coloured
+from pages.log_panel.panel import PAGE_LINES, ShownOutput, download, read_shown
 from pages.session.queries import operable_session
 from sessions.following import logs
-from sessions.lifecycle import Status
 from sessions.models import Session
-
-PAGE_LINES: Final = 2000  # of the page of its own
-SHOWN_CHARACTERS: Final = 256 * 1024  # whose colours take a moment at most; a line may have any length
 
 
 @signed_in_page
@@ -33,13 +30,7 @@ def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
 def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Send the output as a text file, as it was written."""
     session = operable_session(request, session_id)
-    try:
-        text, status = logs.read(session, logs.DOWNLOAD_LINES), 200
-    except logs.LogsUnavailableError as error:
-        text, status = str(error), 503
-    response = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
-    response["Content-Disposition"] = f'attachment; filename="{session.name}-{session.pk}.log"'
-    return response
+    return download(partial(logs.read, session), f"{session.name}-{session.pk}")
 
 
 def log_context(session: Session) -> dict[str, Any]:
@@ -47,28 +38,13 @@ def log_context(session: Session) -> dict[str, Any]:
     return _context(session, _read(session, logs.PANEL_LINES))
 
 
-class _Output(NamedTuple):
-    """The end of a session's output, or why it cannot be had; the digest is that of both."""
-
-    problem: str
-    text: str
-    digest: str
+def _read(session: Session, lines: int) -> ShownOutput:
+    return read_shown(partial(logs.read, session), lines, is_final=session.is_final)
 
 
-def _read(session: Session, lines: int) -> _Output:
-    problem = text = ""
-    try:
-        text = logs.read(session, lines)[-SHOWN_CHARACTERS:]
-    except logs.LogsUnavailableError as error:
-        problem = str(error)
-    digest = hashlib.sha256(f"{session.is_final}{problem}{text}".encode(errors="replace")).hexdigest()[:16]
-    return _Output(problem, text, digest)
-
-
-def _context(session: Session, output: _Output) -> dict[str, Any]:
+def _context(session: Session, output: ShownOutput) -> dict[str, Any]:
     return {
-        "log_problem": output.problem,
-        "log_html": coloured(output.text),
-        "log_digest": output.digest,
-        "log_is_live": session.status == Status.RUNNING,
+        **output.context(is_final=session.is_final),
+        "log_url": reverse("sessions:logs", args=[session.pk]),
+        "log_download_url": reverse("sessions:logs-download", args=[session.pk]),
     }
