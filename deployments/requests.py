@@ -53,7 +53,7 @@ class DeploymentRequest:
     sticky: str = ""  # "", "cookie" or "header:<name>"
     max_surge: int = 1
     max_unavailable: int = 0
-    concurrency: int = 0  # requests that a replica serves at once; 0: any
+    concurrency: int = 64  # requests that a replica serves at once; 0: any
     queue: int = 100  # requests that wait at most
     drain_seconds: int = 30
     allowed_origins: Sequence[str] = ()  # whose pages may use it; "*" for those of all

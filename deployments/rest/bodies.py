@@ -183,7 +183,7 @@ class NewDeploymentBody(RolloutSettingsBody, RevisionBody):
     sticky = serializers.RegexField(STICKY_PATTERN, required=False, allow_blank=True)
     max_surge = number("max_surge")
     max_unavailable = number("max_unavailable")
-    concurrency = number("concurrency")
+    concurrency = number("concurrency", help_text="Default 64; 0: any")
     queue = number("queue")
     drain_seconds = number("drain_seconds")
     allowed_origins = origins()
