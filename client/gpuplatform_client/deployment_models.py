@@ -175,6 +175,7 @@ class ScalingInfo(ApiModel):
     idle_seconds: int | None = None
     idle_action: str
     wake_seconds: int
+    preemptible: bool = False
     asleep_since: datetime | None = None
     waking_since: datetime | None = None
     replicas: int

@@ -40,6 +40,12 @@ class ScalingSettings(models.Model):
     wake_seconds = models.PositiveIntegerField(
         default=120, help_text="That a request waits at most for a replica to wake"
     )
+    is_preemptible = models.BooleanField(
+        "preemptible",
+        default=False,
+        db_default=False,
+        help_text="Replicas beyond the least end for sessions that need their resources",
+    )
     asleep_since = models.DateTimeField(
         null=True, editable=False, help_text="Since when it has no replicas, until a request comes"
     )

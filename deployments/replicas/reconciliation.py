@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from deployments import events, figures
 from deployments.models import Deployment, DeploymentState, Replica, ReplicaHealth, Revision, StepwiseRollout
-from deployments.replicas import launching, observation, rollout, sleeping, status, stepping
+from deployments.replicas import launching, observation, preemptible, rollout, sleeping, status, stepping
 from deployments.replicas.rollout import RolloutPlan
 from resources import clock
 from resources.models import HostStatus
@@ -56,6 +56,7 @@ def due() -> list[str]:
         ~Q(session__status=Status.RUNNING)
         | ~Q(health=ReplicaHealth.HEALTHY)
         | Q(draining_since__isnull=False)
+        | Q(session__preempt_by__isnull=False)
         | ~Q(session__host__status=HostStatus.READY)
         | Q(session__host__drain_by__isnull=False)
         | ~Q(revision=OuterRef("revision"))
@@ -143,6 +144,7 @@ class _Reconciliation:
         draining = [replica for replica in (*observed.draining, *given_up, *drained) if replica not in returned]
         self._end_drained(draining, observed.asleep)
         left = [replica for replica in serving if replica not in drained]
+        preemptible.mark(self._row, [*left, *returned, *launched])
         has_failed = bool(refusal) or rollout.failures_in_row(past) > 0
         self._note([*left, *returned, *launched], has_failed=has_failed, refusal=refusal)
         if self._has_changed:
@@ -185,13 +187,15 @@ class _Reconciliation:
             events.record(self._row, words)
 
     def _give_up(self, replica: Replica) -> bool:
-        """Drain a replica that is unhealthy for too long, or whose host is silent; return whether that was so."""
-        words = observation.given_up_words(replica, self._now)
-        cannot_resume = sleeping.cannot_resume(replica, self._now)
-        if not words and not cannot_resume and not observation.is_on_lost_host(replica, self._now):
+        """Drain a replica that is unhealthy for too long, gives way to another session, or whose host is silent."""
+        failure = observation.given_up_words(replica, self._now)
+        other = preemptible.GIVES_WAY if preemptible.gives_way(replica) else ""
+        if sleeping.cannot_resume(replica, self._now):
+            failure, other = "", sleeping.NO_ROOM
+        words = failure or other
+        if not words and not observation.is_on_lost_host(replica, self._now):
             return False
-        words = words or (sleeping.NO_ROOM if cannot_resume else "")
-        replica.failure = "" if cannot_resume else words
+        replica.failure = failure
         events.record(self._row, f"A replica of revision {replica.revision.number} is replaced. {words}".strip())
         self._drain(replica)
         return True

@@ -75,6 +75,7 @@ def may_return(row: Deployment, replica: Replica, now: datetime) -> bool:
         and not replica.failure
         and replica.health == ReplicaHealth.HEALTHY
         and replica.session.status == Status.RUNNING
+        and replica.session.preempt_by is None
         and observation.fact_of(replica, row, now).is_current
     )
 

@@ -23,6 +23,7 @@ from restapi.fields import ShownSerializer
 from restapi.views import ApiViewSet
 from sessions.errors import GENERAL, RejectedError
 
+SETTINGS: Final = tuple(name for name in scaling.SETTINGS if name != "is_preemptible")
 RULE: Final = r"scaling/rules/(?P<rule_id>[0-9]{1,18})"
 
 
@@ -40,11 +41,14 @@ class ScalingSerializer(ShownSerializer[Deployment]):
     """How a deployment follows its load."""
 
     rules = ScalingRuleSerializer(source="scaling_rules", many=True, read_only=True)
+    preemptible = serializers.BooleanField(
+        source="is_preemptible", read_only=True, help_text="Replicas beyond the least end for sessions that wait"
+    )
     decision = serializers.SerializerMethodField(help_text="Why so many replicas are wanted now; empty while unknown")
 
     class Meta:
         model = Deployment
-        fields = (*scaling.SETTINGS, "asleep_since", "waking_since", "replicas", "rules", "decision")
+        fields = (*SETTINGS, "preemptible", "asleep_since", "waking_since", "replicas", "rules", "decision")
 
     def get_decision(self, deployment: Deployment) -> str:
         """Return the sentence of the autoscaler's last look."""
@@ -70,6 +74,9 @@ class ScalingBody(StrictSerializer):
     idle_seconds = _number("idle_seconds", allow_null=True, help_text="Before it falls asleep; null: never")
     idle_action = serializers.ChoiceField(choices=SleepAction.values, required=False)
     wake_seconds = _number("wake_seconds", help_text="That a request waits at most for a replica to wake")
+    preemptible = serializers.BooleanField(
+        source="is_preemptible", required=False, help_text="Replicas beyond the least end for sessions that wait"
+    )
 
 
 class RuleChangeBody(StrictSerializer):

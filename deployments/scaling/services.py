@@ -15,7 +15,7 @@ from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events
 from deployments.models import Deployment, DeploymentState, ScalingRule, StepwiseRollout
-from deployments.replicas import launching
+from deployments.replicas import launching, preemptible
 from deployments.scaling import validation
 from deployments.services import count, locked
 from resources import clock
@@ -29,6 +29,7 @@ SETTINGS: Final = (
     "idle_seconds",
     "idle_action",
     "wake_seconds",
+    "is_preemptible",
 )
 
 
@@ -51,6 +52,7 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
         said = ", ".join(f"{name} {_said(after[name])}".replace("_", " ") for name in SETTINGS if name in changes)
         events.record(row, f"Changed its scaling: {said}.", actor)
         _save(row, **changes)
+        preemptible.mark(row)
     return row
 
 

@@ -33,11 +33,12 @@ def errors_of(answer: Any) -> set[str]:
 
 
 def test_scaling_is_set_and_shown(api: APIClient, deployment: Deployment) -> None:
-    answer = api.patch(address(deployment), {"max_replicas": 4, "idle_seconds": 900}, format="json")
+    answer = api.patch(address(deployment), {"max_replicas": 4, "idle_seconds": 900, "preemptible": True}, format="json")
     assert answer.status_code == 200, answer.content
     shown = api.get(address(deployment)).json()
     assert shown == answer.json()
     assert (shown["min_replicas"], shown["max_replicas"], shown["idle_seconds"]) == (1, 4, 900)
+    assert shown["preemptible"] is True
     assert (shown["rules"], shown["asleep_since"], shown["decision"]) == ([], None, "")
 
 

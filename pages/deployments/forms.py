@@ -53,7 +53,8 @@ def text_field(label: Any, help_text: Any = "", *, required: bool = False, **opt
     return forms.CharField(label=label, help_text=help_text, required=required, widget=widget, **options)
 
 
-def _checkbox(label: Any, help_text: Any = "") -> forms.BooleanField:
+def checkbox(label: Any, help_text: Any = "") -> forms.BooleanField:
+    """Return the field of a setting that is on or off."""
     widget = forms.CheckboxInput(attrs={"class": "form-check-input"})
     return forms.BooleanField(label=label, help_text=help_text, required=False, widget=widget)
 
@@ -128,7 +129,7 @@ class StepsField(forms.CharField):
 class SettingsForm(forms.Form):
     """Settings of a deployment."""
 
-    is_public = _checkbox(gettext_lazy("Public"), gettext_lazy("Anybody who knows the address may use it."))
+    is_public = checkbox(gettext_lazy("Public"), gettext_lazy("Anybody who knows the address may use it."))
     concurrency = number_field(gettext_lazy("Requests at once"), gettext_lazy("That a replica serves; 0: any number"))
     queue = number_field(gettext_lazy("Requests that wait"), gettext_lazy("At most, while all replicas are busy"))
     sticky = text_field(
@@ -229,7 +230,7 @@ class RevisionForm(forms.Form):
         gettext_lazy("Health path"),
         gettext_lazy("A replica gets requests while it answers there. Empty: the runtime's, else /"),
     )
-    is_tcp = _checkbox(gettext_lazy("Only look whether the port accepts connections"))
+    is_tcp = checkbox(gettext_lazy("Only look whether the port accepts connections"))
     start_seconds = number_field(gettext_lazy("Seconds to start"), gettext_lazy("Until a replica must answer"))
     interval_seconds = number_field(gettext_lazy("Seconds between two probes"))
     timeout_seconds = number_field(gettext_lazy("Seconds for an answer"))

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy
 
 from deployments.models import MAX_QUERY_LENGTH, Deployment, ScalingMetric, SleepAction
 from deployments.scaling.validation import RANGES
-from pages.deployments.forms import TEXT, refuse
+from pages.deployments.forms import TEXT, checkbox, refuse
 from sessions.errors import RejectedError
 
 SELECT: Final = {"class": "form-select", "autocomplete": "off"}
@@ -19,6 +19,7 @@ AS_STORED: Final = (
     "wake_seconds",
     "down_after_seconds",
     "cooldown_seconds",
+    "is_preemptible",
 )
 
 
@@ -55,6 +56,10 @@ class ScalingForm(forms.Form):
         gettext_lazy("Seconds before fewer"), gettext_lazy("In which no more replicas were needed")
     )
     cooldown_seconds = _integer(gettext_lazy("Seconds between changes"), gettext_lazy("Of the number of replicas"))
+    is_preemptible = checkbox(
+        gettext_lazy("Preemptible"),
+        gettext_lazy("Replicas beyond the least end for sessions that need their resources, and come back later."),
+    )
 
     @classmethod
     def of(cls, deployment: Deployment, data: Any = None) -> "ScalingForm":

@@ -34,9 +34,13 @@ def rule_words(rule: ScalingRule) -> str:
 def scaling_words(deployment: Deployment, rules: list[Any]) -> str:
     """Return one sentence: between which numbers it is scaled, by what, and when it sleeps."""
     least, most = deployment.min_replicas, deployment.max_replicas
+    gives = _("those beyond %(least)s give way to sessions that wait") % {"least": least}
     if most is None:
-        return _("Not scaled by its load: the number of replicas stays as you set it.")
+        words = _("Not scaled by its load: the number of replicas stays as you set it.")
+        return f"{words} ({gives})" if deployment.is_preemptible else words
     parts = [_bounds_words(least, most), *(rule.words for rule in rules if not rule.is_paused)]
+    if deployment.is_preemptible:
+        parts.append(gives)
     if deployment.idle_seconds is None:
         parts.append(_("never sleeps"))
     else:

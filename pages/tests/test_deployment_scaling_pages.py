@@ -51,6 +51,8 @@ def test_bounds_and_sleep_are_saved_and_said(pages: Client, deployment: Deployme
     page = text_of(pages, deployment)
     assert "1 to 4 replicas; 16 requests a replica; sleeps after 30 minutes without" in page
     assert 'value="30"' in page
+    save(pages, deployment, min_replicas=4, idle_minutes="", is_preemptible="on")
+    assert "a replica; those beyond 4 give way to sessions that wait; never" in text_of(pages, deployment)
     save(pages, deployment, min_replicas=4, idle_minutes="")
     assert "4 replicas; 16 requests a replica; never sleeps" in text_of(pages, deployment)
     assert save(pages, deployment, max_replicas="", idle_minutes="").status_code == 302

@@ -30,6 +30,9 @@ def scaling(
     hold: Annotated[str | None, typer.Option(metavar="TIME", help='That a request waits as it wakes: "60s"')] = None,
     down_after: Annotated[str | None, typer.Option(metavar="TIME", help="Without need, before fewer run")] = None,
     cooldown: Annotated[str | None, typer.Option(metavar="TIME", help="Between two changes of the number")] = None,
+    preemptible: Annotated[
+        bool | None, typer.Option("--preemptible/--no-preemptible", help="Beyond the least, replicas give way")
+    ] = None,
 ) -> None:
     """Show how a deployment follows its load, or change what is named."""
     changes: dict[str, Any] = {}
@@ -39,6 +42,8 @@ def scaling(
         changes["max_replicas"] = _most(most)
     if sleep_after is not None:
         changes["idle_seconds"] = None if sleep_after == NEVER else _seconds(sleep_after, "--sleep-after")
+    if preemptible is not None:
+        changes["preemptible"] = preemptible
     if sleep is not None:
         changes["idle_action"] = sleep
     for column, text, option in (
@@ -156,6 +161,8 @@ def _facts(shown: ScalingInfo) -> list[tuple[str, str]]:
         ("Fewer", f"after {_span_text(shown.down_after_seconds)} without need"),
         ("Changes", f"at least {_span_text(shown.cooldown_seconds)} apart"),
     ]
+    if shown.preemptible:
+        facts.append(("Gives way", f"beyond {shown.min_replicas}, to sessions that wait"))
     if shown.asleep_since:
         facts.append(("Asleep", f"since {clock_text(shown.asleep_since)}"))
     if shown.waking_since:
