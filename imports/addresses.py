@@ -173,7 +173,8 @@ def _of_page(address: str, networks: Sequence[str]) -> Source:
     if ".." in unquote(parts.path).split("/"):
         raise AddressError("The path of this address is not one.")
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
-    if (host := _host_and_port(parts).removeprefix("www.")) == "colab.research.google.com" and path.startswith("/github/"):
+    host = _host_and_port(parts).removeprefix("www.")
+    if host == "colab.research.google.com" and path.startswith("/github/"):
         host, path = "github.com", path.removeprefix("/github")
     of_host = _HOSTS.get(host, _of_repository)
     return of_host(f"{parts.scheme}://{host}", path, f"?{parts.query}" if parts.query else "")

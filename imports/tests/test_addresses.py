@@ -125,8 +125,7 @@ def test_any_text_is_a_safe_source_or_refused(text: str) -> None:
     for address in (text, f"https://{text}", f"https://host.example/{text}", f"git@{text}", f"ssh://{text}"):
         try:
             source = parse(address)
-        except AddressError as error:
-            assert str(error)
+        except AddressError:
             continue
         assert source.url.startswith(("https://", "ssh://")) or source.is_ssh
         assert source.host

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from imports import delivery
-from imports.fetcher import archives, network
+from imports.fetcher import archives
 from imports.fetcher.job import Credential
 from imports.fetcher.public_addresses import networks_of
 from imports.tests.fetching import fetched, job_for, token_for
@@ -53,17 +54,17 @@ def test_git_connects_to_the_address_that_was_checked(
     host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.repository("work", {"a": "1"})
-    monkeypatch.setattr(network.socket, "getaddrinfo", names_lead_to({"repo.example": ["127.0.0.1"]}))
+    monkeypatch.setattr(socket, "getaddrinfo", names_lead_to({"repo.example": ["127.0.0.1"]}))
     url = host.url("work", "repo.example")  # which no other resolver knows
     assert "found" in fetched(capsys, job_for(url, tmp_path / "t"))
     turns = {"repo.example": ["127.0.0.1", "10.0.0.1"]}
-    monkeypatch.setattr(network.socket, "getaddrinfo", names_lead_to(turns))
+    monkeypatch.setattr(socket, "getaddrinfo", names_lead_to(turns))
     assert "not a public one" in fetched(capsys, job_for(url, tmp_path / "u"))["problem"]
 
 
 def test_a_name_with_one_inner_address_is_refused(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [(2, 1, 6, "", (address, 443)) for address in ("8.8.8.8", "169.254.169.254")]
-    monkeypatch.setattr(network.socket, "getaddrinfo", lambda *args, **kwargs: both)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: both)
     problem = fetched(capsys, job_for("https://mixed.example/a.git", tmp_path / "t", networks=()))["problem"]
     assert "not a public one" in problem
 
@@ -180,7 +181,7 @@ def test_a_token_goes_to_its_host_alone(
     host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {"repo.example": ["127.0.0.1"], "other.example": ["127.0.0.1"]}
-    monkeypatch.setattr(network.socket, "getaddrinfo", names_lead_to(names))
+    monkeypatch.setattr(socket, "getaddrinfo", names_lead_to(names))
     host.repository("work", {"a": "1"})
     credential = Credential(host="repo.example", token="s3cret")
     host.redirects["/moved/info/refs"] = host.url("work/info/refs?service=git-upload-pack", "other.example")
@@ -210,7 +211,7 @@ def test_a_secret_is_in_no_command_or_output(host: GitHost, tmp_path: Path) -> N
     credential = vars(token_for(host))
     (tmp_path / "job").write_text(json.dumps({**job, "credential": credential}))
     environment = {**os.environ, "PATH": f"{spy.parent}:{os.environ['PATH']}"}
-    command = [sys.executable, tmp_path / "program", tmp_path / "job"]
+    command = [sys.executable, str(tmp_path / "program"), str(tmp_path / "job")]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
     assert not (tmp_path / "job").exists()
@@ -231,7 +232,7 @@ def test_what_is_stopped_leaves_nothing(host: GitHost, tmp_path: Path) -> None:
     job = {"id": "i", "kind": "git", "url": host.url("work"), "target": str(tmp_path / "home" / "t")}
     (tmp_path / "job").write_text(json.dumps({**job, "networks": ["127.0.0.0/8"]}))
     environment = {**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}"}
-    command = [sys.executable, tmp_path / "program", tmp_path / "job"]
+    command = [sys.executable, str(tmp_path / "program"), str(tmp_path / "job")]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
