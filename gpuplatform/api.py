@@ -41,7 +41,8 @@ from sessions.conversion.api import PrivateImageViewSet
 from sessions.drains.api import HostDrainView
 from sessions.projects.api import ProjectInvitationViewSet, ProjectMemberViewSet, ProjectViewSet
 from sessions.usage.api import UsageView
-from specs.api import SpecsView
+from specs.api import DeploymentSpecView, SessionSpecView, SpecsView
+from specs.api import schema as spec_schema
 from webhooks.api import WebhookDeliveryViewSet, WebhookViewSet
 
 
@@ -115,6 +116,8 @@ v1_patterns = [
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
+    path("deployments/<str:deployment_id>/spec/", DeploymentSpecView.as_view(), name="deployment-spec"),
+    path("sessions/<str:session_id>/spec/", SessionSpecView.as_view(), name="session-spec"),
     path("specs/", SpecsView.as_view(), name="specs"),
     path("admin/sessions/<str:session_id>/force-end/", ForceEndView.as_view(), name="admin-force-end"),
     path("admin/sessions/<str:session_id>/requeue/", RequeueView.as_view(), name="admin-requeue"),
@@ -132,5 +135,6 @@ v1_patterns = [
 urlpatterns = [
     path("v1/", include(v1_patterns)),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="api-schema"),
+    path("specs.schema.json", spec_schema, name="spec-schema"),
     path("docs/", docs_view, name="api-docs"),
 ]

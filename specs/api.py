@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from django.http import HttpRequest, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
@@ -11,13 +15,16 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.models import User
 from accounts.serializers import StrictSerializer
+from deployments.models import Deployment
 from resources.amounts.fields import FgpuTextField
 from restapi.views import ApiView, valid_body
 from scheduler.api import EstimateSerializer, as_data
-from specs import services
+from sessions.models import Session
+from specs import export, services
 from specs.documents import MAX_BYTES
 from specs.formats import reading
 from specs.formats.translation import Outcome
+from specs.json_schema import json_schema
 from specs.kinds import KINDS
 from specs.problems import SpecError
 from specs.services import SpecOutcome
@@ -87,6 +94,40 @@ class SpecsView(ApiView):
         is_dry = asked["dry_run"]
         result = carried_out(user_of(request), asked["text"], image=asked["image"], is_dry=is_dry)
         return Response(result, status=status.HTTP_200_OK if is_dry else status.HTTP_201_CREATED)
+
+
+class SpecSerializer(serializers.Serializer[Any]):
+    """A spec file."""
+
+    spec = serializers.CharField()
+
+
+class SessionSpecView(ApiView):
+    """Exports sessions."""
+
+    @extend_schema(operation_id="sessions_spec_retrieve", responses=SpecSerializer)
+    def get(self, request: Request, session_id: str) -> Response:
+        """Return the session as a spec file, without the values of secrets; of a cluster, the whole."""
+        sessions = Session.objects.visible_to(user_of(request)).mains().with_members()
+        session = get_object_or_404(sessions.prefetch_related("mounts"), pk=session_id)
+        return Response({"spec": export.session_spec(session, user_of(request))})
+
+
+class DeploymentSpecView(ApiView):
+    """Exports deployments."""
+
+    @extend_schema(operation_id="deployments_spec_retrieve", responses=SpecSerializer)
+    def get(self, request: Request, deployment_id: str) -> Response:
+        """Return the deployment with its current revision as a spec file, without the values of secrets."""
+        deployment = get_object_or_404(Deployment.objects.visible_to(user_of(request)), pk=deployment_id)
+        return Response({"spec": export.deployment_spec(deployment, user_of(request))})
+
+
+@require_safe
+@cache_control(public=True, max_age=3600)
+def schema(request: HttpRequest) -> JsonResponse:
+    """Send the JSON Schema of spec files, by which editors complete and check them."""
+    return JsonResponse(json_schema(), content_type="application/schema+json")
 
 
 def carried_out(owner: User, text: str, *, image: str = "", is_dry: bool) -> dict[str, Any]:

@@ -45,7 +45,7 @@ SAME: Final = "="  # as the user
 OF_A_SESSION: Final = re.compile(r"^(session-|sessions:|endpoints:)")
 FOR_MANAGERS: Final = {
     *("sessions:detail", "sessions:terminate", "sessions:losses"),
-    *("session-detail", "session-events", "session-stats", "session-terminate"),
+    *("session-detail", "session-events", "session-spec", "session-stats", "session-terminate"),
 }
 VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 NOTHING: Final = "1"

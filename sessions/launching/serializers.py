@@ -31,7 +31,7 @@ AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
 DEFAULT_SHARED_MEMORY = 64 * MIB
 
 
-@extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+@extend_schema_field({"type": "object", "additionalProperties": {"type": ["string", "integer"]}})
 class EnvironmentField(serializers.Field[dict[str, str], Any, Any, Any]):
     """Environment variables as an object of texts; integers are accepted as texts."""
 
