@@ -40,6 +40,7 @@ from gpuplatform_client.models import (
     UsageTable,
     UsageWindow,
 )
+from gpuplatform_client.spec_models import SpecResult, SpecText
 from gpuplatform_client.streams import read_output, read_session
 
 
@@ -82,6 +83,25 @@ def launch(spec: LaunchSpec) -> ApiOperation[list[ComputeSession]]:
 def estimate(spec: LaunchSpec) -> ApiOperation[LaunchEstimate]:
     """Return when a launch would start."""
     return ApiOperation("POST", "sessions/estimate/", one(LaunchEstimate), body=body_of(spec))
+
+
+def run_spec(spec: str, *, image: str = "", dry_run: bool = False) -> ApiOperation[SpecResult]:
+    """Carry out a spec file, script or task file, all or nothing, or say what that would be.
+
+    `image` is for a script or task file that names none.
+    """
+    body = {"text": spec, "image": image, "dry_run": dry_run}
+    return ApiOperation("POST", "specs/", one(SpecResult), body=body, headers=idempotency_key())
+
+
+def session_spec(session_id: str) -> ApiOperation[SpecText]:
+    """Return a session as a spec file, without the values of secrets."""
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/spec/", one(SpecText))
+
+
+def deployment_spec(deployment_id: str) -> ApiOperation[SpecText]:
+    """Return a deployment as a spec file, without the values of secrets."""
+    return ApiOperation("GET", f"deployments/{path_part(deployment_id)}/spec/", one(SpecText))
 
 
 def terminate(session_id: str) -> ApiOperation[ComputeSession]:

@@ -21,6 +21,7 @@ from gpuplatform_client.cli import (
     resize,
     run,
     sessions,
+    spec_files,
 )
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
         "resize": resize.resize,
         "rename": changes.rename,
         "convert": changes.convert,
+        "export": spec_files.export,
     },
     "In a session": {
         "ssh": access.ssh,

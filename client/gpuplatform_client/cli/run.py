@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,6 +11,14 @@ import typer
 from gpuplatform_client import operations
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
+from gpuplatform_client.cli.spec_files import (
+    FileOption,
+    outlook_text,
+    print_made,
+    print_outlook,
+    print_translated,
+    read_file,
+)
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.lookups import choose_image
@@ -25,10 +34,11 @@ DEFAULT_MEMORY: Final = 2 * 2**30
 
 @reporting(NOT_STARTED)
 def run(
-    image: Annotated[str, typer.Option(help="Environment, environment:version, or an image's reference")],
     command: Annotated[
         list[str] | None, typer.Argument(help="What to run, after --; nothing: an interactive session")
     ] = None,
+    image: Annotated[str | None, typer.Option(help="Environment, environment:version, or an image's reference")] = None,
+    file: FileOption = None,
     cpu: Annotated[int | None, typer.Option(help="CPU cores")] = None,
     memory: Annotated[str | None, typer.Option(help='Such as "4g"')] = None,
     shared_memory: Annotated[str | None, typer.Option(help='Such as "1g"')] = None,
@@ -57,7 +67,7 @@ def run(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and do not wait")] = False,
     dry_run: Annotated[bool, typer.Option(help="Say when it would start, and launch nothing")] = False,
 ) -> None:
-    """Run a command in a session of its own, or start an interactive session."""
+    """Run a command in a session of its own, or what a file says, or start an interactive session."""
     spec = LaunchSpec(
         image=image,
         preset=preset,
@@ -82,7 +92,30 @@ def run(
             main=_main(main_cpu, main_memory, main_fgpu),
         ),
     )
+    if file is not None:
+        if spec != LaunchSpec(image=image):
+            raise typer.BadParameter("Beside a file there are --image, --detach and --dry-run.", param_hint="--file")
+        raise typer.Exit(_carry_out_file(file, image or "", is_detached=detach, is_dry=dry_run))
+    if image is None:
+        raise typer.BadParameter("Name an image, or a file with --file.", param_hint="--image")
     raise typer.Exit(_carry_out(spec, is_detached=detach, is_dry=dry_run))
+
+
+def _carry_out_file(path: Path, image: str, *, is_detached: bool, is_dry: bool) -> int:
+    """Make what a file says, and follow it where that is one session, unless it is detached; return the exit code."""
+    text = read_file(path)
+    with connected(OUTAGE_SECONDS) as client:
+        result = client.run_spec(text, image=image, dry_run=is_dry)
+        print_translated(result)
+        if is_dry:
+            print_outlook(result)
+            return 0
+        ids = [each for document in result.documents for each in document.ids]
+        [first, *others] = result.documents
+        if is_detached or others or len(ids) != 1 or first.kind not in ("session", "cluster"):
+            print_made(result)
+            return 0
+        return _announced(client, client.session(ids[0]))
 
 
 def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
@@ -98,13 +131,18 @@ def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
         if is_detached:
             output.print(session.id, highlight=False)
             return 0
-        messages.print(f"Session {session.name} ({session.id}) in {session.resource_group}", highlight=False)
-        try:
-            return _follow_or_end(client, session)
-        except ClientError as error:
-            show(error)
-            messages.print(f"The session may go on: see `gpuplatform ls`, or `gpuplatform logs -f {session.id}`.")
-            return LOST
+        return _announced(client, session)
+
+
+def _announced(client: Client, session: ComputeSession) -> int:
+    """Say which session it is, and follow it; return the exit code."""
+    messages.print(f"Session {session.name} ({session.id}) in {session.resource_group}", highlight=False)
+    try:
+        return _follow_or_end(client, session)
+    except ClientError as error:
+        show(error)
+        messages.print(f"The session may go on: see `gpuplatform ls`, or `gpuplatform logs -f {session.id}`.")
+        return LOST
 
 
 def _launched(client: Client, spec: LaunchSpec) -> ComputeSession | None:
@@ -202,13 +240,7 @@ def _exit_code(session: ComputeSession) -> int:
 
 
 def _print_estimate(client: Client, spec: LaunchSpec) -> None:
-    estimate = client.estimate(spec)
-    if estimate.starts == "now":
-        output.print("It would start now.")
-    elif estimate.starts is None:
-        output.print(f"It would wait, for how long is not known. {estimate.reason}", markup=False)
-    else:
-        output.print(f"It would start at {clock_text(estimate.starts)}. {estimate.eta_reason}", markup=False)
+    output.print(outlook_text(client.estimate(spec)), markup=False)
 
 
 def _cluster(nodes: str | None, *, runs_on_all: bool, **options: Any) -> ClusterSpec | None:

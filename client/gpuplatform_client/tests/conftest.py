@@ -15,8 +15,8 @@ from tests.live import LiveServer
 def gpuplatform(tmp_path: Path) -> Command:
     """Runs the program with a configuration of its own; signed in nowhere."""
 
-    def run(*arguments: str, **variables: str) -> Result:
-        return CliRunner(env={"HOME": str(tmp_path), **variables}).invoke(app, arguments)
+    def run(*arguments: str, given: str | None = None, **variables: str) -> Result:
+        return CliRunner(env={"HOME": str(tmp_path), **variables}).invoke(app, arguments, given)
 
     return run
 
