@@ -22,6 +22,9 @@ from deployments.tests.making import deployment_request, revision_request
 from deployments.tests.serving import make_replica
 from folders.sharing import folders as folder_services
 from folders.storage import paths as storage
+from imports import credentials as import_credentials
+from imports.models import ImportState
+from pages.tests import import_rows as imports
 from resources.amounts.units import GIB, MIB
 from resources.gpus import simulated as simulated_gpus
 from resources.models import Image
@@ -120,6 +123,7 @@ def make_page_world(directory: Path) -> PageWorld:
     outcome = {"status": 500, "duration_ms": 38, "response": "Internal Server Error"}
     WebhookAttempt.objects.create(delivery=delivery, **outcome)
     world.arguments |= {
+        "import_id": _imports(world, running),
         "webhook_id": webhook.pk,
         "delivery_id": delivery.pk,
         "endpoints:app.name": "jupyter",
@@ -147,6 +151,16 @@ def make_page_world(directory: Path) -> PageWorld:
         "admin-delete-user": f"/admin/accounts/user/{user.pk}/delete/",
     }
     return world
+
+
+def _imports(world: PageWorld, session: Session) -> str:
+    """Make imports in every state, and a key; return the id of one that is done."""
+    owner = world.admin
+    imports.make_import(owner, state=ImportState.FETCHING, progress="Receiving objects: 42 %", session=session)
+    failed = imports.make_import(owner, state=ImportState.FAILED, problem="The repository asks for a log-in.")
+    world.extra["import-failed"] = f"/imports/{failed.pk}/"
+    import_credentials.add_key(owner, name="course", host="github.com")
+    return imports.make_import(owner).pk
 
 
 def _sessions(world: PageWorld, hosts: list[Any], image: Image) -> Session:

@@ -1,6 +1,16 @@
 """The operations of the API on imports as values, without I/O; see `operations`."""
 
-from gpuplatform_client.api_requests import FIRST_PAGE, ApiOperation, ResultPage, body_of, many, nothing, one, page, path_part
+from gpuplatform_client.api_requests import (
+    FIRST_PAGE,
+    ApiOperation,
+    ResultPage,
+    body_of,
+    many,
+    nothing,
+    one,
+    page,
+    path_part,
+)
 from gpuplatform_client.import_models import CredentialInfo, ImportInfo, ImportSpec
 from gpuplatform_client.models import ComputeSession, LaunchSpec
 

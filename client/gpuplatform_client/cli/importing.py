@@ -122,7 +122,9 @@ def _completed(client: Client, done: ImportInfo, asked: LaunchSpec) -> LaunchSpe
     update: dict[str, object] = {
         "image": image.reference if image else asked.image,
         "cpu": asked.cpu or (proposed and proposed.cpu) or max(DEFAULT_CPU, image.min_cpu if image else 0),
-        "memory": asked.memory or (proposed and proposed.memory) or max(DEFAULT_MEMORY, image.min_memory if image else 0),
+        "memory": asked.memory
+        or (proposed and proposed.memory)
+        or max(DEFAULT_MEMORY, image.min_memory if image else 0),
     }
     if asked.fgpu is None and proposed and not asked.image:
         update["fgpu"] = proposed.fgpu
