@@ -13,8 +13,8 @@ class ImportSpec(ApiModel):
     address: str
     ref: str | None = None
     path: str | None = None
-    credential: str | None = None  # name
-    folder: str | None = None  # id
+    credential: int | None = None  # id
+    folder: str | None = None  # id, or the name of one of the user's own
     folder_name: str | None = None  # of a new one
     session: str | None = None  # id
     directory: str | None = None
@@ -23,10 +23,10 @@ class ImportSpec(ApiModel):
     project: str | None = None
 
 
-class ImportProposal(ApiModel):
+class LaunchOptions(ApiModel):
     """What a finished import proposes for a session."""
 
-    image: str | None = None
+    image: str | None = None  # reference
     cpu: int | None = None
     memory: int | None = None
     fgpu: Decimal | None = None
@@ -47,12 +47,12 @@ class ImportInfo(ApiModel):
     folder: str | None = None
     directory: str = ""
     session: str | None = None
+    tree: str = ""
     state: str
     progress: str = ""
     fetched_bytes: int = 0
     found: dict[str, Any] = {}
     problem: str = ""
-    proposal: ImportProposal | None = None
     created_at: datetime
     ended_at: datetime | None = None
 
@@ -60,6 +60,14 @@ class ImportInfo(ApiModel):
     def is_over(self) -> bool:
         """True once nothing more is fetched."""
         return self.ended_at is not None
+
+
+class LaunchedSession(ApiModel):
+    """A session that was launched with an import."""
+
+    id: str
+    name: str
+    status: str
 
 
 class CredentialInfo(ApiModel):

@@ -11,8 +11,8 @@ from gpuplatform_client.api_requests import (
     page,
     path_part,
 )
-from gpuplatform_client.import_models import CredentialInfo, ImportInfo, ImportSpec
-from gpuplatform_client.models import ComputeSession, LaunchSpec
+from gpuplatform_client.import_models import CredentialInfo, ImportInfo, ImportSpec, LaunchedSession, LaunchOptions
+from gpuplatform_client.models import LaunchSpec
 
 
 def imports() -> ApiOperation[ResultPage[ImportInfo]]:
@@ -35,9 +35,14 @@ def cancel_import(import_id: str) -> ApiOperation[ImportInfo]:
     return ApiOperation("POST", _path(import_id, "cancel/"), one(ImportInfo))
 
 
-def launch_import(import_id: str, spec: LaunchSpec) -> ApiOperation[list[ComputeSession]]:
+def launch_options(import_id: str) -> ApiOperation[LaunchOptions]:
+    """Return what a finished import, or a look, proposes for a session."""
+    return ApiOperation("GET", _path(import_id, "options/"), one(LaunchOptions))
+
+
+def launch_import(import_id: str, spec: LaunchSpec) -> ApiOperation[list[LaunchedSession]]:
     """Launch sessions with what an import has fetched, or after a look fetch it into each."""
-    return ApiOperation("POST", _path(import_id, "launch/"), many(ComputeSession), body=body_of(spec))
+    return ApiOperation("POST", _path(import_id, "launch/"), many(LaunchedSession), body=body_of(spec))
 
 
 def import_credentials() -> ApiOperation[ResultPage[CredentialInfo]]:

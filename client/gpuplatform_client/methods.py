@@ -127,6 +127,7 @@ class ApiMethods:
     import_state = OperationMethod(import_operations.import_state)
     begin_import = OperationMethod(import_operations.begin_import)
     cancel_import = OperationMethod(import_operations.cancel_import)
+    launch_options = OperationMethod(import_operations.launch_options)
     launch_import = OperationMethod(import_operations.launch_import)
     import_credentials = ItemsMethod(import_operations.import_credentials)
     add_import_credential = OperationMethod(import_operations.add_import_credential)

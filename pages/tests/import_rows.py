@@ -24,5 +24,5 @@ def make_import(owner: User, **fields: Any) -> Import:
     state = fields.setdefault("state", ImportState.DONE)
     ended_at = None if state in (ImportState.WAITING, ImportState.FETCHING) else clock.now()
     found = FOUND if state == ImportState.DONE else {}
-    defaults = {"address": ADDRESS, "kind": "git", "url": f"{ADDRESS}.git", "directory": "course", "found": found}
+    defaults = {"address": ADDRESS, "kind": "git", "url": ADDRESS, "directory": "course", "found": found}
     return Import.objects.create(owner=owner, ended_at=ended_at, **{"target": ImportTarget.LOOK} | defaults | fields)

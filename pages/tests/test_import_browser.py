@@ -56,7 +56,9 @@ def step(**fields: Any) -> None:
 
 
 def test_pasted_work_is_fetched_and_launched(page: Page) -> None:
-    page.get_by_role("link", name="Import", exact=True).click()
+    page.get_by_role("link", name="Launch", exact=True).click()
+    page.get_by_role("link", name="Start from an address").click()
+    expect(page.get_by_role("link", name="Import", exact=True)).to_have_attribute("aria-current", "page")
     page.get_by_label("Address").fill(NOTEBOOK)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Waits for its session")).to_be_visible()
@@ -78,9 +80,9 @@ def test_pasted_work_is_fetched_and_launched(page: Page) -> None:
     expect(page.get_by_role("heading", name="It is in the folder course")).to_be_visible()
     page.get_by_role("link", name="Go on to the launch").click()
     expect(page.locator("#review-folders")).to_contain_text("/home/work/course")
-    expect(page.locator("#review")).to_contain_text(f"{ADDRESS}.git")
+    expect(page.locator("#review")).to_contain_text(ADDRESS)
     page.reload()
-    expect(page.locator("#review")).to_contain_text(f"{ADDRESS}.git")
+    expect(page.locator("#review")).to_contain_text(ADDRESS)
     assert Import.objects.filter(target=ImportTarget.SESSION).count() == 0, "nothing is launched without a click"
     page.get_by_role("button", name=re.compile("^(Launch|Queue)")).click()
     expect(page.get_by_text("Launched")).to_be_visible()
@@ -117,7 +119,7 @@ def test_a_failed_or_cancelled_import_loses_nothing(page: Page) -> None:
 
 def test_the_session_opens_the_file(page: Page, owner: User, host: Host, image: Image) -> None:
     session = run_session(owner=owner, host=host, image=image)
-    about = {"address": NOTEBOOK, "kind": "git", "url": f"{ADDRESS}.git", "directory": "course"}
+    about = {"address": NOTEBOOK, "kind": "git", "url": ADDRESS, "directory": "course"}
     Import.objects.create(
         **{**about, "owner": owner, "session": session, "target": ImportTarget.SESSION}, mount_path="/home/work"
     )

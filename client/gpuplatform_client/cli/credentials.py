@@ -1,6 +1,5 @@
 """Commands about the credentials that open private repositories for imports."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -39,15 +38,14 @@ def add_credential(
     host: Annotated[str, typer.Argument(help="To which alone it is sent, such as github.com")],
     username: Annotated[str, typer.Option(help="Where the host wants one with the token")] = "",
     deploy_key: Annotated[bool, typer.Option("--deploy-key", help="Make a key, and print its public half")] = False,
-    key_file: Annotated[typer.FileText | None, typer.Option(help="A private key; - is standard input")] = None,
+    token_file: Annotated[typer.FileText | None, typer.Option(help="Holds the token; - is standard input")] = None,
+    key_file: Annotated[typer.FileText | None, typer.Option(help="Holds a private key; - is standard input")] = None,
 ) -> None:
-    """Store a token, asked for or read from standard input; or a key."""
+    """Store a token, which is asked for unless a file has it; or a key."""
     private_key = key_file.read() if key_file else ""
-    token = ""
-    if not deploy_key and not private_key:
-        token = typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
-        if not token:
-            raise typer.BadParameter("Give a token on standard input, --key-file or --deploy-key.", param_hint="token")
+    token = token_file.read().strip() if token_file else ""
+    if not (deploy_key or key_file or token_file):
+        token = typer.prompt("Token", hide_input=True)
     with connected() as client:
         added = client.add_import_credential(name, host, token=token, username=username, private_key=private_key)
         output.print(added.public_key or added.name, highlight=False, markup=False)

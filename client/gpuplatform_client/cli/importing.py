@@ -8,15 +8,15 @@ import typer
 from gpuplatform_client.cli.amounts import size_text
 from gpuplatform_client.cli.connection import FAILED, connected, messages, output, reporting
 from gpuplatform_client.cli.printing import ListFormat
-from gpuplatform_client.cli.run import INTERRUPTED, fgpu_of
+from gpuplatform_client.cli.run import DEFAULT_CPU, DEFAULT_MEMORY, INTERRUPTED, fgpu_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.import_models import ImportInfo, ImportSpec
-from gpuplatform_client.lookups import LookupFailedError, choose_image, find_folder
-from gpuplatform_client.models import LaunchSpec, MountSpec
+from gpuplatform_client.import_models import ImportInfo, ImportSpec, LaunchOptions
+from gpuplatform_client.lookups import LookupFailedError, choose_image, find_credential, find_folder
+from gpuplatform_client.models import LaunchSpec
 
 POLL_SECONDS: Final = 1.0
-DEFAULT_CPU: Final = 1
-DEFAULT_MEMORY: Final = 2 * 2**30
+MAX_NOTEBOOKS: Final = 5  # that are printed
+PLAIN: Final = "python"
 
 
 @reporting()
@@ -49,20 +49,21 @@ def import_work(
             address=address,
             ref=ref,
             path=path,
-            credential=credential,
+            credential=find_credential(client, credential).id if credential else None,
             whole_history=whole_history or None,
             resource_group=group,
             **_folder(client, folder),
         )
-        found = _fetched(client, client.begin_import(spec))
+        done = _fetched(client, client.begin_import(spec))
+        proposed = client.launch_options(done.id)
         if form == ListFormat.JSON:
-            output.out(found.model_dump_json(), highlight=False)
+            output.out(done.model_dump_json(), highlight=False)
         else:
-            _print(found)
+            _print(done, proposed)
         if launch:
-            amounts = LaunchSpec(image=image, cpu=cpu, memory=memory, fgpu=fgpu_of(fgpu), resource_group=group)
-            [session] = client.launch_import(found.id, _completed(client, found, amounts))
-            output.print(f"{session.name} ({session.id})", highlight=False, markup=False)
+            session = LaunchSpec(image=image, cpu=cpu, memory=memory, fgpu=fgpu_of(fgpu), resource_group=group)
+            [launched] = client.launch_import(done.id, _completed(client, session, proposed))
+            output.print(f"{launched.name} ({launched.id})", highlight=False, markup=False)
 
 
 def _folder(client: Client, name: str | None) -> dict[str, str]:
@@ -98,36 +99,32 @@ def _fetched(client: Client, current: ImportInfo) -> ImportInfo:
     return current
 
 
-def _print(done: ImportInfo) -> None:
+def _print(done: ImportInfo, proposed: LaunchOptions) -> None:
     """Print what was found, one fact a line."""
     found = done.found
-    size = f"{size_text(found['bytes'])} in {found.get('files')} files" if found.get("bytes") is not None else ""
+    files = f"{found['files']} files" if found.get("files") is not None else ""
+    size = size_text(found["bytes"]) if found.get("bytes") is not None else ""
     facts = {
         "Branch": " ".join(filter(None, (found.get("branch"), str(found.get("commit", ""))[:12]))),
-        "Size": size,
+        "Size": ", ".join(filter(None, (size, files))),
         "Needs": ", ".join(found.get("present", ())),
-        "Notebooks": ", ".join(found.get("notebooks", ())[:5]),
-        "Environment": (done.proposal.image if done.proposal else None) or "",
-        "Folder": done.folder or "",
+        "Notebooks": ", ".join(found.get("notebooks", ())[:MAX_NOTEBOOKS]),
+        "Environment": " ".join(filter(None, (proposed.image, proposed.reasons.get("image")))),
+        "Is at": done.tree if done.folder else "",
     }
     for name, text in facts.items():
         if text:
             output.print(f"{name + ':':<13}{text}", highlight=False, markup=False)
 
 
-def _completed(client: Client, done: ImportInfo, asked: LaunchSpec) -> LaunchSpec:
+def _completed(client: Client, asked: LaunchSpec, proposed: LaunchOptions) -> LaunchSpec:
     """Return the session that is asked for, with what the import proposes where nothing was."""
-    proposed = done.proposal
-    image = choose_image(client.images(), asked.image or (proposed and proposed.image) or "python")
+    image = choose_image(client.images(), asked.image or proposed.image or PLAIN)
     update: dict[str, object] = {
         "image": image.reference if image else asked.image,
-        "cpu": asked.cpu or (proposed and proposed.cpu) or max(DEFAULT_CPU, image.min_cpu if image else 0),
-        "memory": asked.memory
-        or (proposed and proposed.memory)
-        or max(DEFAULT_MEMORY, image.min_memory if image else 0),
+        "cpu": asked.cpu or proposed.cpu or max(DEFAULT_CPU, image.min_cpu if image else 0),
+        "memory": asked.memory or proposed.memory or max(DEFAULT_MEMORY, image.min_memory if image else 0),
     }
-    if asked.fgpu is None and proposed and not asked.image:
+    if asked.fgpu is None:
         update["fgpu"] = proposed.fgpu
-    if done.folder:
-        update["mounts"] = (MountSpec(folder=done.folder),)
     return asked.model_copy(update=update)
