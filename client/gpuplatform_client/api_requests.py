@@ -72,10 +72,11 @@ class ApiStream(Generic[Result]):
 
     path: str
     read: Callable[[ServerSentEvent], list[Result]]
+    query: Mapping[str, str | int] = field(default_factory=dict)
 
     def opened_from(self, position: StreamPosition) -> ApiOperation[None]:
         """Return the request for what follows the position."""
-        return ApiOperation("GET", self.path, nothing, headers=position.headers, timeout=STREAM_TIMEOUT)
+        return ApiOperation("GET", self.path, nothing, self.query, headers=position.headers, timeout=STREAM_TIMEOUT)
 
 
 def idempotency_key() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """The operations of the API on deployments as values, without I/O; see `operations`."""
 
 from typing import Any
-from urllib.parse import urlencode
 
 from gpuplatform_client.api_requests import (
     FIRST_PAGE,
@@ -207,7 +206,7 @@ def deployment_logs(deployment_id: str, tail: int = 500, *, replica: str = "") -
 
 def follow_deployment_logs(deployment_id: str, *, replica: str = "") -> ApiStream[str]:
     """Yield the output of all replicas, or of one, in whole lines, until the deployment has ended."""
-    return ApiStream(_path(deployment_id, f"logs/follow/?{urlencode({'replica': replica})}"), read_output)
+    return ApiStream(_path(deployment_id, "logs/follow/"), read_output, {"replica": replica})
 
 
 def runtime_variants() -> ApiOperation[ResultPage[RuntimeVariantInfo]]:

@@ -61,7 +61,8 @@ class Output:
 
     async def last_entries(self, _engine: object, container: str, tail: int, *, limit: int) -> list[LogEntry]:
         """Return what there is."""
-        return await database_sync_to_async(self.entries)(container)
+        found: list[LogEntry] = await database_sync_to_async(self.entries)(container)
+        return found
 
     async def follow(self, _engine: object, container: str, *, tail: int, since: str) -> AsyncGenerator[LogEntry]:
         """Yield what there is since a time, and never end."""
@@ -156,7 +157,7 @@ async def test_a_log_ends_with_its_deployment(output: Output) -> None:
 def test_only_the_owner_reads_them(output: Output) -> None:
     output.replica("chat-1-a")
     url = f"/api/v1/deployments/{output.deployment.pk}/logs/"
-    body = client_of(output.deployment.owner).get(url, {"replica": "chat-1-a", "tail": 1})
+    body = client_of(output.deployment.owner).get(f"{url}?replica=chat-1-a&tail=1")
     assert body.content.decode() == "chat-1-a | two\n"
     assert client_of(make_user()).get(url).status_code == 404
     assert client_of(make_user()).get(f"{url}follow/").status_code == 404
