@@ -19,6 +19,7 @@ from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
 from folders.storage.api import StorageRootRecordViewSet
 from hostaccess.api import JoinView
+from imports.api import ImportCredentialViewSet, ImportViewSet
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from operations.configuration.api import ConfigurationView
 from operations.services.api import ServiceLogView, ServicesView
@@ -63,6 +64,8 @@ router.register("deployments", DeploymentViewSet)
 router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
+router.register("import-credentials", ImportCredentialViewSet)
+router.register("imports", ImportViewSet)
 router.register("announcements", AnnouncementViewSet)
 router.register("notifications", NotificationViewSet)
 router.register("invitations", InvitationViewSet)

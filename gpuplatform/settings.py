@@ -402,6 +402,10 @@ SPECTACULAR_SETTINGS = {
         "HealthKindEnum": "deployments.models.HealthKind.values",
         "DeploymentStateEnum": "deployments.models.DeploymentState.values",
         "RolloutStrategyEnum": "deployments.models.RolloutStrategy.choices",
+        "ImportStateEnum": "imports.models.ImportState.choices",
+        "ImportTargetEnum": "imports.models.ImportTarget.choices",
+        "ImportKindEnum": "imports.models.KIND_CHOICES",
+        "CredentialKindEnum": "imports.models.CredentialKind.choices",
         "ProjectRoleEnum": "accounts.models.ProjectRole.values",
     },
 }

@@ -15,6 +15,7 @@ from sessions.models import Session, new_session_id
 NAME_LENGTH: Final = 64
 PROBLEM_LENGTH: Final = 500
 PATH_LENGTH: Final = 500
+KIND_CHOICES: Final = [(kind.value, kind.value) for kind in SourceKind]
 
 
 class ImportTarget(models.TextChoices):
@@ -90,7 +91,7 @@ class Import(models.Model):
     id = models.CharField(primary_key=True, max_length=16, default=new_session_id, editable=False)
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="imports", editable=False)
     address = models.CharField(max_length=MAX_ADDRESS_LENGTH, editable=False, help_text="As it was pasted")
-    kind = models.CharField(max_length=12, choices=[(kind.value, kind.value) for kind in SourceKind], editable=False)
+    kind = models.CharField(max_length=12, choices=KIND_CHOICES, editable=False)
     url = models.CharField("URL", max_length=MAX_ADDRESS_LENGTH, editable=False, help_text="What is fetched")
     ref = models.CharField(max_length=MAX_REF_LENGTH, blank=True, editable=False, help_text="Branch, tag or commit")
     path = models.CharField(max_length=PATH_LENGTH, blank=True, editable=False, help_text="What is opened in it")

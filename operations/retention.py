@@ -17,6 +17,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from accounts.models import AuditEntry
 from deployments.models import DeploymentEvent
+from imports.models import Import, ImportTarget
 from notifications.models import Notification
 from restapi import idempotency
 from restapi.models import IdempotencyKey
@@ -27,6 +28,8 @@ from webhooks.models import WebhookDelivery
 PART: Final = 1000  # rows that one statement deletes, so that it locks nothing for long
 MAX_PARTS: Final = 200  # of each kind in one run; the next one goes on
 NOTIFICATIONS: Final = timedelta(days=90)
+IMPORTS: Final = timedelta(days=90)
+LOOKS: Final = timedelta(days=1)
 SESSIONS_AT_ONCE: Final = 100  # of which the rows are deleted together
 
 logger = logging.getLogger(__name__)
@@ -100,6 +103,13 @@ def _created_rule(model: Any, span: timedelta) -> RetentionRule:
     return RetentionRule(model._meta.model_name, lambda: span.days, _by_age(rows))
 
 
+def _ended_imports_rule(name: str, span: timedelta, rows: QuerySet[Any]) -> RetentionRule:
+    """Return the rule of those imports once they have ended."""
+    return RetentionRule(
+        name, lambda: span.days, _by_age(lambda before: rows.filter(ended_at__lt=before).order_by("pk"))
+    )
+
+
 RULES: Final = (
     RetentionRule(
         "session_events",
@@ -133,6 +143,8 @@ RULES: Final = (
         lambda: settings.COMPUTE_AUDIT_DAYS,
         _by_age(lambda before: AuditEntry.objects.filter(at__lt=before).order_by("pk")),
     ),
+    _ended_imports_rule("looks", LOOKS, Import.objects.filter(target=ImportTarget.LOOK)),
+    _ended_imports_rule("imports", IMPORTS, Import.objects.exclude(target=ImportTarget.LOOK)),
     _created_rule(Notification, NOTIFICATIONS),
     _created_rule(WebhookDelivery, deliveries.RETENTION),
     _created_rule(IdempotencyKey, idempotency.RETENTION),

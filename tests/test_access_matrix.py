@@ -28,8 +28,8 @@ from deployments.tests.making import make_deployment
 from folders.sharing import folders as folder_services
 from folders.storage import paths as storage
 from imports import credentials as import_credentials
+from imports.models import Import
 from notifications.models import Notification
-from pages.tests.import_rows import make_import
 from restapi.client_wheel import wheel
 from sessions.models import Conversion
 from sessions.projects import services as projects
@@ -83,10 +83,13 @@ class World:
         opening = deployment_tokens.create_token(deployment, name="shop", actor=owner).token
         scaling.change(deployment, {"max_replicas": 2}, actor=owner)
         rule = scaling.add_rule(deployment, metric="outstanding", target=8, actor=owner)
-        imported = make_import(owner)
-        opens = import_credentials.add_key(owner, name="course", host="github.com")
+        credential = import_credentials.add_key(owner, name="hub", host="github.com")
+        look = Import.objects.create(
+            owner=owner, url="https://github.com/o/r", kind="git", target="LOOK", session=session
+        )
         self.arguments: dict[str, Any] = {
-            **{"import_id": imported.pk, "credential_id": opens.pk},
+            **{"import_id": look.pk, "import-pk": look.pk, "importcredential-pk": credential.pk},
+            **{"credential_id": credential.pk},
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
             **{"conversion_id": conversion.pk, "key_id": key.pk, "sshkey-pk": key.pk, "overview:name": host.name},

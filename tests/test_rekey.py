@@ -13,6 +13,7 @@ from accounts.models import AuditEntry
 from accounts.second_factors import factor_secrets
 from hostaccess import keys
 from hostaccess.models import HostAccess
+from imports import credentials
 from resources.models import Registry
 from resources.registries.credentials import login_of, set_password
 from tests.factories import make_group, make_user
@@ -38,19 +39,22 @@ def test_rekey_leaves_nothing_that_takes_the_old_key(settings: Settings) -> None
     set_password(row := Registry(name="Lab", address="registry.example.com", username=USERNAME), PASSWORD)
     row.save()
     webhook, signing = services.create(user, url="https://ci.example.org/hook", types=types_for(False))
+    credential = credentials.add_token(user, name="hub", host="github.com", token="t0ken")
     HostAccess.objects.create(
         name="far", role="r1", group=make_group(), encrypted_key=keys.encrypted("of the host far")
     )
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "n" * 50, [settings.SECRET_KEY]
     said = rekey()
     assert said.split(": ")[1] == (
-        "1 passwords of registries, 1 keys of hosts, 2 second factors, 1 secrets of webhooks.\n"
+        "1 passwords of registries, 1 keys of hosts, 2 second factors, 1 secrets of webhooks, 1 import credentials.\n"
     )
     settings.SECRET_KEY_FALLBACKS = []
     totp, codes = (Authenticator.objects.get(type=type) for type in ("totp", "recovery_codes"))
     assert factor_secrets.decrypted(totp.data["secret"]) == secret
     assert codes.wrap().validate_code(code)
     assert secrets_of(Webhook.objects.get(pk=webhook.pk)) == [signing]
+    credential.refresh_from_db()
+    assert credentials.for_program(credential)["token"] == "t0ken"
     assert keys.key_of("far") == "of the host far"
     assert AuditEntry.objects.get().action == "encrypt again"
     login = login_of(Registry.objects.get())

@@ -52,7 +52,9 @@ GROUPS: Final = (
         _("Hosts and GPUs"), "host", ("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset")
     ),
     AdminSection(_("Environments"), "box", ("resources.Image", "resources.Registry")),
-    AdminSection(_("Data"), "folder", ("folders.StorageRoot", "folders.Folder")),
+    AdminSection(
+        _("Data"), "folder", ("folders.StorageRoot", "folders.Folder", "imports.Import", "imports.ImportCredential")
+    ),
 )
 RARE: Final = AdminSection(_("Rarely needed"), "dots", ())
 FRONT_PAGE_APPS: Final = frozenset(label.split(".")[0] for group in GROUPS for label in group.models) | {

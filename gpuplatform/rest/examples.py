@@ -95,6 +95,9 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     },
     "ssh_keys_create": {"key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA... ada@laptop", "title": "laptop"},
     "tokens_create": {"name": "ci", "scope": "read", "days": 90},
+    "import_credentials_create": {"name": "GitHub", "host": "github.com", "kind": "ssh_key"},
+    "imports_create": {"address": "https://github.com/karpathy/nanoGPT", "folder_name": "nanogpt"},
+    "imports_launch_create": LAUNCH,
     "webhooks_create": {"url": "https://ci.example.org/hooks/gpu", "event_types": ["session.terminated"]},
     "webhooks_partial_update": {"url": "https://ci.example.org/hooks/gpu-2"},
 }

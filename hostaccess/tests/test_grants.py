@@ -32,6 +32,7 @@ def test_no_table_of_credentials_is_granted() -> None:
         "hostaccess_hostaccess",
         "django_admin_log",
         "webhooks_webhook",
+        "imports_importcredential",
     }
     assert secret <= MODELS.keys()
     assert not secret & {grant.table for grant in GRANTS}

@@ -8,6 +8,7 @@ from django.db import transaction
 from accounts import audit
 from accounts.second_factors import factor_secrets
 from hostaccess import keys
+from imports import credentials as import_credentials
 from resources.models import Installation
 from resources.registries import credentials
 from webhooks.delivery import stored_secrets
@@ -27,6 +28,7 @@ class Command(BaseCommand):
                 "keys of hosts": keys.rekey(),
                 "second factors": factor_secrets.rekey(),
                 "secrets of webhooks": stored_secrets.rekey(),
+                "import credentials": import_credentials.rekey(),
             }
         except (credentials.CredentialsError, keys.HostKeyError) as error:
             raise CommandError(str(error)) from error
