@@ -1,7 +1,6 @@
 """Operations on imports for pages, API and commands: look, begin, cancel, propose, launch. One transaction each."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -65,7 +64,7 @@ def begin(owner: User, request: ImportRequest) -> Import:
         made.folder = _folder(owner, request)
         made.mount_path = absolute_path("", made.folder.name)
         _check_free(made)
-        return _submitted(made, request, [fetch_sessions.mount_of(made.folder)])
+        return _submitted(made, request, [MountRequest(folder=made.folder)])
 
 
 @audit.recorded_for_others("cancel import")
@@ -229,7 +228,7 @@ def _check_free(made: Import) -> None:
 
 def _submitted(made: Import, request: ImportRequest, mounts: Sequence[MountRequest]) -> Import:
     """Store the import with the session that fetches it. Raises RejectedError."""
-    launch_request = fetch_sessions.request_for(made, request.project, request.resource_group)
-    [made.session] = sessions.submit(made.owner, replace(launch_request, mounts=mounts))
+    asked = fetch_sessions.request_for(made, mounts, request.project, request.resource_group)
+    [made.session] = sessions.submit(made.owner, asked)
     made.save()
     return made

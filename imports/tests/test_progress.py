@@ -1,0 +1,110 @@
+"""What a container says is believed as far as it is harmless, and no import outlives its session."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from imports import credentials, progress, services
+from imports.findings import last_message
+from imports.models import Import, ImportState
+from imports.requests import ImportRequest
+from imports.tests.making import ADDRESS, make_world
+from resources import clock
+from sessions.launching import services as sessions
+from sessions.lifecycle import Status
+from sessions.models import Session
+from tests.factories import moved_to
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def look() -> Import:
+    return services.look(make_world()[0], ImportRequest(address=ADDRESS))
+
+
+def ended(look: Import, log: str, status: Status = Status.TERMINATED) -> Import:
+    """Return the import after its session has ended with this log, and the sweep has seen it."""
+    session = moved_to(status, Session.objects.get(pk=look.session_id))
+    Session.objects.filter(pk=session.pk).update(log_tail=log, ended_at=clock.now() - timedelta(minutes=1))
+    progress.advance_all()
+    look.refresh_from_db()
+    return look
+
+
+def test_the_log_of_an_ended_session_has_the_result(look: Import) -> None:
+    log = '{"progress": "x", "bytes": 1}\n{"found": {"files": 3, "path": "a.ipynb"}}\n'
+    assert ended(look, log).state == ImportState.DONE
+    assert (look.found, look.path) == ({"files": 3, "path": "a.ipynb"}, "a.ipynb")
+
+
+def test_a_problem_is_told(look: Import) -> None:
+    assert ended(look, '{"problem": "It is private."}').state == ImportState.FAILED
+    assert look.problem == "It is private."
+
+
+@pytest.mark.parametrize("log", ["", "Killed", '{"found": ', '{"progress": "x", "bytes": 5}'])
+def test_a_session_that_dies_takes_its_import_along(look: Import, log: str) -> None:
+    assert ended(look, log, Status.ERROR).state == ImportState.FAILED
+    assert look.problem.startswith("Its session ended first.")
+
+
+def test_an_import_that_was_cancelled_stays_so(look: Import) -> None:
+    services.cancel(look, actor=look.owner)
+    progress.advance_all()
+    look.refresh_from_db()
+    assert look.state == ImportState.CANCELLED
+
+
+def test_a_host_that_is_not_reached_is_asked_again(look: Import, settings: Settings) -> None:
+    moved_to(Status.RUNNING, Session.objects.get(pk=look.session_id))
+    assert progress.advance_all() == 1
+    look.refresh_from_db()
+    assert (look.state, look.begun_attempt) == (ImportState.WAITING, 0)
+
+
+def test_a_session_ended_by_hand_ends_its_import(look: Import) -> None:
+    sessions.terminate(Session.objects.get(pk=look.session_id), actor=look.owner)
+    Session.objects.update(ended_at=clock.now() - timedelta(minutes=1))
+    progress.advance_all()
+    look.refresh_from_db()
+    assert look.state == ImportState.FAILED
+
+
+def test_the_job_has_the_secret_of_its_credential(look: Import) -> None:
+    look.credential = credentials.add_token(look.owner, name="a", host="github.com", token="t0ken", username="me")
+    job = progress.job_of(look, Session.objects.get(pk=look.session_id))
+    assert job["credential"] == {"host": "github.com", "username": "me", "known_hosts": "", "token": "t0ken"}
+    assert (job["is_look"], job["url"], job["stale"]) == (True, ADDRESS, [])
+    look.credential.encrypted_secret = b"of another key"
+    look.credential.save()
+    with pytest.raises(credentials.UnreadableSecretError, match="Delete it"):
+        progress.job_of(look, Session.objects.get(pk=look.session_id))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ({"found": {"files": "x", "bytes": -5, "branch": 7, "evil": 1}}, {"files": None, "bytes": 0, "branch": ""}),
+        ({"found": {"notebooks": ["a\n\u202eb", 1, "c" * 9999] + ["d"] * 999}}, None),
+        ({"found": {"devcontainer": {"cpus": 2**99, "gpu": True, "x": [1]}}}, None),
+    ],
+)
+def test_what_was_found_is_bounded(line: dict[str, Any], found: dict[str, Any] | None) -> None:
+    message = last_message(json.dumps(line))
+    assert message.is_last
+    assert found is None or message.found == found
+    assert len(json.dumps(message.found)) < 40_000
+    assert "\u202e" not in str(message.found)
+    if "devcontainer" in message.found:
+        assert message.found["devcontainer"] == {"cpus": 2**60, "gpu": True, "x": ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "{", '{"found": 1}', '{"progress": 1, "bytes": 2}', "[" * 100_000, "{" * 9999]
+)
+def test_lines_that_are_no_message_are_passed_over(text: str) -> None:
+    assert not last_message(text).is_last
