@@ -67,14 +67,16 @@ class ImportViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Import]):
         return Response(ImportSerializer(import_).data)
 
     @extend_schema(responses=LaunchOptionsSerializer)
-    @action(detail=True, url_path="launch-options")
+    @action(detail=True, url_path="options")
     def launch_options(self, request: Request, pk: str) -> Response:
         """Show what a finished import, or a look, proposes for a session."""
         import_ = self.get_object()
         if import_.state != ImportState.DONE:
             raise ValidationError({"non_field_errors": ["The import is not done."]})
         options = services.launch_options(import_)
-        mounts = [{"folder": each.folder.pk, "path": each.path} for each in options.mounts]
+        mounts = [
+            {"folder": each.folder.pk, "path": each.path, "read_only": each.is_read_only} for each in options.mounts
+        ]
         return Response(LaunchOptionsSerializer(replace(options, mounts=mounts)).data)  # type: ignore[arg-type]
 
     @extend_schema(request=ImportLaunchSerializer, responses={201: LaunchedSessionSerializer(many=True)})

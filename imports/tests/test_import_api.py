@@ -22,7 +22,7 @@ def test_a_look_is_begun_shown_and_cancelled(owner: User) -> None:
     made = client.post(IMPORTS, {"address": ADDRESS})
     assert (made.status_code, made.data["target"], made.data["state"]) == (201, "LOOK", "WAITING")
     assert client.get(IMPORTS).data["results"][0]["id"] == made.data["id"]
-    assert client.get(f"{IMPORTS}{made.data['id']}/launch-options/").status_code == 400
+    assert client.get(f"{IMPORTS}{made.data['id']}/options/").status_code == 400
     assert client.post(f"{IMPORTS}{made.data['id']}/cancel/").data["state"] == "CANCELLED"
     assert client_of(make_user()).get(f"{IMPORTS}{made.data['id']}/").status_code == 404
 
@@ -32,9 +32,9 @@ def test_an_import_is_launched_with_its_folder(owner: User) -> None:
     made = client.post(IMPORTS, {"address": ADDRESS, "folder_name": "course", "ref": "dev"})
     assert (made.data["ref"], made.data["tree"]) == ("dev", "/home/work/course/r")
     done(Import.objects.get(), devcontainer={"gpu": True, "memory": 2**30}, notebooks=["a.ipynb"])
-    options = client.get(f"{IMPORTS}{made.data['id']}/launch-options/").data
+    options = client.get(f"{IMPORTS}{made.data['id']}/options/").data
     assert (options["image"], options["memory"], options["fgpu"]) == ("gpuplatform/python:3.11", 2**30, "1")
-    assert options["mounts"] == [{"folder": made.data["folder"], "path": ""}]
+    assert options["mounts"] == [{"folder": made.data["folder"], "path": "", "read_only": None}]
     body = {"image": options["image"], "cpu": 1, "memory": "1g"}
     launched = client.post(f"{IMPORTS}{made.data['id']}/launch/", body)
     assert (launched.status_code, launched.data[0]["status"]) == (201, "PENDING")
