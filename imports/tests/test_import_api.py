@@ -5,6 +5,7 @@ import pytest
 from accounts.models import User
 from imports.models import Import, ImportCredential
 from imports.tests.making import ADDRESS, done, make_world
+from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_user, run_session
 
@@ -35,7 +36,8 @@ def test_an_import_is_launched_with_its_folder(owner: User) -> None:
     options = client.get(f"{IMPORTS}{made.data['id']}/options/").data
     assert (options["image"], options["memory"], options["fgpu"]) == ("gpuplatform/python:3.11", 2**30, "1")
     assert options["mounts"] == [{"folder": made.data["folder"], "path": "", "read_only": None}]
-    body = {"image": options["image"], "cpu": 1, "memory": "1g"}
+    group = Session.objects.get().resource_group.name
+    body = {"image": options["image"], "cpu": 1, "memory": "1g", "resource_group": group}
     launched = client.post(f"{IMPORTS}{made.data['id']}/launch/", body)
     assert (launched.status_code, launched.data[0]["status"]) == (201, "PENDING")
     refused = client.post(f"{IMPORTS}{made.data['id']}/launch/", {**body, "mounts": []})
