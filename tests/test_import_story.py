@@ -51,6 +51,17 @@ GIT_PROJECT_ROOT=/tmp/host GIT_HTTP_EXPORT_ALL=1 PATH_INFO="${{PATH_INFO%/work/*
 END
 chmod +x /tmp/host/cgi-bin/git && cd /tmp/host
 nohup python3 -m http.server --cgi 8123 >/tmp/host.log 2>&1 </dev/null &
+ssh-keygen -q -t ed25519 -N '' -f /tmp/hostkey && cat >/tmp/sshd_config <<'END'
+Port 2222
+ListenAddress 127.0.0.1
+HostKey /tmp/hostkey
+AuthorizedKeysFile /tmp/keys
+StrictModes no
+UsePAM no
+PidFile none
+PasswordAuthentication no
+END
+/usr/sbin/sshd -f /tmp/sshd_config
 until python3 -c 'import socket; socket.create_connection(("127.0.0.1", 8123))' 2>/dev/null; do sleep 0.1; done
 """
 
@@ -146,6 +157,30 @@ def test_from_an_address_to_a_session_with_packages(group: ResourceGroup) -> Non
         assert "course/work" in done(container, "cat ~/.local/share/jupyter/kernels/import-work/kernel.json")
         sessions.terminate(session, actor=owner)
         wait_for(session, Status.TERMINATED)
+
+
+def test_a_deploy_key_opens_a_repository_by_ssh(group: ResourceGroup) -> None:
+    owner = factories.make_user()
+    key = credentials.add_key(owner, name="deploy", host="127.0.0.1")
+    address = "ssh://work@127.0.0.1:2222/tmp/host/work.git"
+    problems = []
+    for public in ("", key.public_key):
+        look = services.look(owner, ImportRequest(address=address, credential=key))
+        container = running(look.session)
+        done(
+            container,
+            f"echo '{public}' >/tmp/keys; echo 'Host *' >~/.ssh/config; echo 'ProxyCommand false' >>~/.ssh/config",
+        )
+        problems.append(ended(look).problem)
+    assert "Permission denied" in problems[0]
+    assert problems[1] == ""
+    assert (look.found["branch"], look.found["notebooks"]) == ("main", ["first.ipynb"])
+    key.refresh_from_db()
+    assert key.known_hosts.startswith("127.0.0.1 ssh-ed25519 ")
+    assert key.last_used_at is not None
+    secret = credentials.for_program(key)["private_key"].splitlines()[2]
+    session = Session.objects.get(pk=container.session.pk)
+    assert secret not in f"{session.environment} {session.command} {session.log_tail} {look.found}"
 
 
 def test_into_a_running_session_and_cancelled(group: ResourceGroup) -> None:

@@ -53,19 +53,18 @@ class Job:
     stale: list[str] = field(default_factory=list)  # names beside the target that ended imports may have left
     notes: list[str] = field(default_factory=list)
     _shown_at: float = 0.0
-    _shown: str = ""
 
     def note(self, sentence: str) -> None:
         """Remember a sentence for the user about what was left out."""
         if len(self.notes) < MAX_NOTES and sentence not in self.notes:
             self.notes.append(sentence)
 
-    def show(self, words: str, fetched: int = 0) -> None:
-        """Say how far it is, unless that was said a moment ago."""
+    def show(self, words: str, fetched: int | None = None) -> None:
+        """Say how far it is; with a size, unless something was said a moment ago."""
         now = time.monotonic()
-        if now - self._shown_at >= PROGRESS_SECONDS or (not fetched and words != self._shown):
-            self._shown_at, self._shown = now, words
-            say({"progress": words[:150], "bytes": fetched})
+        if fetched is None or now - self._shown_at >= PROGRESS_SECONDS:
+            self._shown_at = now
+            say({"progress": words[:150], "bytes": fetched or 0})
 
     def check_size(self, size: int, files: int = 0) -> None:
         """Raise FetchError if this is more than an import may have."""

@@ -22,15 +22,19 @@ MAX_LINE: Final = 300
 OF_PYTHON: Final = "import sysconfig, sys; print(sysconfig.get_path('purelib')); print(sys.version)"
 
 
+UV: Final = "uv>=0.5,<1"  # where the image has none
+
+
 class Plan(NamedTuple):
-    """Which files say what is installed, and how."""
+    """Which files say what is installed, and what pip is asked for; with a lock file, the tool that reads it."""
 
     files: tuple[str, ...]
-    arguments: tuple[str, ...]  # of pip; empty: uv, by its lock file
+    arguments: tuple[str, ...]
+    is_locked: bool = False
 
 
 PLANS: Final = (
-    Plan(("uv.lock", "pyproject.toml"), ()),
+    Plan(("uv.lock", "pyproject.toml"), (UV,), is_locked=True),
     Plan(("requirements.txt",), ("-r", "requirements.txt")),
     Plan(("pyproject.toml",), ("-e", ".")),
 )
@@ -38,7 +42,7 @@ PLANS: Final = (
 
 def install(tree: Path, job: Job) -> None:
     """Install what the tree names, unless that was done for the same files, Python and image; raises FetchError."""
-    plan = next((plan for plan in _possible() if all((tree / name).is_file() for name in plan.files)), None)
+    plan = next((plan for plan in PLANS if all((tree / name).is_file() for name in plan.files)), None)
     if plan is None:
         if (tree / "environment.yml").is_file():
             job.note("environment.yml is conda's, which is not installed by itself.")
@@ -48,11 +52,6 @@ def install(tree: Path, job: Job) -> None:
         _install(tree, plan, job)
         (venv / STAMP).write_text(stamp)
     _offer_kernel(tree, venv)
-
-
-def _possible() -> list[Plan]:
-    has_uv = shutil.which("uv") is not None
-    return [plan for plan in PLANS if plan.arguments or has_uv]
 
 
 def _stamp(tree: Path, plan: Plan, job: Job) -> str:
@@ -73,15 +72,16 @@ def _install(tree: Path, plan: Plan, job: Job) -> None:
     venv = tree / VENV
     (venv / STAMP).unlink(missing_ok=True)  # so that half an installation is none
     job.show("Installs packages")
-    if not plan.arguments:
-        _run(["uv", "sync", "--frozen", "--inexact", "--python", sys.executable], tree, job)
-        return
     if not (venv / "bin" / "python").exists():
         _run([sys.executable, "-m", "venv", "--system-site-packages", VENV], tree, job)
     own = _python(venv / "bin" / "python")[0]
     (Path(own) / "_image.pth").write_text(f"{_python(Path(sys.executable))[0]}\n")
     pip = [f"{VENV}/bin/python", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    _run([*pip, "--progress-bar=off", *plan.arguments], tree, job)
+    uv = shutil.which("uv") if plan.is_locked else None
+    if not uv:
+        _run([*pip, "--progress-bar=off", *plan.arguments], tree, job)
+    if plan.is_locked:
+        _run([uv or f"{VENV}/bin/uv", "sync", "--frozen", "--inexact"], tree, job)
 
 
 def _python(program: Path) -> list[str]:
@@ -106,7 +106,7 @@ def _run(command: list[str], tree: Path, job: Job) -> None:
         for line in process.stdout:
             if line.strip():
                 last = "".join(filter(str.isprintable, line.strip()))[:MAX_LINE]
-                job.show(last, 1)
+                job.show(last, 0)
     if process.returncode:
         raise FetchError(f"The packages could not be installed: {last}")
 
