@@ -13,6 +13,7 @@ from django.db import Error, close_old_connections
 from redis.exceptions import RedisError
 
 from deployments import figures, metering, tokens
+from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import services as scaling
 from messaging.background import BackgroundThread
 from proxy.authorization.control_plane import ServiceFigures
@@ -110,7 +111,8 @@ def wake(deployment: str) -> None:
 def _wake(deployment: str) -> None:
     try:
         close_old_connections()
-        scaling.wake(deployment)
+        if scaling.wake(deployment):
+            reconcile(deployment)  # here and now: its task would wait for its turn
     except (Error, RejectedError) as error:
         logger.warning("deployment %s could not be woken; requests ask for it again: %s", deployment, error)
     finally:

@@ -51,6 +51,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(me)))
         self.end_headers()
         self.wfile.write(me.encode())
+http.server.ThreadingHTTPServer.request_queue_size = 128
 http.server.ThreadingHTTPServer(("", int(os.environ["PORT"])), Server).serve_forever()
 """
 

@@ -14,7 +14,9 @@ from hostworker.app_processes import starter as app_starter
 from hostworker.containers import runner
 from hostworker.containers.fair_pool import FairPool
 from hostworker.images import host_images
+from hostworker.replicas import replica_watch
 from hostworker.runtime_protocol import ContainerRuntimeError, Runtime
+from sessions.lifecycle import Kind
 from sessions.models import Session
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ def end() -> None:
 
 def _bring_up(runtime: Runtime, session: Session, *, is_image_here: bool = False) -> None:
     runner.bring_up(runtime, session, is_image_here=is_image_here)
+    if session.kind == Kind.REPLICA:
+        replica_watch.look_soon(session.host_id)
     app_starter.warm_up(runtime, session)  # what its image wants started with it
 
 

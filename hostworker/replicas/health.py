@@ -1,6 +1,7 @@
 """Whether a replica can serve, by the probes of its host. Pure but for the probe's socket; its end may be hostile."""
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,6 +11,8 @@ STARTING: Final = "starting"
 HEALTHY: Final = "healthy"
 UNHEALTHY: Final = "unhealthy"
 FIRST_ERROR: Final = 400  # the least status by which a replica says that it cannot serve
+FIRST_PAUSE_SECONDS: Final = 0.05  # between two probes of a replica that has just started
+PAUSES_OF_AGE: Final = 20  # of which the age of a replica that starts has as many
 HEADERS: Final = {"User-Agent": "gpuplatform-health"}
 
 
@@ -66,6 +69,21 @@ async def probe(target: ProbeTarget) -> str:
         return f"Nothing listens on port {target.port}."
     except OSError:
         return f"Port {target.port} cannot be reached."
+
+
+async def first_answer(target: ProbeTarget, *, age_seconds: float, seconds: float) -> str:
+    """Probe a replica that starts until it can serve, for so long; return what the last probe found.
+
+    It is found so within a twentieth of its age, from 50 ms on, after it has begun to answer.
+    """
+    begun_at = time.monotonic()
+    while problem := await probe(target):
+        passed = time.monotonic() - begun_at
+        pause = max(FIRST_PAUSE_SECONDS, (age_seconds + passed) / PAUSES_OF_AGE)
+        if passed + pause >= seconds:
+            return problem
+        await asyncio.sleep(pause)
+    return ""
 
 
 async def _connect(target: ProbeTarget) -> str:

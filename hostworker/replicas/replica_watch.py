@@ -6,8 +6,9 @@ import threading
 import time
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
 
@@ -15,6 +16,7 @@ from deployments import events
 from deployments.models import Replica
 from hostworker.replicas import health
 from hostworker.replicas.health import HealthRecord, Patience, ProbeTarget
+from messaging.background import BackgroundThread
 from resources import clock
 from resources.models import Host
 from sessions.lifecycle import Status
@@ -22,7 +24,7 @@ from sessions.lifecycle import Status
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 0.5
-START_INTERVAL_SECONDS: Final = 0.5  # between probes of a replica that was not healthy yet, at most
+START_INTERVAL_SECONDS: Final = 0.5  # for which a replica that was not healthy yet is probed again and again
 _COLUMNS: Final = (
     "session_id",
     "deployment_id",
@@ -41,6 +43,9 @@ _COLUMNS: Final = (
 )
 
 
+_watches: "Final[WeakSet[ReplicaWatch]]" = WeakSet()
+
+
 class _Probe(NamedTuple):
     row: dict[str, Any]
     problem: "Future[str]"
@@ -53,19 +58,40 @@ def probed(host: Host) -> QuerySet[Replica]:
 
 
 class ReplicaWatch:
-    """Probes each replica at its own interval. `poll` never waits for one: a slow replica holds up no other's probe."""
+    """Probes each replica at its own interval. `poll` never waits for one: a slow replica holds up no other's probe.
+
+    One that starts is probed as soon as its container runs, and its first answer is stored at once.
+    """
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self.host = host
         self._next_at: dict[str, float] = {}  # by session, by the monotonic clock
         self._under_way: dict[str, _Probe] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()  # of a poll
+        self._background = BackgroundThread("replicas")
+        _watches.add(self)
+
+    def poll_soon(self) -> None:
+        """Poll in the background: a session has just started, or a replica has answered for the first time."""
+        self._background.run(self._poll_in_background)
+
+    def _poll_in_background(self) -> None:
+        try:
+            close_old_connections()
+            self.poll()
+        finally:
+            close_old_connections()
 
     def poll(self) -> None:
         """Record what probes have found, and begin those that are due; one query, and one for each change."""
+        with self._lock:
+            self._poll()
+
+    def _poll(self) -> None:
         for pk in [pk for pk, each in self._under_way.items() if each.problem.done()]:
             self._record(*self._under_way.pop(pk))
-        now, rows = time.monotonic(), {row["session_id"]: row for row in probed(self._host).values(*_COLUMNS)}
+        now, rows = time.monotonic(), {row["session_id"]: row for row in probed(self.host).values(*_COLUMNS)}
         self._next_at = {pk: at for pk, at in self._next_at.items() if pk in rows}
         for pk, row in rows.items():
             if pk not in self._under_way and now >= self._next_at.get(pk, 0.0):
@@ -85,7 +111,16 @@ class ReplicaWatch:
             path=row["revision__health_path"],
             timeout_seconds=row["revision__timeout_seconds"],
         )
-        return asyncio.run_coroutine_threadsafe(health.probe(target), self._running_loop())
+        if row["health"] != health.STARTING:
+            return asyncio.run_coroutine_threadsafe(health.probe(target), self._running_loop())
+        starting = health.first_answer(target, age_seconds=_age_seconds(row), seconds=START_INTERVAL_SECONDS)
+        found = asyncio.run_coroutine_threadsafe(starting, self._running_loop())
+        found.add_done_callback(self._note_answer)
+        return found
+
+    def _note_answer(self, found: "Future[str]") -> None:
+        if not found.cancelled() and not found.exception() and not found.result():
+            self.poll_soon()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the event loop of the probes, which runs in a thread of its own from the first probe on."""
@@ -100,11 +135,21 @@ class ReplicaWatch:
             return
         before = HealthRecord(health=row["health"], failures=row["failures"], detail=row["health_detail"])
         patience = Patience(start_seconds=row["revision__start_seconds"], retries=row["revision__retries"])
-        now = clock.now()
-        age_seconds = (now - (row["session__started_at"] or now)).total_seconds()
-        after = health.after_probe(before, problem.result(), patience=patience, age_seconds=age_seconds)
+        after = health.after_probe(before, problem.result(), patience=patience, age_seconds=_age_seconds(row))
         if after != before:
             _store(row, after, has_changed=after.health != before.health)
+
+
+def look_soon(host_id: int | None) -> None:
+    """Have this process look at the replicas of this host of its now, as one has just started."""
+    for watch in list(_watches):
+        if watch.host.pk == host_id:
+            watch.poll_soon()
+
+
+def _age_seconds(row: dict[str, Any]) -> float:
+    now = clock.now()
+    return float((now - (row["session__started_at"] or now)).total_seconds())
 
 
 def _interval(row: dict[str, Any]) -> float:

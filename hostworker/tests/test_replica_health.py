@@ -1,10 +1,11 @@
 """The health of replicas: what probes find, and what that makes of them."""
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
@@ -23,9 +24,10 @@ from hostworker.replicas.health import (
     Patience,
     ProbeTarget,
     after_probe,
+    first_answer,
     probe,
 )
-from hostworker.replicas.replica_watch import ReplicaWatch
+from hostworker.replicas.replica_watch import ReplicaWatch, look_soon
 from resources import clock
 from resources.models import Host
 from sessions.models import Session
@@ -227,3 +229,42 @@ def test_replicas_elsewhere_or_draining_are_not_probed(host: Host, watch: Replic
     running(make_host(), free_port())
     watch.poll()
     assert not watch._under_way
+
+
+@pytest.mark.loopback
+def test_a_start_is_probed_at_once_and_its_answer_stored(host: Host, watch: ReplicaWatch) -> None:
+    port = free_port()
+    _, [replica] = running(host, port)
+    look_soon(0)  # another host's
+    look_soon(host.pk)
+    listener = socket.create_server(("127.0.0.1", port), backlog=128)
+    with closing(listener):
+        threading.Thread(target=answer_all, args=(listener,), daemon=True).start()
+        until(lambda: Replica.objects.get(pk=replica.pk).health == ReplicaHealth.HEALTHY)
+
+
+def answer_all(listener: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            with listener.accept()[0] as connection:
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.loopback
+async def test_the_older_a_start_the_fewer_probes() -> None:
+    counts = []
+    for age in (0.0, 5.0, 100.0):
+        attempts = 0
+
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal attempts
+            attempts += 1
+            writer.close()
+
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            target = ProbeTarget(address="127.0.0.1", port=port, path="/", timeout_seconds=1)
+            assert await first_answer(target, age_seconds=age, seconds=0.5)
+        counts.append(attempts)
+    assert counts[0] > counts[1] > counts[2] == 1
