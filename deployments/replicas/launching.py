@@ -110,4 +110,7 @@ def _exceeded_limits(owner: User, deployment: Deployment, together: Amounts) -> 
     """Yield whose policy allows how little, of those limits that the amounts exceed."""
     for whose, _, limits in policy_checks.holders(owner, deployment.project):
         for name in exceeded(limits, together):
-            yield whose, amount_text(name, getattr(limits, name)) if name != "sessions" else f"{limits.sessions} sessions"
+            yield (
+                whose,
+                amount_text(name, getattr(limits, name)) if name != "sessions" else f"{limits.sessions} sessions",
+            )

@@ -67,9 +67,7 @@ class StepRules:
     max_p95_ratio: float
 
 
-def beside(
-    strategy: str, *, wanted: int, surge: int, unavailable: int, steps: Sequence[int] = ()
-) -> tuple[int, int]:
+def beside(strategy: str, *, wanted: int, surge: int, unavailable: int, steps: Sequence[int] = ()) -> tuple[int, int]:
     """Return how many replicas a rollout launches beside all that serve: at most, and those it cannot do without."""
     if strategy == "blue_green":
         return wanted, wanted

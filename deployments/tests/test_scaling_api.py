@@ -33,7 +33,9 @@ def errors_of(answer: Any) -> set[str]:
 
 
 def test_scaling_is_set_and_shown(api: APIClient, deployment: Deployment) -> None:
-    answer = api.patch(address(deployment), {"max_replicas": 4, "idle_seconds": 900, "preemptible": True}, format="json")
+    answer = api.patch(
+        address(deployment), {"max_replicas": 4, "idle_seconds": 900, "preemptible": True}, format="json"
+    )
     assert answer.status_code == 200, answer.content
     shown = api.get(address(deployment)).json()
     assert shown == answer.json()

@@ -42,7 +42,9 @@ def losses(request: UserRequest, session_id: str) -> HttpResponse:
 
 
 def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
-    visible = chosen.visible_to(request.user).with_members().select_related("replica__deployment").prefetch_related("mounts")
+    visible = (
+        chosen.visible_to(request.user).with_members().select_related("replica__deployment").prefetch_related("mounts")
+    )
     sessions = [session for session in visible if session.whole_status in LIVE]
     if request.method != "POST":
         return render_dialog(request, "terminate", {"sessions": sessions, "action": request.path})

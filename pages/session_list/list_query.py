@@ -22,7 +22,7 @@ _TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TAB_OF: Final = {status.value: tab for tab, statuses in TABS.items() for status in statuses}
 MINE: Final = "mine"
 REPLICAS, NO_REPLICAS = ("replica", "-replica")
-FILTERS: Final = frozenset({"q", "status", "environment", "in", "kind", "owner", "sort"})  # parameters of the filter's form
+FILTERS: Final = frozenset({"q", "status", "environment", "in", "kind", "owner", "sort"})  # of the filter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,9 @@ class PlacementBody(RevisionBody):
 class NewDeploymentPlacementView(ApiView):
     """Room for a deployment that is not made yet."""
 
-    @extend_schema(operation_id="deployments_new_placement_create", request=NewDeploymentBody, responses=PlacementSerializer)
+    @extend_schema(
+        operation_id="deployments_new_placement_create", request=NewDeploymentBody, responses=PlacementSerializer
+    )
     def post(self, request: Request) -> Response:
         """Return whether its replicas could start now; accepts and rejects what `POST /deployments/` does."""
         owner, body = user_of(request), NewDeploymentBody(data=request.data)

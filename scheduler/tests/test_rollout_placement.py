@@ -71,7 +71,9 @@ def test_what_is_said_of_a_rollout_is_what_happens(
 def test_what_a_replica_waits_for_is_said(host: Host) -> None:
     found = placement(serving_deployment(4, host=host), replicas=6)
     assert (found["launches"], found["starts_now"], found["starts"]) == (2, 0, None)
-    assert found["words"].startswith("There is too little room now: 0 of 2 can start at once, while what serves goes on. ")
+    assert found["words"].startswith(
+        "There is too little room now: 0 of 2 can start at once, while what serves goes on. "
+    )
     assert "core" in found["words"]
 
 

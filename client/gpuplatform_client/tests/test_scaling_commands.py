@@ -36,7 +36,14 @@ def test_bounds_and_sleep_are_shown_and_changed(signed_in: Command, deployment: 
     times = ("--sleep-after", "30m", "--sleep", "end", "--hold", "60s", "--down-after", "90s", "--cooldown", "0s")
     changed = signed_in("deployments", "scaling", "chat", "--min", "1", "--max", "4", "--preemptible", *times)
     assert changed.exit_code == 0, changed.stderr
-    words = ("1 to 4, 1 wanted now", "after 30m without requests, and ends all", "requests 1m", "after 90s", "least 0s", "beyond 1, to")
+    words = (
+        "1 to 4, 1 wanted now",
+        "after 30m without requests, and ends all",
+        "requests 1m",
+        "after 90s",
+        "least 0s",
+        "beyond 1, to",
+    )
     assert [each for each in words if each not in changed.stdout] == []
     deployment.refresh_from_db()
     assert (deployment.min_replicas, deployment.max_replicas, deployment.idle_seconds) == (1, 4, 1800)
