@@ -101,8 +101,8 @@ def _scale(row: Deployment, found: ServiceLoad, ready: Sequence[Replica], scene:
     in_use = None if per_second is None or found.outstanding is None else bool(found.outstanding or per_second)
     after = with_use(after, now=now, in_use=in_use, ready=len(ready))
     after = replace(after, served=-1 if found.served is None else found.served)
-    may_sleep = row.idle_seconds is not None and not hasattr(row, "rollout")
-    if may_sleep and is_idle(after, now=now, idle_seconds=row.idle_seconds):
+    idle_seconds = None if hasattr(row, "rollout") else row.idle_seconds
+    if idle_seconds is not None and is_idle(after, now=now, idle_seconds=idle_seconds):
         return after if _try(partial(services.sleep, row, before=row.replicas)) else None
     if decision.replicas == row.replicas:
         return after

@@ -43,7 +43,7 @@ def of_revision(request: UserRequest, deployment_id: str) -> HttpResponse:
 def of_change(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Say it of a revision to activate, by its number, or of another number of replicas."""
     deployment = operable_deployment(request, deployment_id)
-    asked = {name: int(text) for name, text in request.GET.items() if text.isascii() and text.isdecimal()}
+    asked = {name: int(text) for name, text in request.GET.dict().items() if text.isascii() and text.isdecimal()}
     if "revision" in asked:
         revisions = Revision.objects.select_related("image")
         revision = get_object_or_404(revisions, deployment=deployment, number=min(asked["revision"], 10**6))

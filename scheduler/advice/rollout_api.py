@@ -18,11 +18,11 @@ from deployments.rest.bodies import NewDeploymentBody, RevisionBody, number
 from deployments.rest.views import RELATED, refusals
 from resources.amounts.fields import MAX_INTEGER
 from restapi.views import ApiView
-from scheduler.advice.rollout_placement import Placement, placement_of
+from scheduler.advice.rollout_placement import RolloutPlacement, placement_of
 from scheduler.advice.starts import StartsField
 
 
-class PlacementSerializer(serializers.Serializer[Placement]):
+class PlacementSerializer(serializers.Serializer[RolloutPlacement]):
     """Whether the replicas that a change launches have room beside those that serve."""
 
     launches = serializers.IntegerField(help_text="Replicas that it launches while others serve")

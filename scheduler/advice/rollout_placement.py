@@ -12,7 +12,7 @@ from sessions.launching import mounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class RolloutPlacement:
     """When the replicas of a change start, which are launched while others serve."""
 
     launches: int
@@ -26,14 +26,14 @@ class Placement:
         return self.starts_now < self.launches
 
 
-def placement_of(preview: LaunchPreview) -> Placement:
+def placement_of(preview: LaunchPreview) -> RolloutPlacement:
     """Return what the next pass would do with these replicas; a dozen queries or two, and no writes."""
     if not preview.launches:
-        return Placement(launches=0, starts_now=0, starts="now", words=_words_of_none(preview))
+        return RolloutPlacement(launches=0, starts_now=0, starts="now", words=_words_of_none(preview))
     planned = mounts.plan(preview.owner, preview.launch.mounts)
     sessions = estimate(preview.owner, preview.launch, planned).advice.sessions
     starts_now = sum(each.starts == "now" for each in sessions)
-    return Placement(
+    return RolloutPlacement(
         launches=preview.launches,
         starts_now=starts_now,
         starts=sessions[-1].starts,
