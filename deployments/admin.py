@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,10 +13,11 @@ from django.utils.translation import ngettext
 from accounts.admin import ReadOnlyMixin, ShownInline
 from accounts.confirmation import confirmed
 from accounts.models import User
-from deployments import services
+from deployments import hosts, services
 from deployments.models import (
     Deployment,
     DeploymentEvent,
+    DeploymentHost,
     DeploymentToken,
     Replica,
     Revision,
@@ -25,6 +27,7 @@ from deployments.models import (
     TokenUsage,
 )
 from resources.amounts.admin_columns import fgpu_column, memory_column
+from sessions.errors import RejectedError
 
 
 class ShownAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
@@ -77,6 +80,14 @@ class ScalingRuleInline(ShownInline):
     fields = readonly_fields = ("metric", "target", "query", "is_paused")
 
 
+class DeploymentHostInline(ShownInline):
+    """The host names that lead to a deployment."""
+
+    model = DeploymentHost
+    fields = readonly_fields = ("name", "created_by", "created_at")
+    related = ("created_by",)
+
+
 class TokenInline(ShownInline):
     """The tokens of a deployment, without their secrets."""
 
@@ -127,7 +138,10 @@ class DeploymentAdmin(ShownAdmin):
     list_select_related = ("owner", "project")
     search_fields = ("name", "id", "owner__email", "project__name")
     date_hierarchy = "created_at"
-    inlines = (RevisionInline, ReplicaInline, ScalingRuleInline, TokenInline, DeploymentEventInline)
+    inlines = (
+        *(RevisionInline, ReplicaInline, ScalingRuleInline, DeploymentHostInline),
+        *(TokenInline, DeploymentEventInline),
+    )
     actions = ("end",)
 
     def has_end_permission(self, request: HttpRequest) -> bool:
@@ -179,6 +193,72 @@ class DeploymentTokenAdmin(ShownAdmin):
     search_fields = ("name", "deployment__name", "deployment__id", "created_by__email")
     hidden = ("digest",)
     inlines = (TokenUsageInline,)
+
+
+class DeploymentHostForm(forms.ModelForm):  # type: ignore[type-arg]  # of no use at run time
+    """A host name to give to a deployment."""
+
+    class Meta:
+        model = DeploymentHost
+        fields = ("name", "deployment")
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a name that may not be given; one that another deployment has is refused as not unique."""
+        cleaned = super().clean() or {}
+        deployment = cleaned.get("deployment")
+        if "name" in cleaned and deployment:
+            cleaned["name"] = cleaned["name"].strip().lower()
+            try:
+                hosts.check(deployment, [*hosts.names_of(deployment), cleaned["name"]])
+            except RejectedError as error:
+                self.add_error("name", " ".join(error.errors.values()))
+        return cleaned
+
+
+@admin.register(DeploymentHost)
+class DeploymentHostAdmin(admin.ModelAdmin[DeploymentHost]):
+    """Host names of deployments: given and removed as on a deployment's page, never changed."""
+
+    form = DeploymentHostForm
+    list_display = ("name", "deployment", "created_by", "created_at")
+    list_select_related = ("deployment", "created_by")
+    search_fields = ("name", "deployment__name", "deployment__id")
+    autocomplete_fields = ("deployment",)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user is a superadmin."""
+        return bool(request.user.is_superuser)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user is a superadmin."""
+        return bool(request.user.is_superuser)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user is a superadmin."""
+        return bool(request.user.is_superuser)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: another name is another row."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user is a superadmin."""
+        return bool(request.user.is_superuser)
+
+    def save_model(self, request: HttpRequest, obj: DeploymentHost, form: Any, change: bool) -> None:
+        """Give the name to the deployment, beside those that it has."""
+        names = [*hosts.names_of(obj.deployment), obj.name]
+        hosts.set_hosts(obj.deployment, names, actor=cast(User, request.user))
+
+    def delete_model(self, request: HttpRequest, obj: DeploymentHost) -> None:
+        """Remove the name from its deployment."""
+        names = [name for name in hosts.names_of(obj.deployment) if name != obj.name]
+        hosts.set_hosts(obj.deployment, names, actor=cast(User, request.user))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[DeploymentHost]) -> None:
+        """Remove these names."""
+        for host in queryset.select_related("deployment"):
+            self.delete_model(request, host)
 
 
 @admin.register(DeploymentEvent)

@@ -229,7 +229,9 @@ def end(deployment: Deployment, *, actor: User) -> Deployment:
         if row.ended_at is None:
             events.record(row, "Ended.", actor)
             StepwiseRollout.objects.filter(deployment=row).delete()
-            _save(row, ended_at=clock.now(), replicas=0, epoch=row.epoch + 1, state=DeploymentState.ENDED, problem="")
+            row.hosts.all().delete()
+            gone = {"replicas": 0, "listen_port": None, "epoch": row.epoch + 1, "problem": ""}
+            _save(row, ended_at=clock.now(), state=DeploymentState.ENDED, **gone)
     return row
 
 

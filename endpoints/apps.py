@@ -10,10 +10,11 @@ class EndpointsConfig(AppConfig):
     name = "endpoints"
 
     def ready(self) -> None:
-        """Connect the signals that end access to apps, and register the checks of the settings."""
+        """Connect the signals that end access to apps and assign ports, and register the checks of the settings."""
         # models can be imported only once all apps are loaded
         from endpoints import checks
         from endpoints.handoff import signals  # noqa: F401
+        from endpoints.routing import signals as port_signals  # noqa: F401
 
         for check in checks.CHECKS:
             register(check)

@@ -1,10 +1,12 @@
-"""Celery's periodic task of apps, run on the scheduler's queue: access that is over ends, and old rows go."""
+"""Celery's periodic task of apps, run on the scheduler's queue: access that is over ends, old rows go, and
+deployments without a port get one."""
 
 from celery import shared_task
 from django.db.models import Q
 
 from deployments.models import DeploymentTicket
 from endpoints import services
+from endpoints.routing import ports
 from endpoints.routing.revocations import RETENTION
 from resources import clock
 from sessions.models import Endpoint, Revocation, ShareLink, Ticket, forbids_public_apps
@@ -14,6 +16,7 @@ from sessions.models import Endpoint, Revocation, ShareLink, Ticket, forbids_pub
 def enforce_deadlines() -> None:
     """End expired access and delete stale rows. Safe to repeat."""
     end_expired_access()
+    ports.assign_to_deployments()
     delete_stale_rows()
 
 

@@ -123,6 +123,7 @@ class DeploymentInfo(ApiModel):
     queue: int = 0
     drain_seconds: int = 0
     allowed_origins: list[str] = []
+    hosts: list[str] = []
     strategy: str = "rolling"
     canary_steps: list[int] = []
     step_seconds: int = 0

@@ -54,6 +54,11 @@ def change_deployment(deployment_id: str, **settings: Any) -> ApiOperation[Deplo
     return ApiOperation("PATCH", _path(deployment_id), one(DeploymentInfo), body=settings)
 
 
+def set_deployment_hosts(deployment_id: str, hosts: list[str]) -> ApiOperation[DeploymentInfo]:
+    """Have these host names lead to a deployment, and no others; superadmins alone."""
+    return ApiOperation("PUT", _path(deployment_id, "hosts/"), one(DeploymentInfo), body={"hosts": hosts})
+
+
 def scale_deployment(deployment_id: str, replicas: int) -> ApiOperation[DeploymentInfo]:
     """Have so many replicas serve."""
     return change_deployment(deployment_id, replicas=replicas)

@@ -95,6 +95,7 @@ class ApiMethods:
     create_deployment = OperationMethod(deployment_operations.create_deployment)
     change_deployment = OperationMethod(deployment_operations.change_deployment)
     deployment_drafts = OperationMethod(deployment_operations.deployment_drafts)
+    set_deployment_hosts = OperationMethod(deployment_operations.set_deployment_hosts)
     scale_deployment = OperationMethod(deployment_operations.scale_deployment)
     revisions = ItemsMethod(deployment_operations.revisions)
     create_revision = OperationMethod(deployment_operations.create_revision)

@@ -1,5 +1,5 @@
-"""The tables of deployments: deployments, revisions, replicas, rollouts, runtime variants, tokens and what they used,
-tickets, rules of scaling and events.
+"""The tables of deployments: deployments, host names, revisions, replicas, rollouts, runtime variants, tokens and what they
+used, tickets, rules of scaling and events.
 
 Used by endpoints, hostworker, operations and pages.
 """
@@ -12,6 +12,7 @@ from deployments.models.deployment import (
     DeploymentQuerySet,
     DeploymentState,
 )
+from deployments.models.host import MAX_HOST_NAME_LENGTH, DeploymentHost
 from deployments.models.replica import Replica, ReplicaHealth, ReplicaQuerySet
 from deployments.models.revision import HealthKind, Revision, RevisionMount
 from deployments.models.rollout import RolloutSettings, RolloutStrategy, StepwiseRollout, default_canary_steps

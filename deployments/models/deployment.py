@@ -88,6 +88,9 @@ class Deployment(ScalingSettings, RolloutSettings):
     allowed_origins = models.JSONField(
         default=list, db_default=[], blank=True, help_text='Whose pages may use it; "*" for those of all'
     )
+    listen_port = models.PositiveIntegerField(
+        null=True, blank=True, unique=True, editable=False, help_text="Its own, where apps are told apart by port"
+    )
     epoch = models.PositiveIntegerField(default=1, editable=False, help_text="Cookies of another epoch are void")
     revision = models.ForeignKey(
         "Revision", on_delete=models.PROTECT, null=True, blank=True, related_name="+", help_text="What replicas run"

@@ -10,7 +10,8 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import User
 from accounts.serializers import StrictSerializer
 from deployments import services
-from deployments.models import HealthKind, Revision, RolloutStrategy, RuntimeVariant
+from deployments.hosts import MAX_HOSTS
+from deployments.models import MAX_HOST_NAME_LENGTH, HealthKind, Revision, RolloutStrategy, RuntimeVariant
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
 from deployments.validation import (
     HEALTH_NUMBERS,
@@ -147,6 +148,17 @@ class PromotionBody(StrictSerializer):
     """How far a rollout by steps is to go on."""
 
     to_all = serializers.BooleanField(default=False, help_text="Past all steps that are left")
+
+
+class HostsBody(StrictSerializer):
+    """The host names that are to lead to a deployment, beside its own address."""
+
+    hosts = serializers.ListField(
+        child=serializers.CharField(max_length=MAX_HOST_NAME_LENGTH),
+        max_length=MAX_HOSTS,
+        allow_empty=True,
+        help_text="All of them, such as models.example.org; those left out are removed at once",
+    )
 
 
 class SettingsBody(RolloutSettingsBody):

@@ -6,7 +6,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from deployments.addresses import origin
+from deployments.addresses import first_origin
 from deployments.counts import traffic_of
 from deployments.figures import MinuteFigures
 from deployments.models import (
@@ -158,6 +158,9 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
         child=serializers.CharField(), read_only=True, help_text='Whose pages may use it; "*" for those of all'
     )
 
+    hosts = serializers.SlugRelatedField[Any](
+        slug_field="name", many=True, read_only=True, help_text="Host names that administrators have given to it"
+    )
     rollout = serializers.SerializerMethodField(help_text="By steps; null while none is under way")
 
     canary_steps = serializers.ListField(
@@ -169,8 +172,8 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
         fields = (
             *("id", "name", "owner", "project", "resource_group", "url", "state", "problem", "replicas", "ready"),
             *("updated", "total", "revision", "previous_revision", "public", "sticky", "max_surge", "max_unavailable"),
-            *("concurrency", "queue", "drain_seconds", "allowed_origins", "strategy", "canary_steps", "step_seconds"),
-            *("max_error_points", "max_p95_ratio", "rollout", "created_at", "ended_at"),
+            *("concurrency", "queue", "drain_seconds", "allowed_origins", "hosts", "strategy", "canary_steps"),
+            *("step_seconds", "max_error_points", "max_p95_ratio", "rollout", "created_at", "ended_at"),
         )
 
     def get_problem(self, deployment: Deployment) -> str:
@@ -189,8 +192,8 @@ class DeploymentSerializer(ShownSerializer[Deployment]):
         return RolloutSerializer(found).data
 
     def get_url(self, deployment: Deployment) -> str:
-        """Return the origin."""
-        return origin(deployment)
+        """Return the origin, with the first of its own host names if it has any."""
+        return first_origin(deployment)
 
 
 class ReplicaSerializer(serializers.Serializer[Replica]):

@@ -16,10 +16,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from deployments import figures, services
+from deployments import figures, hosts, services
 from deployments.counts import with_counts
 from deployments.models import Deployment, Revision, RuntimeVariant
 from deployments.rest.bodies import (
+    HostsBody,
     NewDeploymentBody,
     NewRevisionBody,
     PromotionBody,
@@ -86,19 +87,21 @@ class DeploymentViewSet(
         **{"logs": DeploymentLogsQuery, "follow_logs": DeploymentLogsQuery},
     }
     unkept_operations = frozenset({"create_token"})
-    http_method_names = ("get", "head", "options", "post", "patch", "delete")
+    http_method_names = ("get", "head", "options", "post", "put", "patch", "delete")
 
     def get_queryset(self) -> QuerySet[Deployment]:
         """Return those that the caller may see, or change, with related rows; a constant number of queries."""
         user, everything = user_of(self.request), Deployment.objects.all()
         if self.action in OF_THE_OWNER:
             found = everything if user.is_superuser else everything.filter(owner=user)
+        elif self.action == "set_hosts":
+            found = everything if user.is_superuser else everything.none()
         else:
             found = everything.visible_to(user) if self.action in READ else everything.operable_by(user)
         if self.action == "list":
             found = found.filter(ended_at__isnull=not self.query["ended"]).filter(**_lookups(self.query))
         current = ("revision__image", "revision__variant", "revision__created_by", "revision__deployment")
-        found = found.select_related(*RELATED, *current).prefetch_related("revision__mounts")
+        found = found.select_related(*RELATED, *current).prefetch_related("revision__mounts", "hosts")
         return with_counts(found).order_by("-created_at", "-pk")
 
     @extend_schema(request=NewDeploymentBody, responses={201: DeploymentSerializer})
@@ -191,6 +194,16 @@ class DeploymentViewSet(
         """End the deployment with its replicas and its address; does nothing if it has ended."""
         deployment = self.get_object()
         services.end(deployment, actor=user_of(request))
+        return Response(self._shown(deployment))
+
+    @extend_schema(request=HostsBody, responses=DeploymentSerializer)
+    @action(detail=True, methods=["put"], url_path="hosts")
+    def set_hosts(self, request: Request, pk: str) -> Response:
+        """Have these host names lead to the deployment, and no others; superadmins alone."""
+        deployment, body = self.get_object(), HostsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        with refusals():
+            hosts.set_hosts(deployment, body.validated_data["hosts"], actor=user_of(request))
         return Response(self._shown(deployment))
 
     @extend_schema(responses=ReplicaSerializer(many=True))

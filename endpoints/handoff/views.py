@@ -18,6 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.models import User
+from deployments import addresses as deployment_addresses
 from deployments import events
 from deployments.models import Deployment
 from endpoints import services
@@ -45,6 +46,8 @@ class SeeOther(HttpResponseRedirectBase):
 def authorize(request: HttpRequest) -> HttpResponse:
     """Redirect an authorized browser back to the app or deployment `h` with a ticket; `s` is its nonce's digest.
 
+    `at` is the host name of a deployment's own by which it was asked for.
+
     Anonymous users sign in first; an address that the user may not use does not exist. An app that is not READY yet
     has its proxy say so; where it can have none, the owner is redirected to its page.
     """
@@ -59,10 +62,11 @@ def authorize(request: HttpRequest) -> HttpResponse:
         response = _hand_over(request, endpoint, user=user, login=login, state=state, path=path)
     elif endpoint and (link := _shared(request.COOKIES.get(share_cookie(), "")).filter(endpoint=endpoint).first()):
         response = _hand_over(request, endpoint, user=None, login=link.digest, state=state, path=path)
-    elif user and (deployment := _deployment(user, request.GET.get("h", ""))):
+    elif user and (found := _deployment(user, request.GET.get("h", ""), request.GET.get("at", ""))):
+        deployment, address = found
         login = digest(request.session.session_key or "")
         ticket = tickets.issue_for(deployment, user=user, login=login, state=state, path=_path_within(path))
-        response = SeeOther(f"{app_addresses.site().origin(deployment.label)}/.gp/callback?t={ticket}")
+        response = SeeOther(f"{address}/.gp/callback?t={ticket}")
         if user.is_superuser and user != deployment.owner:
             events.record(deployment, "Used by a superadmin.", user)
     elif user is None:
@@ -119,10 +123,11 @@ def _hand_over(
     return SeeOther(f"{app_addresses.origin(endpoint)}/.gp/callback?t={ticket}")
 
 
-def _deployment(user: User, label: str) -> Deployment | None:
-    """Return the deployment with this label, if the user may use it, and deployments have addresses."""
-    has_address = not app_addresses.site().is_by_port
-    return Deployment.objects.visible_to(user).labelled(label).first() if has_address else None
+def _deployment(user: User, label: str, host_name: str) -> tuple[Deployment, str] | None:
+    """Return the deployment with this label and its address with this host name, if the user may use it there."""
+    deployment = Deployment.objects.visible_to(user).labelled(label).first()
+    address = deployment_addresses.origin_at(deployment, host_name) if deployment else ""
+    return (deployment, address) if deployment and address else None
 
 
 def _path_within(path: str) -> str:

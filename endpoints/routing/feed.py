@@ -80,11 +80,11 @@ class PlatformRoutes:
         return routes.read(sessions)
 
     def read_services(self, deployments: Collection[str]) -> ServiceRows:
-        """Return the services of these deployments, and the routes to their replicas; three queries."""
+        """Return the services of these deployments, and the routes to their replicas; four queries."""
         return service_routes.read(deployments)
 
     def read_all(self) -> RouteSnapshot:
-        """Return all routes, services and revocations, in five queries."""
+        """Return all routes, services and revocations, in six queries."""
         revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
         rows = list(revoked)
         return RouteSnapshot(

@@ -1,4 +1,4 @@
-"""Assigns ports of the pool COMPUTE_APP_PORTS to apps.
+"""Assigns ports of the pool COMPUTE_APP_PORTS to apps, and to deployments where apps are told apart by port.
 
 Without a domain for apps, the port makes the app's origin. Browsers keep the data of an origin, so a port that another
 user's app had is assigned only when no other is free.
@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
+from accounts.models import User
+from deployments import events
+from deployments.models import Deployment
 from sessions.access.app_addresses import site
-from sessions.errors import RejectedError
+from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL
 from sessions.models import AppPort, Endpoint
 
@@ -55,9 +58,8 @@ def assign(endpoint: Endpoint, preferred: int | None) -> str:
     ports = pool()
     if not ports and not is_needed:
         return "This platform gives apps no ports of their own; it is reached by its address alone."
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PORTS_LOCK])
-    free = _free(ports, endpoint) if is_needed else list(filter(_can_listen, _untaken(ports)))
+    _lock()
+    free = _free(ports, endpoint.session.owner) if is_needed else list(filter(_can_listen, _untaken(ports)))
     if preferred in free:
         chosen = preferred
     elif endpoint.listen_port:
@@ -68,23 +70,61 @@ def assign(endpoint: Endpoint, preferred: int | None) -> str:
         raise RejectedError({"app": NONE_LEFT})
     else:
         return "All ports for apps are taken; it is reached by its address alone."
-    _assign(endpoint, chosen)
+    endpoint.listen_port = chosen
+    endpoint.save(update_fields=["listen_port"])
+    _note(chosen, endpoint.session.owner)
     if preferred in (None, chosen):
         return ""
     reason = "is taken" if preferred in ports else f"is not one of {settings.COMPUTE_APP_PORTS}"
     return f"Port {preferred} {reason}; it has port {chosen} instead."
 
 
-def _assign(endpoint: Endpoint, port: int) -> None:
-    endpoint.listen_port = port
-    endpoint.save(update_fields=["listen_port"])
-    AppPort.objects.update_or_create(port=port, defaults={"user": endpoint.session.owner, "at": timezone.now()})
+def assign_to_deployment(deployment: Deployment) -> None:
+    """Assign the deployment a port until it ends, if it needs one and has none, in the caller's transaction.
+
+    Raises RejectedError where none is left.
+    """
+    if not site().is_by_port or deployment.listen_port or deployment.ended_at is not None:
+        return
+    _lock()
+    free = _free(pool(), deployment.owner)
+    if not free:
+        raise RejectedError({GENERAL: NONE_LEFT})
+    deployment.listen_port = secrets.choice(free)
+    live = Deployment.objects.live().filter(pk=deployment.pk, listen_port=None)
+    if live.update(listen_port=deployment.listen_port):
+        _note(deployment.listen_port, deployment.owner)
+
+
+def assign_to_deployments() -> None:
+    """Assign ports to deployments that need one and have none, while any are left: of a time with a domain, perhaps."""
+    if not site().is_by_port:
+        return
+    for deployment in Deployment.objects.live().filter(listen_port=None).select_related("owner").order_by("created_at"):
+        try:
+            with transaction.atomic():
+                assign_to_deployment(deployment)
+                events.changed(deployment.pk)
+        except RejectedError:
+            return
+
+
+def _lock() -> None:
+    """Have others who assign a port wait for the end of the caller's transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PORTS_LOCK])
+
+
+def _note(port: int, user: User) -> None:
+    """Note whose pages a port has last shown."""
+    AppPort.objects.update_or_create(port=port, defaults={"user": user, "at": timezone.now()})
 
 
 def _untaken(ports: list[int]) -> list[int]:
-    """Return the ports that no app has, after releasing those of ended sessions."""
+    """Return the ports that no app and no deployment has, after releasing those of ended sessions."""
     Endpoint.objects.filter(listen_port__isnull=False, session__status__in=FINAL).update(listen_port=None)
-    taken = set(Endpoint.objects.filter(listen_port__in=ports).values_list("listen_port", flat=True))
+    holders = (Endpoint.objects.filter(listen_port__in=ports), Deployment.objects.filter(listen_port__in=ports))
+    taken = {port for rows in holders for port in rows.values_list("listen_port", flat=True)}
     return [port for port in ports if port not in taken]
 
 
@@ -100,10 +140,10 @@ def _can_listen(port: int) -> bool:
     return True
 
 
-def _free(ports: list[int], endpoint: Endpoint) -> list[int]:
-    """Return the candidates: all free ports that no other user had, else the least recently assigned one."""
+def _free(ports: list[int], user: User) -> list[int]:
+    """Return the candidates for an app of the user: free ports that no other had, else the least recently assigned."""
     untaken = _untaken(ports)
-    others = AppPort.objects.filter(port__in=untaken).exclude(user=endpoint.session.owner).order_by("at")
+    others = AppPort.objects.filter(port__in=untaken).exclude(user=user).order_by("at")
     used = list(others.values_list("port", flat=True))
     return [port for port in untaken if port not in used] or used[:1]
 

@@ -16,6 +16,7 @@ from proxy.budgets import month_end
 from proxy.routes import AppCondition, ReplicaRoute, Route, Service, ServiceToken
 from resources import clock
 from resources.models import HostStatus
+from sessions.access.app_addresses import site
 from sessions.lifecycle import Status
 from sessions.models import Endpoint
 
@@ -35,7 +36,7 @@ class ServiceRows(NamedTuple):
 
 
 def read(deployments: Collection[str] | None = None) -> ServiceRows:
-    """Return the services of these deployments, or of all: of each that has not ended. Three queries."""
+    """Return the services of these deployments, or of all: of each that has not ended. Four queries."""
     live = (
         Deployment.objects.live()
         .filter(owner__is_active=True)
@@ -43,7 +44,7 @@ def read(deployments: Collection[str] | None = None) -> ServiceRows:
     )
     if deployments is not None:
         live = live.filter(pk__in=deployments)
-    rows = list(live.defer("owner__password"))
+    rows = list(live.defer("owner__password").prefetch_related("hosts"))
     if not rows:
         return ServiceRows([], [])
     now, ids = clock.now(), [row.pk for row in rows]
@@ -105,6 +106,8 @@ def _service(row: Deployment, tokens: Collection[ServiceToken], replicas: Collec
         wake_seconds=row.wake_seconds,
         allowed_origins=tuple(row.allowed_origins),
         weights=_weights(row, replicas),
+        hosts=tuple(host.name for host in row.hosts.all()),
+        listen_port=row.listen_port if site().is_by_port else None,
     )
 
 

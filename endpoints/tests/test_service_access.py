@@ -8,7 +8,7 @@ from django.shortcuts import resolve_url
 from django.test import Client
 
 from accounts.models import Membership, User
-from deployments import services
+from deployments import hosts, services
 from deployments.models import Deployment, DeploymentTicket
 from deployments.tests.making import make_deployment
 from endpoints.handoff import tickets
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db
 STATE = digest("nonce")
 
 
-def ask(client: Client, label: str, path: str = "/v1/models") -> tuple[int, str]:
-    response = client.get(f"/apps/authorize?{urlencode({'h': label, 's': STATE, 'next': path})}")
+def ask(client: Client, label: str, path: str = "/v1/models", **more: str) -> tuple[int, str]:
+    response = client.get(f"/apps/authorize?{urlencode({'h': label, 's': STATE, 'next': path} | more)}")
     return response.status_code, response.headers.get("Location", "")
 
 
@@ -114,3 +114,16 @@ def test_a_foreign_path_is_not_returned_to() -> None:
     deployment = make_deployment()
     ask(signed_in(deployment.owner), deployment.label, path="//evil.example")
     assert DeploymentTicket.objects.get().next == "/"
+
+
+def test_a_hand_over_goes_to_the_deployments_own_name_alone() -> None:
+    deployment, other, admin = make_deployment(), make_deployment(), make_user(is_superuser=True)
+    hosts.set_hosts(deployment, ["models.example.org"], actor=admin)
+    hosts.set_hosts(other, ["other.example.org"], actor=admin)
+    browser = signed_in(deployment.owner)
+    status, location = ask(browser, deployment.label, at="models.example.org")
+    assert (status, location.partition("?")[0]) == (303, f"{site().origin_of('models.example.org')}/.gp/callback")
+    for name in ("other.example.org", "evil.example", "models.example.org:81", "Models.example.org"):
+        assert ask(browser, deployment.label, at=name)[0] == 404
+    hosts.set_hosts(deployment, [], actor=admin)
+    assert ask(browser, deployment.label, at="models.example.org")[0] == 404

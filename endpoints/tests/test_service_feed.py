@@ -10,7 +10,7 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from accounts.models import User
-from deployments import events, services, tokens
+from deployments import events, hosts, services, tokens
 from deployments.models import Deployment, Replica, ReplicaHealth
 from deployments.tests.making import serving_deployment
 from endpoints.routing import feed, service_routes
@@ -163,5 +163,15 @@ def test_gateways_know_routes_but_no_services(deployment: Deployment) -> None:
 def test_the_number_of_queries_is_that_of_the_tables(
     deployment: Deployment, django_assert_num_queries: Callable[[int], object]
 ) -> None:
-    with django_assert_num_queries(3):  # type: ignore[attr-defined]
+    with django_assert_num_queries(4):  # type: ignore[attr-defined]
         service_routes.read()
+
+
+async def test_a_host_name_is_known_and_gone_at_once(
+    fed: None, deployment: Deployment, owner: User, table: RouteTable
+) -> None:
+    await database_sync_to_async(hosts.set_hosts)(deployment, ["models.example.org"], actor=owner)
+    await soon(lambda: table.at_host(b"models.example.org"))
+    assert table.at_host(b"models.example.org") == table.get_service(deployment.label)
+    await database_sync_to_async(hosts.set_hosts)(deployment, [], actor=owner)
+    await soon(lambda: table.at_host(b"models.example.org") is None)

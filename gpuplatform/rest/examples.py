@@ -58,6 +58,7 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "deployments_scaling_partial_update": {"min_replicas": 1, "max_replicas": 4, "idle_seconds": 900},
     "deployments_scaling_rules_create": {"metric": "outstanding", "target": 16},
     "deployments_scaling_rules_partial_update": {"paused": True},
+    "deployments_hosts_update": {"hosts": ["models.example.org"]},
     "deployments_tokens_create": {"name": "web shop", "days": 90, "rate_per_minute": 600, "monthly_requests": 100_000},
     "deployments_tokens_partial_update": {"monthly_requests": 200_000},
     "folders_create": {"name": "mnist"},

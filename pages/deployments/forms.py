@@ -99,11 +99,11 @@ class VariablesField(forms.CharField):
         return "\n".join(f"{name}={text}" for name, text in value.items()) if isinstance(value, dict) else value
 
 
-class OriginsField(forms.CharField):
-    """Origins of web pages, one a line."""
+class LinesField(forms.CharField):
+    """Words without spaces, such as origins or host names, one a line."""
 
     def to_python(self, value: Any) -> Any:
-        """Return the list of origins."""
+        """Return the list of words."""
         return (super().to_python(value) or "").split()
 
     def prepare_value(self, value: Any) -> Any:
@@ -158,7 +158,7 @@ class SettingsForm(forms.Form):
     max_p95_ratio = _decimal(
         gettext_lazy("Slower than before"), gettext_lazy("Times the 95th percentile; beyond it a canary goes back")
     )
-    allowed_origins = OriginsField(
+    allowed_origins = LinesField(
         label=gettext_lazy("Pages of other origins"),
         help_text=gettext_lazy("Which may use it, such as https://app.example.org, one a line; * for all"),
         required=False,
@@ -175,6 +175,23 @@ class SettingsForm(forms.Form):
         """Return the form with the values of now, or what was posted."""
         names = tuple(cls.base_fields)
         return cls(data, initial={name: getattr(deployment, name) for name in names}, prefix="settings")
+
+
+class HostsForm(forms.Form):
+    """The host names of a deployment."""
+
+    hosts = LinesField(
+        label=gettext_lazy("Host names"),
+        help_text=gettext_lazy("Such as models.example.org, one a line; DNS and TLS must lead them to this platform."),
+        required=False,
+        empty_value="",
+        widget=forms.Textarea(attrs=CODE),
+    )
+
+    @classmethod
+    def of(cls, deployment: Deployment, data: Any = None) -> "HostsForm":
+        """Return the form with the names of now, or what was posted."""
+        return cls(data, initial={"hosts": [host.name for host in deployment.hosts.all()]}, prefix="names")
 
 
 class RevisionForm(forms.Form):

@@ -24,6 +24,7 @@ LABELS = (
 )
 OF_FORMS = {  # the tab that has a form, by the form's name in the context
     "settings_form": Tab.SETTINGS,
+    "hosts_form": Tab.SETTINGS,
     "token_form": Tab.TOKENS,
     "limits_form": Tab.TOKENS,
     "made": Tab.TOKENS,

@@ -13,7 +13,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_page
 from deployments import trials
-from deployments.addresses import origin
+from deployments.addresses import tried_origin
 from deployments.models import Deployment
 from pages.deployments.examples import is_openai
 from pages.deployments.queries import visible_deployment
@@ -32,7 +32,7 @@ def try_it(request: UserRequest, deployment_id: str) -> HttpResponse:
     asked = request.GET.get("as")
     kind = asked if asked in (CHAT, REQUEST) else CHAT if is_openai(deployment) else REQUEST
     beside = _beside(request, deployment) if kind == CHAT else []
-    targets = [_target(each) for each in (deployment, *beside) if origin(each)]
+    targets = [_target(each) for each in (deployment, *beside) if tried_origin(each)]
     context = {
         "deployment": deployment,
         "kind": kind,
@@ -87,6 +87,6 @@ def _target(deployment: Deployment) -> dict[str, str]:
     return {
         "id": deployment.pk,
         "name": deployment.name,
-        "url": origin(deployment),
+        "url": tried_origin(deployment),
         "token": reverse("deployments:try-token", args=(deployment.pk,)),
     }

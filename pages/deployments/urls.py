@@ -44,6 +44,7 @@ urlpatterns = [
     path("<deployment:deployment_id>/end/", act_views.end, name="end"),
     path("<deployment:deployment_id>/logs/", log_views.deployment_logs, name="logs"),
     path("<deployment:deployment_id>/logs/download/", log_views.download_logs, name="logs-download"),
+    path("<deployment:deployment_id>/hosts/", views.hosts, name="hosts"),
     path("<deployment:deployment_id>/settings/", views.settings, name="settings"),
     path("<deployment:deployment_id>/scaling/", scaling_views.change, name="scaling"),
     path("<deployment:deployment_id>/sleep/", scaling_views.sleep, name="sleep"),

@@ -9,11 +9,12 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_page
+from deployments import hosts as host_services
 from deployments import services
-from deployments.addresses import origin
+from deployments.addresses import first_origin, origins
 from deployments.replicas.progress import progress_of
 from pages.deployments import examples
-from pages.deployments.forms import SettingsForm
+from pages.deployments.forms import HostsForm, SettingsForm, refuse
 from pages.deployments.queries import (
     EVENTS_SHOWN,
     REVISIONS_SHOWN,
@@ -21,6 +22,7 @@ from pages.deployments.queries import (
     listed,
     may_operate,
     may_revise,
+    named_deployment,
     operable_deployment,
     replicas_of,
     rollout_of,
@@ -44,7 +46,7 @@ def deployment_list(request: UserRequest) -> HttpResponse:
     page = Paginator(listed(request.user, ended=shows_ended), PAGE_SIZE).get_page(request.GET.get("page"))
     rows: list[Any] = list(page.object_list)
     for deployment in rows:
-        deployment.url = origin(deployment)
+        deployment.url = first_origin(deployment)
         deployment.first_problem = deployment.problem.partition("\n")[0]
     template = "deployments/_list.html" if request.htmx else "deployments/list.html"
     return render(request, template, {"page": page, "rows": rows, "shows_ended": shows_ended})
@@ -75,6 +77,21 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
     return page_of(request, deployment, settings_form=form)
 
 
+@signed_in_act
+def hosts(request: UserRequest, deployment_id: str) -> HttpResponse:
+    """Have other host names lead to the deployment; a refused form is shown again, as 422."""
+    deployment = named_deployment(request, deployment_id)
+    form = HostsForm.of(deployment, request.POST)
+    if form.is_valid():
+        try:
+            host_services.set_hosts(deployment, form.cleaned_data["hosts"], actor=request.user)
+            messages.success(request, _("The host names are saved."))
+            return to_tab(deployment.pk, Tab.SETTINGS)
+        except RejectedError as error:
+            refuse(form, error)
+    return page_of(request, deployment, hosts_form=form)
+
+
 def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
     """Return the whole page, with a form that is refused, or the token that was just made."""
     usual = {
@@ -83,6 +100,7 @@ def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
         "limits_form": ChangedLimitsForm.of(deployment),
         "scaling_form": ScalingForm.of(deployment),
         "rule_form": RuleForm(prefix="rule"),
+        "hosts_form": HostsForm.of(deployment),
     }
     is_refused = any(name in own for name in usual)
     tab = next((OF_FORMS[name] for name in own), tab_named(request.GET.get("tab")))
@@ -91,7 +109,7 @@ def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
 
 
 def _context(request: UserRequest, deployment: Any, tab: Tab) -> dict[str, Any]:
-    url = origin(deployment)
+    url, *other_urls = origins(deployment) or [""]
     steps = progress_of(deployment)
     said = steps.words if steps else ""  # by the card of the rollout
     title, *lines = [line for line in deployment.problem.split("\n") if line != said] or [""]
@@ -102,6 +120,7 @@ def _context(request: UserRequest, deployment: Any, tab: Tab) -> dict[str, Any]:
         "tab": tab,
         "tabs": LABELS,
         "url": url,
+        "other_urls": other_urls,
         "may_operate": may_operate(request.user, deployment),
         "may_revise": may_revise(request.user, deployment),
         "curl_example": examples.curl(deployment, url),

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from deployments import figures, metering, services, tokens
+from deployments import addresses, figures, metering, services, tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, ReplicaHealth, Revision, RuntimeVariant
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
@@ -342,3 +342,23 @@ def test_the_page_of_a_replica_leads_to_its_deployment(pages: Client, owner: Use
     page = text_of(pages, f"/sessions/{replica.pk}/")
     assert f'href="{address(deployment)}"' in page
     assert "batch session" not in page
+
+
+def test_a_superadmin_gives_host_names_on_the_page(client: Client) -> None:
+    deployment = make_deployment()
+    path = f"/deployments/{deployment.pk}/"
+    client.force_login(deployment.owner)
+    assert 'id="hosts"' not in client.get(path).content.decode()
+    assert client.post(f"{path}hosts/", {"names-hosts": "models.example.org"}).status_code == 404
+    client.force_login(make_user(is_superuser=True))
+    assert 'id="hosts"' in client.get(path).content.decode()
+    refused = client.post(f"{path}hosts/", {"names-hosts": "models"})
+    assert (refused.status_code, set(refused.context["hosts_form"].errors)) == (422, {"hosts"})
+    given = client.post(f"{path}hosts/", {"names-hosts": "models.example.org\nb.example.org"}, follow=True)
+    shown = given.content.decode()
+    first, *others = addresses.origins(deployment)
+    assert (f'value="{first}"' in shown, all(f'href="{each}"' in shown for each in others)) == (True, True)
+    assert addresses.origin(deployment) in others
+    assert first in client.get("/deployments/").content.decode()
+    client.post(f"{path}hosts/", {"names-hosts": ""})
+    assert not deployment.hosts.exists()

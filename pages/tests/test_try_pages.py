@@ -84,9 +84,9 @@ def test_an_ended_deployment_cannot_be_tried(pages: Client, owner: User) -> None
     assert pages.post(address(deployment, "token/")).status_code == 404
 
 
-def test_without_a_domain_the_page_says_so(pages: Client, owner: User, settings: object) -> None:
-    settings.COMPUTE_APPS_DOMAIN = ""  # type: ignore[attr-defined]
+def test_without_an_address_the_page_says_so(pages: Client, owner: User, settings: object) -> None:
     deployment = make_deployment(owner)
+    settings.COMPUTE_APPS_DOMAIN = ""  # type: ignore[attr-defined]
     answer = pages.get(address(deployment))
-    assert "no domain of its own" in answer.content.decode()
+    assert "no address yet" in answer.content.decode()
     assert connects(pages, address(deployment)) == ["'self'"]

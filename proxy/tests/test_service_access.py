@@ -10,7 +10,7 @@ from proxy.authorization.login_flow import ReservedRequest
 from proxy.http.headers import Header, RequestHead
 from proxy.http.responses import LocalResponse
 from proxy.routes import Service
-from proxy.tests.site import LOGIN, SECRET, SITE, authorizer, cookie, replica, route, service, token
+from proxy.tests.site import BY_PORT, LOGIN, SECRET, SITE, authorizer, cookie, replica, route, service, token
 
 HOST = "chat--d1.apps.localhost:8000"
 PEER = "192.0.2.1"
@@ -203,7 +203,43 @@ async def test_again_leads_to_the_deployment() -> None:
     assert header(again, "Location") == [f"{SITE.platform_url}/deployments/d1/"]
 
 
-def test_a_service_has_no_port_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("host", "port", "expected"),
+    [
+        ("127.0.0.1:10200", 10200, 200),
+        ("127.0.0.1:10201", 10200, 421),
+        ("127.0.0.1:10200", 10201, 421),
+        ("127.0.0.1:10201", 10201, 410),
+        ("127.0.0.1:10200", None, 421),
+        ("chat--d1.apps.localhost", 10200, 421),
+    ],
+)
+def test_by_port_a_service_is_at_its_own_alone(host: str, port: int | None, expected: int) -> None:
+    made = serving(service(listen_port=10200), site=BY_PORT)
+    asked = [("Host", host), ("Authorization", BEARER)]
+    assert status(ask_with(made, asked, "GET", "/", port)) == expected
+
+
+def test_by_port_a_browser_has_a_cookie_of_the_port() -> None:
+    made = serving(service(listen_port=10200, sticky="cookie"), site=BY_PORT)
+    host, value = "127.0.0.1:10200", cookie(label="chat--d1").partition("=")[2]
+
+    def at_port(*headers: tuple[str, str]) -> Decision:
+        return ask_with(made, [("Host", host), *headers], "GET", "/", 10200)
+
+    login = at_port(("Sec-Fetch-Mode", "navigate"), ("Accept", "text/html"))
+    assert (status(login), header(login, "Set-Cookie")[0].partition("=")[0]) == (303, "gp_app_10200_state")
+    opened = at_port(("Cookie", f"gp_app_10200={value}"))
+    assert (status(opened), principal(opened).replica_cookie) == (
+        200,
+        (b"gp_replica_10200", b"; Path=/; HttpOnly; SameSite=Lax"),
+    )
+    assert status(at_port(("Cookie", f"gp_app={value}"))) == 401
+    worker = at_port(("Cookie", f"gp_app_10200={value}"), ("Service-Worker", "script"))
+    assert status(worker) == 403
+
+
+def test_with_a_domain_no_service_is_at_a_port() -> None:
     decision = ask_with(serving(), [("Authorization", BEARER)], "GET", "/", 10200)
     assert status(decision) == 421
 

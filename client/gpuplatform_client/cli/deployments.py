@@ -142,6 +142,15 @@ def change_settings(
 
 @app.command()
 @reporting()
+def hosts(name: DeploymentName, names: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Have these host names lead to a deployment, and no others; none: remove all. Superadmins alone."""
+    with connected() as client:
+        changed = client.set_deployment_hosts(find_deployment(client, name).id, names or [])
+        output.print(f"{changed.name} is at {changed.url}", highlight=False, markup=False)
+
+
+@app.command()
+@reporting()
 def rollback(
     name: DeploymentName,
     to: Annotated[int | None, typer.Option(help="Number of a revision; by default that before the current one")] = None,
@@ -226,6 +235,7 @@ def _facts(deployment: DeploymentInfo) -> list[tuple[str, str]]:
     facts = [
         ("Name", f"{deployment.name} ({deployment.id})"),
         ("Address", deployment.url),
+        ("Host names", ", ".join(deployment.hosts) or "none"),
         ("State", f"{deployment.state}. {deployment.problem}" if deployment.problem else deployment.state),
         ("Replicas", f"{deployment.ready} of {deployment.replicas} ready"),
         ("Owner", deployment.owner + (f", project {deployment.project}" if deployment.project else "")),

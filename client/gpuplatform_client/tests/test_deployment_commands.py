@@ -134,6 +134,19 @@ def test_deployments_are_listed_scaled_and_ended(signed_in: Command) -> None:
     assert deployment.pk not in signed_in("deployments").stdout
 
 
+def test_superadmins_give_host_names(signed_in: Command, user: User) -> None:
+    signed_in(*DEPLOY, "--command", "serve")
+    assert signed_in("deployments", "hosts", "chat", "models.example.org").exit_code == 1
+    User.objects.update(is_superuser=True)
+    given = signed_in("deployments", "hosts", "chat", "models.example.org", "b.example.org")
+    assert (given.exit_code, "b.example.org" in given.stdout) == (0, True)
+    refused = signed_in("deployments", "hosts", "chat", "no name")
+    assert (refused.exit_code, "is no host name" in refused.stderr) == (1, True)
+    assert "models.example.org" in signed_in("deployments", "show", "chat").stdout
+    assert signed_in("deployments", "hosts", "chat").exit_code == 0
+    assert not Deployment.objects.get().hosts.exists()
+
+
 def test_tokens_are_printed_once_and_revoked(signed_in: Command) -> None:
     signed_in(*DEPLOY, "--command", "serve")
     made = signed_in("deployments", "token", "create", "chat", "shop", "--days", "30", "--rate", "60")
