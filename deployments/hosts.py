@@ -79,10 +79,10 @@ def _replace(row: Deployment, wanted: Sequence[str], actor: User) -> None:
     DeploymentHost.objects.bulk_create(
         DeploymentHost(name=name, deployment=row, created_by=actor, created_at=clock.now()) for name in added
     )
-    said = f"Host names: {', '.join(sorted(wanted))}." if wanted else "Removed all host names."
-    events.record(row, said, actor)
+    names = ", ".join(sorted(wanted))
+    events.record(row, f"Its host names are {names}." if wanted else "Removed all host names.", actor)
     if actor != row.owner:
-        changed = {"hosts": (", ".join(before) or None, ", ".join(sorted(wanted)) or None)}
+        changed = {"hosts": (", ".join(before) or None, names or None)}
         audit.record(actor, "set host names", row, changed)
     events.changed(row.pk)
 

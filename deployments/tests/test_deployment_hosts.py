@@ -66,8 +66,8 @@ def test_names_are_given_replaced_and_removed(admin: User) -> None:
     assert (kept.name, kept.created_by) == (NAME, admin)
     assert AuditEntry.objects.filter(action="set host names", actor=admin).count() == 2
     assert [event.what for event in deployment.events.all()[:2]] == [
-        "Host names: models.example.org.",
-        "Host names: b.example.org, models.example.org.",
+        "Its host names are models.example.org.",
+        "Its host names are b.example.org, models.example.org.",
     ]
     hosts.set_hosts(deployment, [], actor=admin)
     assert names_of(deployment) == []
