@@ -1,5 +1,5 @@
-"""The tables of deployments: deployments, host names, revisions, replicas, rollouts, runtime variants, tokens and what they
-used, tickets, rules of scaling and events.
+"""The tables of deployments: deployments, host names, revisions, replicas, rollouts, runtime variants, tokens and
+what they used, tickets, rules of scaling and events.
 
 Used by endpoints, hostworker, operations and pages.
 """
