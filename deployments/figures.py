@@ -17,12 +17,17 @@ RETENTION: Final = timedelta(hours=3)
 TOTALS_RETENTION: Final = timedelta(days=4)  # three times the longest step of a rollout, without a request
 REPORT_SECONDS: Final = 5.0  # after which a process that has not reported serves nothing any more
 MINUTE: Final = 60
+STEPS: Final = {  # seconds of the periods that are kept, and for how long
+    MINUTE: RETENTION,
+    15 * MINUTE: timedelta(hours=26),
+    120 * MINUTE: timedelta(days=8),
+}
 _PROCESSES: Final = "gp.serving:processes"  # that report, and when they did last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinuteFigures:
-    """What a deployment has served in one minute, which begins at `at`, in Unix seconds."""
+    """What a deployment has served in one minute, or a longer period, which begins at `at`, in Unix seconds."""
 
     at: int
     requests: int = 0
@@ -32,6 +37,8 @@ class MinuteFigures:
     sent_bytes: int = 0
     durations: Sequence[int] = ()  # requests by DURATION_BOUNDS, and one that took longer
     by_replica: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # requests and errors by session id
+    outstanding_seconds: int = 0  # for which requests were under way, added up
+    waiting_seconds: int = 0  # for which requests waited
     prompt_tokens: int = 0  # that models have read
     completion_tokens: int = 0  # that they have written
 
@@ -128,12 +135,10 @@ def store(process: str, figures: Sequence[ServiceFigures]) -> None:
             if busy := {session: now for session in outstanding if session}:
                 pipeline.zadd(_busy_key(deployment), busy)
             pipeline.zremrangebyscore(_busy_key(deployment), 0, now - RETENTION.total_seconds())
-            minute = _minute_key(deployment, int(now) // MINUTE * MINUTE)
-            for name, amount in _sums(reported).items():
-                pipeline.hincrby(minute, name, amount)
+            _add_to_periods(pipeline, deployment, _sums(reported), int(now))
             pipeline.incrby(_served_key(deployment), sum(each.requests + each.rejected for each in reported))
             _add_totals(pipeline, deployment, reported, now)
-            for key in (_now_key(deployment), _busy_key(deployment), _served_key(deployment), minute):
+            for key in (_now_key(deployment), _busy_key(deployment), _served_key(deployment)):
                 pipeline.expire(key, int(RETENTION.total_seconds()))
         pipeline.execute()
 
@@ -179,13 +184,16 @@ def _outstanding(reports: Sequence[bytes], oldest: float) -> int:
     return sum(sum(report["outstanding"].values()) for report in loaded if report["at"] >= oldest)
 
 
-def minutes(deployment: str, count: int) -> list[MinuteFigures]:
-    """Return the figures of the last `count` minutes, the running one last. Raises RedisError."""
-    last = int(clock.now().timestamp()) // MINUTE * MINUTE
-    starts = range(last - (count - 1) * MINUTE, last + 1, MINUTE)
+def minutes(deployment: str, count: int, step: int = MINUTE) -> list[MinuteFigures]:
+    """Return the figures of the last `count` minutes, or periods of so many seconds of STEPS, the running one last.
+
+    Raises RedisError.
+    """
+    last = int(clock.now().timestamp()) // step * step
+    starts = range(last - (count - 1) * step, last + 1, step)
     with proxies_redis().pipeline(transaction=False) as pipeline:
         for at in starts:
-            pipeline.hgetall(_minute_key(deployment, at))
+            pipeline.hgetall(_period_key(deployment, step, at))
         return [_figures(at, found) for at, found in zip(starts, pipeline.execute(), strict=True)]
 
 
@@ -202,7 +210,7 @@ def by_revision(deployment: str, count: int) -> dict[int, RevisionFigures]:
     sums: dict[str, int] = {}
     with proxies_redis().pipeline(transaction=False) as pipeline:
         for at in range(first, last + 1, MINUTE):
-            pipeline.hgetall(_minute_key(deployment, at))
+            pipeline.hgetall(_period_key(deployment, MINUTE, at))
         for found in pipeline.execute():
             for name, amount in found.items():
                 sums[_text(name)] = sums.get(_text(name), 0) + int(amount)
@@ -238,6 +246,7 @@ def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
             "requests": each.requests,
             "errors": each.errors,
             "rejected": each.rejected,
+            "outstanding" if each.session else "waiting": each.outstanding,  # reported once a second
             "bytes": each.sent_bytes,
             "prompt tokens": each.prompt_tokens,
             "completion tokens": each.completion_tokens,
@@ -251,6 +260,16 @@ def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
             if amount:
                 sums[name] = sums.get(name, 0) + amount
     return sums
+
+
+def _add_to_periods(pipeline: Any, deployment: str, sums: Mapping[str, int], now: int) -> None:
+    """Add the sums to the running periods; what tells replicas and revisions apart, to that of the minute alone."""
+    for step, retention in STEPS.items():
+        key = _period_key(deployment, step, now // step * step)
+        for name, amount in sums.items():
+            if step == MINUTE or not name.startswith(("revision ", "requests of ", "errors of ")):
+                pipeline.hincrby(key, name, amount)
+        pipeline.expire(key, int(retention.total_seconds()))
 
 
 def _add_totals(pipeline: Any, deployment: str, reported: Sequence[ServiceFigures], now: float) -> None:
@@ -301,6 +320,8 @@ def _figures(at: int, found: Mapping[bytes, bytes]) -> MinuteFigures:
         sent_bytes=sums.get("bytes", 0),
         durations=[sums.get(f"duration {number}", 0) for number in range(len(DURATION_BOUNDS) + 1)],
         by_replica={pk: (sums.get(f"requests of {pk}", 0), sums.get(f"errors of {pk}", 0)) for pk in sessions},
+        outstanding_seconds=sums.get("outstanding", 0),
+        waiting_seconds=sums.get("waiting", 0),
         prompt_tokens=sums.get("prompt tokens", 0),
         completion_tokens=sums.get("completion tokens", 0),
     )
@@ -326,5 +347,5 @@ def _totals_key(deployment: str) -> str:
     return f"gp.serving:{deployment}:revisions"
 
 
-def _minute_key(deployment: str, at: int) -> str:
-    return f"gp.serving:{deployment}:{at}"
+def _period_key(deployment: str, step: int, at: int) -> str:
+    return f"gp.serving:{deployment}:{step}:{at}"

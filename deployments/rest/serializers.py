@@ -1,6 +1,5 @@
 """Serializers of deployments as they are shown."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -8,7 +7,6 @@ from rest_framework import serializers
 
 from deployments.addresses import first_origin
 from deployments.counts import traffic_of
-from deployments.figures import MinuteFigures
 from deployments.models import (
     Deployment,
     DeploymentEvent,
@@ -214,40 +212,6 @@ class ReplicaSerializer(serializers.Serializer[Replica]):
     def get_traffic(self, replica: Replica) -> str:
         """Return whether requests go to it."""
         return traffic_of(replica)
-
-
-class MinuteSerializer(serializers.Serializer[MinuteFigures]):
-    """What a deployment has served in a minute."""
-
-    at = serializers.SerializerMethodField(help_text="When the minute began")
-    requests = serializers.IntegerField()
-    errors = serializers.IntegerField(  # type: ignore[assignment]  # the metaclass collects it
-        help_text="Answered with 5xx, or broken off"
-    )
-    rejected = serializers.IntegerField(help_text="With 429 or 503, as all replicas were busy or none was there")
-    p50_seconds = serializers.SerializerMethodField(help_text="Within which half of them were over; a bound")
-    p95_seconds = serializers.SerializerMethodField(help_text="Within which 95 % of them were over; a bound")
-    sent_bytes = serializers.IntegerField()
-
-    def get_at(self, minute: MinuteFigures) -> datetime:
-        """Return the moment."""
-        return datetime.fromtimestamp(minute.at, UTC)
-
-    def get_p50_seconds(self, minute: MinuteFigures) -> float | None:
-        """Return the bound."""
-        return minute.quantile(0.5)
-
-    def get_p95_seconds(self, minute: MinuteFigures) -> float | None:
-        """Return the bound."""
-        return minute.quantile(0.95)
-
-
-class FiguresSerializer(serializers.Serializer[Any]):
-    """What a deployment serves now, and has served in each of the last minutes."""
-
-    outstanding = serializers.IntegerField(help_text="Requests that replicas serve now")
-    waiting = serializers.IntegerField(help_text="Requests that wait for a replica")
-    minutes = MinuteSerializer(many=True, help_text="The running one last")
 
 
 class DeploymentEventSerializer(ShownSerializer[DeploymentEvent]):

@@ -5,18 +5,15 @@ from typing import Any, ClassVar, Final
 from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
-from redis.exceptions import RedisError
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import APIException
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from deployments import figures, hosts, services
+from deployments import hosts, services
 from deployments.counts import with_counts
 from deployments.models import Deployment, Revision, RuntimeVariant
 from deployments.rest.bodies import (
@@ -26,12 +23,12 @@ from deployments.rest.bodies import (
     PromotionBody,
     SettingsBody,
 )
+from deployments.rest.figures import FigureActions, FiguresQuery
 from deployments.rest.logs import DeploymentLogsQuery, LogActions
 from deployments.rest.scaling import ScalingActions
 from deployments.rest.serializers import (
     DeploymentEventSerializer,
     DeploymentSerializer,
-    FiguresSerializer,
     ReplicaSerializer,
     RevisionSerializer,
     RuntimeVariantSerializer,
@@ -58,20 +55,8 @@ class DeploymentQuery(serializers.Serializer[Any]):
     ended = serializers.BooleanField(default=False, help_text="Those that have ended, in place of those that have not")
 
 
-class FiguresQuery(serializers.Serializer[Any]):
-    """Query parameters of the figures."""
-
-    minutes = serializers.IntegerField(default=60, min_value=1, max_value=120, help_text="How many")
-
-
-class FiguresUnavailableError(APIException):
-    """What was served cannot be read now."""
-
-    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-
-
 class DeploymentViewSet(
-    LogActions, TokenActions, ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]
+    FigureActions, LogActions, TokenActions, ScalingActions, ListModelMixin, RetrieveModelMixin, ApiViewSet[Deployment]
 ):
     """The caller's deployments and those of their projects, newest first; superadmins see everybody's.
 
@@ -218,19 +203,6 @@ class DeploymentViewSet(
     def events(self, request: Request, pk: str) -> Response:
         """List what was done with the deployment, newest first."""
         return self.rows_page(self.get_object().events.select_related("actor"), DeploymentEventSerializer)
-
-    @extend_schema(responses=FiguresSerializer)
-    @action(detail=True, pagination_class=None)
-    def figures(self, request: Request, pk: str) -> Response:
-        """Show what it serves now, and has served in each of the last minutes."""
-        deployment = self.get_object()
-        try:
-            now = figures.load_now(deployment.pk)
-            minutes = figures.minutes(deployment.pk, self.query["minutes"])
-        except (RedisError, OSError) as error:
-            raise FiguresUnavailableError(_("There are no figures at present; try again.")) from error
-        shown = {"outstanding": sum(now.outstanding.values()), "waiting": now.waiting, "minutes": minutes}
-        return Response(FiguresSerializer(shown).data)
 
     def _shown(self, deployment: Deployment) -> Any:
         """Return the deployment as it is now."""

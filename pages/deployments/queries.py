@@ -9,8 +9,9 @@ from redis.exceptions import RedisError
 
 from accounts.models import User
 from accounts.requests import UserRequest
-from deployments import figures
+from deployments import figures, history
 from deployments.counts import traffic_of, with_counts
+from deployments.history import FiguresSpan
 from deployments.metering import used_of
 from deployments.models import Deployment, DeploymentToken, Replica, TokenUsage
 from resources import clock
@@ -20,8 +21,6 @@ EVENTS_SHOWN = 30
 REVISIONS_SHOWN = 50
 TOKENS_SHOWN = 200
 MONTHS_SHOWN = 12
-MINUTES_SHOWN = 60
-BARS_HEIGHT = 60  # of the drawing of requests
 _RELATED = (
     "owner",
     "project",
@@ -108,27 +107,29 @@ class LastHour:
     rejected: int
     median: float | None  # seconds, a bound
     p95: float | None
-    bars: list[tuple[int, int, int]]  # position, top and height of each minute in the drawing
+    fgpu_hours: float  # that the replicas held
+    cost: float | None  # in fGPU hours for 1,000 requests
 
 
 def last_hour(deployment: Deployment) -> LastHour | None:
     """Return the figures, None where there are none now."""
     try:
-        now, minutes = figures.load_now(deployment.pk), figures.minutes(deployment.pk, MINUTES_SHOWN)
+        now, points = figures.load_now(deployment.pk), history.points(deployment, FiguresSpan.HOUR)
     except (RedisError, OSError):
         return None
+    minutes = [each.served for each in points]
     durations = [sum(counts) for counts in zip(*(minute.durations for minute in minutes), strict=True)]
-    most = max(1, *(minute.requests for minute in minutes))
-    heights = [-(-minute.requests * BARS_HEIGHT // most) for minute in minutes]
+    requests, fgpu_hours = sum(each.requests for each in minutes), sum(each.held.fgpu_hours for each in points)
     return LastHour(
         outstanding=sum(now.outstanding.values()),
         waiting=now.waiting,
-        requests=sum(minute.requests for minute in minutes),
+        requests=requests,
         errors=sum(minute.errors for minute in minutes),
         rejected=sum(minute.rejected for minute in minutes),
         median=figures.quantile(durations, 0.5),
         p95=figures.quantile(durations, 0.95),
-        bars=[(10 * at, BARS_HEIGHT - height, height) for at, height in enumerate(heights)],
+        fgpu_hours=fgpu_hours,
+        cost=history.cost_of(fgpu_hours, requests),
     )
 
 

@@ -330,9 +330,13 @@ def test_figures_of_the_last_hour_are_shown(pages: Client, owner: User) -> None:
     figures.store("web", [ServiceFigures(**served, durations=durations)])
     hour = pages.get(address(deployment)).context["hour"]
     assert (hour.requests, hour.errors, hour.outstanding, hour.median) == (12, 2, 3, DURATION_BOUNDS[1])
-    answer = client_of(owner).get(f"/api/v1/deployments/{deployment.pk}/figures/?minutes=2").json()
-    assert answer["minutes"][-1]["requests"] + answer["minutes"][-2]["requests"] == 12
-    assert answer["outstanding"] == 3
+    for span, step in (("hour", 60), ("day", 900), ("week", 7200)):
+        figures.store("web", [ServiceFigures(deployment=deployment.pk, session=replica.pk, outstanding=3)])
+        answer = client_of(owner).get(f"/api/v1/deployments/{deployment.pk}/figures/?span={span}").json()
+        assert (answer["span"], answer["step"], answer["outstanding"]) == (span, step, 3)
+        assert sum(point["requests"] for point in answer["points"][-2:]) == 12
+        assert answer["points"][-1]["replicas"] > 0
+    assert client_of(owner).get(f"/api/v1/deployments/{deployment.pk}/figures/?span=year").status_code == 400
 
 
 def test_the_page_of_a_replica_leads_to_its_deployment(pages: Client, owner: User) -> None:

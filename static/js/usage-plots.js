@@ -1,14 +1,17 @@
-// The plots of a session's use: one cursor for all of them, the last hour or the whole life, asked for again every ten
-// seconds while the session runs and the page is seen.
+// The plots of a session's use, or of what a deployment serves: one cursor for all of them, over a time of choice, asked
+// for again every ten seconds while it goes on and the page is seen.
 import { gettext } from "#i18n";
 import { bindCursor } from "#plot-cursor";
-import { PLOTS, columns, timeMark, top } from "#usage-series";
+import { FIGURES } from "#figures-series";
+import { PLOTS as USES, columns, timeMark, top } from "#usage-series";
 
 const EVERY_MS = 10_000;
 const HEIGHT = 144;
+const PLOTS = { ...USES, ...FIGURES };
 const COLOURS = ["is-first", "is-second", "is-limit", "is-grid"];
 let card = null;
 let latest = null;
+let shownWindow = "";
 let drawn = []; // { name, place, plot }
 let asked = 0;
 const hasEnded = () => document.querySelector(".session-head[data-final]") !== null;
@@ -93,6 +96,21 @@ function options(name, place, width) {
   };
 }
 
+// Writes all points as a table, the last first, for those who cannot see the plots.
+function fillTable() {
+  const body = card.querySelector("[data-usage-table]");
+  if (!latest || !body?.closest("details").open) return;
+  const rows = latest.points.toReversed().map((point) => {
+    const row = document.createElement("tr");
+    const head = document.createElement("th");
+    head.scope = "row";
+    head.textContent = timeMark(Date.parse(point.at) / 1000, lengthShown());
+    row.append(head, ...drawn.map(({ name }) => Object.assign(document.createElement("td"), { textContent: PLOTS[name].text(point, latest) })));
+    return row;
+  });
+  body.replaceChildren(...rows);
+}
+
 function draw(anew) {
   const isEmpty = latest.points.length === 0;
   card.querySelector("[data-usage-plots]").hidden = isEmpty;
@@ -109,6 +127,7 @@ function draw(anew) {
     else each.plot = new window.uPlot(options(each.name, each.place, area.clientWidth), data, area);
     if (each.plot.cursor.idx === null || each.plot.cursor.left < 0) say(each.place, each.name, -1);
   }
+  fillTable();
 }
 
 // What moves the cursor: the moment and its figures are the value of a slider.
@@ -123,11 +142,14 @@ async function ask() {
   if (!card || document.hidden) return;
   const order = ++asked;
   const url = card.querySelector("[data-usage-member]")?.value ?? card.dataset.url;
-  const response = await fetch(`${url}?window=${card.dataset.window}`, { headers: { Accept: "application/json" } }).catch(() => null);
+  const asks = card.dataset.window;
+  const response = await fetch(`${url}?${card.dataset.parameter ?? "window"}=${asks}`, { headers: { Accept: "application/json" } }).catch(() => null);
   if (!response?.ok || order !== asked) return; // offline, or signed out meanwhile: asked for again soon
   const before = latest;
   latest = await response.json();
-  draw(before?.window !== latest.window || before?.gpu_memory_share !== latest.gpu_memory_share);
+  const isOther = asks !== shownWindow;
+  shownWindow = asks;
+  draw(isOther || before?.gpu_memory_share !== latest.gpu_memory_share);
 }
 
 function choose(event) {
@@ -147,6 +169,7 @@ function attach() {
   for (const each of drawn) makeSlider(each, () => each.plot);
   card.addEventListener("click", choose);
   card.addEventListener("change", ask); // another member of the cluster
+  card.querySelector("details")?.addEventListener("toggle", fillTable);
   new ResizeObserver(() => {
     for (const { plot, place } of drawn) plot?.setSize({ width: place.querySelector("[data-area]").clientWidth, height: HEIGHT });
   }).observe(card);
@@ -158,7 +181,7 @@ function follow() {
   const wasRunning = card && !isFinal;
   attach();
   isFinal = hasEnded();
-  if (wasRunning && isFinal) card.querySelector("[data-window-choice=life]").click();
+  if (wasRunning && isFinal) card.querySelector("[data-window-choice=life]")?.click();
 }
 
 document.addEventListener("htmx:afterSwap", follow);
