@@ -59,6 +59,9 @@ class ServingWatch(models.Model):
     since = models.DateTimeField(editable=False)
     is_down_told = models.BooleanField(default=False, editable=False)
 
+    class Meta:
+        verbose_name_plural = "serving watches"
+
     def __str__(self) -> str:
         return f"{self.deployment_id} {'serves' if self.serves else 'does not serve'}"
 

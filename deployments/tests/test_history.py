@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -31,7 +31,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         proxies_redis().delete(key)
 
 
-def serve(deployment: Deployment, at: datetime, **fields: int) -> None:
+def serve(deployment: Deployment, at: datetime, **fields: Any) -> None:
     """Have a process report at a moment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "now", lambda: at)
@@ -92,7 +92,8 @@ def test_a_thousand_requests_have_a_cost(deployment: Deployment) -> None:
     hold(deployment, 500, (1830, Status.RUNNING))
     serve(deployment, NOW - timedelta(minutes=5), requests=4)
     *_, before, point, _, _, _, _, _ = history.points(deployment, FiguresSpan.HOUR)
-    assert (before.fgpu_hours_per_1000_requests, before.held.fgpu_hours) == (None, pytest.approx(0.5 / 60))
+    assert before.fgpu_hours_per_1000_requests is None
+    assert before.held.fgpu_hours == pytest.approx(0.5 / 60)
     assert point.fgpu_hours_per_1000_requests == pytest.approx(0.5 / 60 / 4 * 1000)
 
 

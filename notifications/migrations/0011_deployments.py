@@ -20,6 +20,9 @@ class Migration(migrations.Migration):
                 ('since', models.DateTimeField(editable=False)),
                 ('is_down_told', models.BooleanField(default=False, editable=False)),
             ],
+            options={
+                'verbose_name_plural': 'serving watches',
+            },
         ),
         migrations.AlterField(
             model_name='notification',

@@ -25,6 +25,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(done)s of %(count)s file uploaded, %(failed)s failed": [
 "파일 %(count)s개 중 %(done)s개 업로드됨, %(failed)s개 실패"
 ],
+"%(errors)s errors, %(rejected)s turned away": [
+"오류 %(errors)s개, 거절 %(rejected)s개"
+],
 "%(fgpu)s fGPU = %(share)s (%(models)s)": [
 "%(fgpu)s fGPU = %(share)s (%(models)s)"
 ],
@@ -33,6 +36,12 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "%(guaranteed)s of %(count)s core guaranteed, the rest while others leave it idle": [
 "코어 %(count)s개 중 %(guaranteed)s 보장, 나머지는 다른 세션이 쓰지 않는 동안"
+],
+"%(hours)s fGPU hours": [
+"%(hours)s fGPU 시간"
+],
+"%(hours)s fGPU hours for 1,000 requests": [
+"요청 1,000개당 %(hours)s fGPU 시간"
 ],
 "%(hours)s h %(minutes)s min": [
 "%(hours)s시간 %(minutes)s분"
@@ -61,11 +70,26 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(number)s of %(count)s": [
 "%(count)s개 중 %(number)s번째"
 ],
+"%(number)s s": [
+"%(number)s초"
+],
+"%(outstanding)s under way, %(waiting)s waiting": [
+"처리 중 %(outstanding)s개, 대기 %(waiting)s개"
+],
+"%(percent)s of what they hold": [
+"가진 몫의 %(percent)s"
+],
 "%(problem)s Trying again…": [
 "%(problem)s 다시 시도하는 중…"
 ],
+"%(rate)s requests a second": [
+"초당 요청 %(rate)s개"
+],
 "%(received)s received, %(sent)s sent": [
 "수신 %(received)s, 송신 %(sent)s"
+],
+"%(replicas)s on average": [
+"평균 %(replicas)s개"
 ],
 "%(seconds)s s": [
 "%(seconds)s초"
@@ -454,6 +478,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "fGPU": [
 "fGPU"
 ],
+"half within %(half)s, 95 %% within %(most)s": [
+"절반은 %(half)s, 95 %%는 %(most)s 안에"
+],
 "image": [
 "그림"
 ],
@@ -462,6 +489,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "main1 (%(main)s) + %(others)s × (%(each)s) = %(together)s": [
 "main1 (%(main)s) + %(others)s × (%(each)s) = %(together)s"
+],
+"no requests": [
+"요청 없음"
 ],
 "not measured": [
 "측정되지 않음"
