@@ -42,6 +42,11 @@ def test_every_claim_has_its_tests(page: Path, tests_of_the_project: set[str]) -
     assert {*re.findall(r"test_\w+", "".join(tests for _, tests in rows))} <= tests_of_the_project
 
 
+def test_known_bugs_of_others_have_their_tests(tests_of_the_project: set[str]) -> None:
+    table = (ROOT / "deployments/README.md").read_text().partition("## Bugs of others")[2]
+    assert {*re.findall(r"test_\w+", table)} <= tests_of_the_project
+
+
 def test_no_row_is_without_a_claim() -> None:
     assert re.findall(r"^## (.+)$", COVERAGE, re.MULTILINE) == [
         *dict.fromkeys(re.findall(r"^## (.+)$", COVERAGE, re.MULTILINE))

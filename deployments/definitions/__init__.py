@@ -1,4 +1,4 @@
 """Drafts of revisions, made of what a data folder holds: a model definition file, or models that MLflow stored.
 
-Used by API and pages of deployments.
+Used by pages.
 """

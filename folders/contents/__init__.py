@@ -1,4 +1,4 @@
 """What a folder contains, as the API lists and changes it.
 
-Used by its package alone.
+Used by deployments and pages.
 """

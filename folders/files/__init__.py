@@ -1,4 +1,4 @@
 """Files below a folder's directory, reached without ever leaving it. No Django.
 
-Used by gpuplatform, hostworker and sshserver.
+Used by deployments, gpuplatform, hostworker, pages and sshserver.
 """

@@ -1,4 +1,4 @@
 """Folders with their owners, and who may use them in which way.
 
-Used by sshserver.
+Used by deployments and sshserver.
 """
