@@ -120,9 +120,9 @@ def made_in(image: str, files: Path, command: str) -> None:
 
 
 def proposed(owner: User, folder: Folder) -> dict[str, Any]:
-    """Return what the only model in the folder proposes."""
+    """Return the draft of the only model in the folder."""
     [draft] = client_of(owner).get("/api/v1/deployment-drafts/", {"folder": folder.pk}).json()["drafts"]
-    return dict(draft["revision"])
+    return dict(draft)
 
 
 def deployed(owner: User, image: str, revision: dict[str, Any]) -> Deployment:
@@ -173,7 +173,7 @@ def test_a_defined_program_streams_and_is_probed_while_full(
     (files / "app").mkdir()
     (files / "app/parrot.py").write_text(PARROT)
     (files / "model-definition.yaml").write_text(DEFINITION)
-    deployment = deployed(owner, SCIENCE, proposed(owner, folder) | {"concurrency": 1, "queue": 0})
+    deployment = deployed(owner, SCIENCE, proposed(owner, folder)["revision"] | {"concurrency": 1, "queue": 0})
     assert streamed(web, deployment, "m") == ["hello", "to", "you"]
 
     replica, headers = deployment.replica_rows.get(), headers_of(web, deployment)
@@ -197,7 +197,9 @@ def test_a_run_of_mlflow_is_served(web: LiveServer, owner: User, place: tuple[Fo
     folder, files = place
     (files / "train.py").write_text(DOUBLER)
     made_in(SCIENCE, files, "python3 train.py")
-    deployment = deployed(owner, SCIENCE, proposed(owner, folder))
+    draft = proposed(owner, folder)
+    assert (draft["name"], draft["run"], draft["flavors"]) == ("doubler", "first", ["python_function"])
+    deployment = deployed(owner, SCIENCE, draft["revision"])
     headers, asked = headers_of(web, deployment), {"dataframe_split": {"columns": ["x"], "data": [[1], [2]]}}
     answer = requests.post(f"{web.url}/invocations", json=asked, headers=headers, timeout=SECONDS)
     assert answer.json() == {"predictions": [2, 4]}

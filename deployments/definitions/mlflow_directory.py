@@ -1,7 +1,7 @@
 """Models that MLflow stored in a folder, as drafts of revisions: their `MLmodel` files are found and read.
 
 Below `mlruns` or `mlartifacts` they are where the version of MLflow has them: `<experiment>/<run>/artifacts/<name>`, or
-`<experiment>/models/<model>/artifacts`. A tracking store of files names runs and models in `meta.yaml`.
+`<experiment>/models/<model>/artifacts`. Runs and models are named in `meta.yaml`, or in a database.
 """
 
 import posixpath
@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from deployments.definitions import bounded_yaml
+from deployments.definitions import bounded_yaml, mlflow_database
 from deployments.definitions.bounded_yaml import YamlError
 from deployments.definitions.drafts import Draft
+from deployments.definitions.mlflow_database import TrackedNames
 from deployments.validation import MODEL_PATH
 from folders.files.entries import EntryKind, FolderEntry
 from folders.files.errors import EntryKindError, EntryNotFoundError, FilesError
@@ -50,6 +51,7 @@ class _Search:
         self._files = files
         self._left = MAX_DIRECTORIES
         self._unread = MAX_READ
+        self._tracked: dict[str, TrackedNames] = {}
 
     def models(self, path: str) -> Iterator[str]:
         """Yield the directories of at most MAX_MODELS models."""
@@ -124,16 +126,29 @@ class _Search:
         )
 
     def _name(self, path: str, logged: str) -> str:
-        """Return what its run calls a model: in a store of files by its `meta.yaml`, else by its directory."""
+        """Return what its run calls a model, else its directory."""
         above, own = posixpath.split(path)
         if own == "artifacts":
-            return self._named(f"{above}/meta.yaml", "name") or posixpath.basename(above)
+            key = posixpath.basename(above)
+            return self._names(path).models.get(key) or self._named(f"{above}/meta.yaml", "name") or key
         return own or posixpath.basename(logged)
 
     def _run(self, path: str, run_id: str) -> str:
-        """Return the name of the run in a store of files, else its id."""
+        """Return the name of the run, else its id."""
         experiment = posixpath.dirname(posixpath.dirname(posixpath.dirname(path)))
-        return (self._named(f"{experiment}/{run_id}/meta.yaml", "run_name") if run_id and experiment else "") or run_id
+        if not run_id or not experiment:
+            return run_id
+        tracked = self._names(path).runs.get(run_id)
+        return tracked or self._named(f"{experiment}/{run_id}/meta.yaml", "run_name") or run_id
+
+    def _names(self, path: str) -> TrackedNames:
+        """Return the names in the database beside the tree in which the path is."""
+        parts = path.split("/")
+        tree = max((index for index, part in enumerate(parts) if part in TREES), default=0)
+        place = posixpath.join(*parts[:tree], mlflow_database.FILE)
+        if place not in self._tracked:
+            self._tracked[place] = mlflow_database.names_in(self._files, place)
+        return self._tracked[place]
 
     def _named(self, path: str, key: str) -> str:
         try:

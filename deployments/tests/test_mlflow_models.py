@@ -1,11 +1,13 @@
 """Models that MLflow stored in a folder: found where its versions have them, described, at a bounded cost."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from accounts.models import User
-from deployments.definitions import mlflow_directory, services
+from deployments.definitions import mlflow_database, mlflow_directory, services
 from deployments.definitions.drafts import DefinitionError
 from deployments.definitions.services import FolderDrafts
 from deployments.tests.model_folders import make_model_folder, store_model
@@ -93,6 +95,57 @@ def test_a_name_chooses_the_newest_of_it(found: Finder, files: Path) -> None:
     drafts = found()
     assert drafts.named("") is drafts.named("letters") is None
     assert drafts.named("digits") == drafts.named(f"{new.relative_to(files)}/MLmodel") == drafts.drafts[0]
+
+
+def track(path: Path, *, models: str = "TABLE logged_models AS SELECT 'm-1' model_id, 'digits' name") -> None:
+    """Make the database that MLflow keeps beside its directory."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE {models}")
+        database.execute("CREATE TABLE runs AS SELECT 'abc123' run_uuid, 'brave-colt-7' name")
+        database.commit()
+
+
+def test_a_database_names_models_and_runs(found: Finder, files: Path) -> None:
+    store_model(files / "work/mlruns/0/models/m-1/artifacts")
+    track(files / "work/mlflow.db")
+    for path in ("work", "work/mlruns", "work/mlruns/0/models/m-1/artifacts"):
+        [draft] = found(path).drafts
+        assert (draft.name, draft.run) == ("digits", "brave-colt-7")
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        "VIEW logged_models AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i model_id, i name"
+        " FROM n WHERE i = 2",
+        "VIEW logged_models AS SELECT 'm-1' model_id, zeroblob(900000000) name",
+        "TABLE logged_models AS SELECT 'm-1' model_id, x'ff' name",
+        "TABLE other AS SELECT 1",
+    ],
+    ids=["endless", "huge", "no text", "missing"],
+)
+def test_a_hostile_database_names_nothing(found: Finder, files: Path, models: str) -> None:
+    store_model(files / "mlruns/0/models/m-1/artifacts")
+    track(files / "mlflow.db", models=models)
+    assert found().drafts[0].name in ("m-1", "b'\\xff'")
+
+
+def test_a_database_that_is_none_names_nothing(
+    found: Finder, files: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store_model(files / "mlruns/0/models/m-1/artifacts")
+    for content in (b"", b"SQLite format 3\x00" + b"\xff" * 5000, b"x" * 100):
+        (files / "mlflow.db").write_bytes(content)
+        assert found().drafts[0].name == "m-1"
+    (files / "mlflow.db").unlink()
+    track(tmp_path / "other.db")
+    (files / "mlflow.db").symlink_to(tmp_path / "other.db")
+    assert found().drafts[0].name == "m-1"
+    (files / "mlflow.db").unlink()
+    track(files / "mlflow.db")
+    assert found().drafts[0].name == "digits"
+    monkeypatch.setattr(mlflow_database, "MAX_BYTES", 100)
+    assert found().drafts[0].name == "m-1"
 
 
 def test_without_the_served_flavor_it_says_so(found: Finder, files: Path) -> None:
