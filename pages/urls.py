@@ -5,6 +5,7 @@ from django.urls.converters import StringConverter
 
 from pages.launch import folder_views as launch_folder_views
 from pages.launch import views as launch_views
+from pages.launch.spec_files import views as spec_file_views
 from pages.session import (
     conversion_views,
     ending_views,
@@ -37,6 +38,7 @@ urlpatterns = [
     path("columns/", list_views.choose_columns, name="list-columns"),
     path("launch/", launch_views.launch, name="launch"),
     path("launch/advice/", launch_views.advice, name="advice"),
+    path("launch/file/", spec_file_views.from_file, name="launch-file"),
     path("launch/folders/new/", launch_folder_views.new_folder, name="launch-new-folder"),
     path("launch/images/", launch_views.image_builds, name="image-builds"),
     path("launch/start-over/", launch_views.start_over, name="launch-start-over"),

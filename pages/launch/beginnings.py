@@ -134,7 +134,7 @@ def again(offer: LaunchOffer, session_id: str) -> Initial:
         "name": session.name if session.is_final else "",
         "environment": list(session.environment.items()) if is_own else [],
         "command": session.command if is_own else "",
-        "time_limit": _span(session.time_limit),
+        "time_limit": span_of(session.time_limit),
         "is_preemptible": session.is_preemptible,
         "other_groups": _groups_of(offer, session)[1:],
         "gpu_model": session.gpu_model,
@@ -239,7 +239,7 @@ def _with_unit(text: str) -> str:
     return exact_size_text(int(text)) if text.isdecimal() and len(text) < 20 else text
 
 
-def _span(span: timedelta | None) -> str:
+def span_of(span: timedelta | None) -> str:
     """Return a length of time as the form reads it: "2d", "4h", "90m"."""
     if span is None:
         return ""

@@ -37,7 +37,7 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
         raise Http404
     offer = LaunchOffer(request.user)
     if request.method != "POST":
-        return _page(request, *_begun(request, offer), steps.BY_SLUG[slug])
+        return wizard_page(request, *_begun(request, offer), steps.BY_SLUG[slug])
     form = LaunchForm(request.user, request.POST, offer=offer)
     if form.is_valid() and (unread := _unread(form, request.POST.get("unread", ""))):
         drafts.save(request.user, request.POST)
@@ -48,7 +48,7 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
         messages.success(request, _launched(started))
         return redirect(reverse("sessions:list") + _launcher_fragment(started))
     drafts.save(request.user, request.POST)
-    return _page(request, form, "", steps.first_with(form.messages()))
+    return wizard_page(request, form, "", steps.first_with(form.messages()))
 
 
 @require_POST
@@ -122,7 +122,8 @@ def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
     return form, text
 
 
-def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep) -> HttpResponse:
+def wizard_page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep) -> HttpResponse:
+    """Show a page of the wizard with the form, and a sentence on what it shows."""
     wrong = form.messages() if form.is_bound else {}
     facts = queries.launch_facts(form.offer)
     previous, following = steps.beside(step)

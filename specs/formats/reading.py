@@ -23,6 +23,7 @@ class SpecFile(NamedTuple):
 def read(owner: User, text: str, image: str = "") -> SpecFile:
     """Return the documents of a text; where it names no image, of another format, this one. Raises SpecError."""
     check_length(text)
+    text = text.replace("\r\n", "\n")  # as browsers send forms; a script could not run with it
     offer = SpecOffer(owner)
     if is_script(text):
         return _file([_script(offer, text, image)])
