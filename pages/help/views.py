@@ -40,6 +40,7 @@ GROUPS: Final = (
             "getting-started",
             "launching",
             "importing",
+            "spec-files",
             "cluster-sessions",
             "waiting",
             "sessions",

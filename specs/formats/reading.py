@@ -66,4 +66,5 @@ def _default_image(made: Translation, image: str, line: int) -> None:
 
 def _file(made: list[tuple[Translation, int]]) -> SpecFile:
     documents = [translation.finished(line) for translation, line in made]
-    return SpecFile(documents, [option for translation, _line in made for option in translation.options], True)
+    options = [option for translation, _line in made for option in translation.options]
+    return SpecFile(documents, sorted(options, key=lambda option: (not option.option, option.line)), True)

@@ -41,6 +41,7 @@ TIME: Final = re.compile(r"((?P<days>[0-9]{1,4})-)?(?P<a>[0-9]{1,6})(:(?P<b>[0-9
 LATER: Final = re.compile(r"now(\+(?P<number>[0-9]{1,8})(?P<unit>[a-z]*))?")
 DELAYS: Final = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 MINUTE: Final = 60
+OF_SLURM: Final = re.compile(r"\s*(?P<name>srun|module|ml|sbatch|scontrol|squeue|sacct)\s")
 UNLIMITED: Final = frozenset({"0", "UNLIMITED", "INFINITE", "-1"})
 
 
@@ -53,6 +54,9 @@ def translate(text: str, made: Translation) -> None:
     _size(made, {name: options.pop(name) for name in (*SIZES, *PER) if name in options})
     for option in options.values():
         made.leave(option.line, option.text, _notes().get(option.name, ""))
+    for line, command in enumerate(text.splitlines(), 1) if made.options else ():
+        if found := OF_SLURM.match(command):
+            made.leave(line, found["name"], _("This command is not there: change the line, or add it to the image."))
 
 
 def _notes() -> Mapping[str, str]:

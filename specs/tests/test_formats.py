@@ -176,7 +176,7 @@ def test_a_slurm_script_becomes_a_session(owner: User) -> None:
     assert rows["--job-name=my"] == (2, "changed")
     assert rows["--mem=16G"] == (3, "translated")
     assert rows["--gres=gpu:sim:2"] == (4, "translated")
-    for option, line in {"--output=out-%j.txt": 6, "--nice=5": 6, "--array=1-10%2": 9}.items():
+    for option, line in {"--output=out-%j.txt": 6, "--nice=5": 6, "--array=1-10%2": 9, "srun": 11}.items():
         assert rows[option] == (line, "left_out"), option
 
 

@@ -83,9 +83,7 @@ def stored(row: Any) -> dict[str, Any]:
     """Return what a row has of its own, without what is another's each time."""
     others = ("_at", "id", "key")
     fields = [field for field in row._meta.concrete_fields if not field.is_relation]
-    return {
-        field.name: getattr(row, field.attname) for field in fields if not field.name.endswith(others)
-    }
+    return {field.name: getattr(row, field.attname) for field in fields if not field.name.endswith(others)}
 
 
 def rows() -> list[Any]:
