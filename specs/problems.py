@@ -66,7 +66,7 @@ def with_allowed(serializer: serializers.Serializer[Any], place: Place, message:
     *outer, last = place or ("",)
     if message == UNKNOWN_FIELD:
         around = field_at(serializer, tuple(outer))
-        return did_you_mean(from_english(message), str(last), getattr(around, "fields", ()))
+        return did_you_mean(_("There is no such field."), str(last), getattr(around, "fields", ()))
     allowed = _allowed(field_at(serializer, place)) if place else ""
     return f"{from_english(message)} {allowed}".strip()
 

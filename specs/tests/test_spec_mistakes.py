@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from accounts.models import User
-from specs.tests.worlds import is_empty, make_owner, post
+from specs.tests.worlds import URL, is_empty, make_owner, post
+from tests.api import client_of
 
 SESSION = "kind: session\nimage: lab/pytorch:2\ncpu: 1\nmemory: 1g\n"
 CLUSTER = SESSION.replace("session", "cluster") + "cluster:\n  size: 2\n"
@@ -115,3 +116,9 @@ def test_more_than_is_read_is_refused(owner: User) -> None:
     answer = post(owner, SESSION + "# " + "é" * 2**15)
     assert (answer.status_code, list(answer.json()["errors"])) == (400, ["line 1"])
     assert is_empty()
+
+
+def test_mistakes_are_told_in_the_readers_language(owner: User) -> None:
+    client = client_of(owner)
+    answer = client.post(URL, {"text": SESSION + "fgpus: 1\n"}, headers={"Accept-Language": "ko"})
+    assert answer.json()["errors"] == {"line 5: fgpus": ["그런 필드가 없습니다. “fgpu”을(를) 뜻했나요?"]}
