@@ -1,11 +1,12 @@
-"""Checks values of a definition file, and collects what is wrong with its line, its field and what is allowed. Pure."""
+"""Checks values of a definition file, and collects what is wrong with its line, its field and what is allowed."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
 from typing import Final
 
-from deployments.definitions.bounded_yaml import Located
 from deployments.definitions.drafts import Mistake
+from deployments.definitions.located import Located
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 
@@ -51,7 +52,7 @@ class Checker:
         """Return a text, or a number as it is written; "" for what is not there."""
         if at is None:
             return ""
-        if isinstance(at.value, bool) or not isinstance(at.value, str | int | float):
+        if isinstance(at.value, bool) or not isinstance(at.value, str | int | Decimal):
             self.refuse(at, name, "Write a text here.")
             return ""
         text = str(at.value).strip()

@@ -10,14 +10,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from deployments.definitions import bounded_yaml, mlflow_database
-from deployments.definitions.bounded_yaml import YamlError
+from deployments.definitions import mlflow_database
 from deployments.definitions.drafts import Draft
+from deployments.definitions.located import document_of
 from deployments.definitions.mlflow_database import TrackedNames
 from deployments.validation import MODEL_PATH
 from folders.files.entries import EntryKind, FolderEntry
 from folders.files.errors import EntryKindError, EntryNotFoundError, FilesError
 from folders.files.folder_files import FolderFiles
+from restapi.plain_yaml import PlainYamlError
 
 MODEL_FILE: Final = "MLmodel"
 TREES: Final = ("mlruns", "mlartifacts")
@@ -100,7 +101,7 @@ class _Search:
         source = posixpath.join(path, MODEL_FILE)
         try:
             model = self._mapping(source)
-        except (FilesError, YamlError) as error:
+        except (FilesError, PlainYamlError) as error:
             return Draft(source=source, name=self._name(path, ""), problem=f"Its {MODEL_FILE} cannot be read: {error}")
         flavors = model.get("flavors")
         names = [str(name)[:60] for name in flavors][:20] if isinstance(flavors, dict) else []
@@ -153,7 +154,7 @@ class _Search:
     def _named(self, path: str, key: str) -> str:
         try:
             return str(self._mapping(path).get(key) or "")[:255]
-        except (FilesError, YamlError):
+        except (FilesError, PlainYamlError):
             return ""
 
     def _mapping(self, path: str) -> dict[str, object]:
@@ -161,8 +162,8 @@ class _Search:
         self._unread -= len(text)
         if self._unread < 0:
             self.is_complete = False
-            raise YamlError(1, "There are too many models; choose a directory that has fewer.")
-        plain = bounded_yaml.parse(text).plain
+            raise PlainYamlError(1, "There are too many models; choose a directory that has fewer.")
+        plain = document_of(text).value
         return plain if isinstance(plain, dict) else {}
 
     def _packages(self, path: str) -> list[str]:

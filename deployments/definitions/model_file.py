@@ -1,4 +1,4 @@
-"""`model-definition.yaml`, the file by which Backend.AI serves a model, as drafts of revisions. Pure.
+"""`model-definition.yaml`, the file by which Backend.AI serves a model, as drafts of revisions.
 
 The README of `deployments` says what becomes of each of its fields.
 """
@@ -10,13 +10,13 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from deployments.definitions import bounded_yaml
-from deployments.definitions.bounded_yaml import Located, YamlError
 from deployments.definitions.checking import Checker
 from deployments.definitions.drafts import DefinitionError, Draft, Mistake
+from deployments.definitions.located import Located, located
 from deployments.validation import MAX_NOTE_LENGTH, MODEL_PATH, RANGES
 from folders.mount_paths import path_error
 from resources.amounts.units import bytes_from, milli_fgpu_from
+from restapi.plain_yaml import PlainYamlError
 from sessions.launching.validation import MAX_COMMAND_BYTES, environment_error
 
 FILE_NAMES: Final = ("model-definition.yaml", "model-definition.yml")
@@ -44,9 +44,9 @@ ACTIONS: Final[Mapping[str, Callable[[Checker, Mapping[str, Located], str], str]
 def drafts_of(text: str, source: str) -> list[Draft]:
     """Return a draft of each model of the file. Raises DefinitionError with all that is wrong in it."""
     try:
-        root = bounded_yaml.parse(text)
-    except YamlError as error:
-        raise DefinitionError(source, [Mistake(error.line, "", error.message)]) from None
+        root = located(text)
+    except PlainYamlError as error:
+        raise DefinitionError(source, [Mistake(error.line, "", error.problem)]) from None
     check = Checker()
     models = check.fields(root, "", ("models",), ("models",)).get("models")
     found = list(check.items(models, "models"))
@@ -208,7 +208,7 @@ class _Model:
                 continue
             name, read = RESOURCES[key]
             try:
-                found[name] = read(str(each.plain))
+                found[name] = read(str(each.value))
             except ValueError as error:
                 self.check.refuse(each, f"{own}.min_resource.{key}", str(error))
         return found

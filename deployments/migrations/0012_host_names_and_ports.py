@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0006_rollout_strategies'),
+        ('deployments', '0010_preemptible_deployments'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
