@@ -65,8 +65,6 @@ def test_figures_are_plotted_and_told(
         expect(rows).to_have_count(84)
         expect(card.locator("[data-usage-table]")).to_contain_text(re.compile(r"1 requests a second|초당 요청 1"))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        card.screenshot(path=f"/tmp/use_figures_{scheme}.png")
-        page.screenshot(path=f"/tmp/use_page_{scheme}.png", full_page=True)
         assert problems == []
     for key in proxies_redis().keys(f"gp.serving:{deployment.pk}:*"):
         proxies_redis().delete(key)
