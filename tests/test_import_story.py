@@ -169,7 +169,7 @@ def test_a_deploy_key_opens_a_repository_by_ssh(group: ResourceGroup) -> None:
         container = running(look.session)
         done(
             container,
-            f"echo '{public}' >/tmp/keys; echo 'Host *' >~/.ssh/config; echo 'ProxyCommand false' >>~/.ssh/config",
+            f"echo '{public}' >/tmp/keys; mkdir -p ~/.ssh; printf 'Host *\\nProxyCommand false\\n' >~/.ssh/config",
         )
         problems.append(ended(look).problem)
     assert "Permission denied" in problems[0]

@@ -273,10 +273,12 @@ def _tail(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _reason(errors: bytes) -> str:
-    """Return the last lines of git that say what is wrong, on one line."""
-    lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace"))]
-    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines[-1:]
-    return " ".join("".join(filter(str.isprintable, line)) for line in told)[:300]
+    """Return the lines of git that say what is wrong on one line, and what ssh said before the first of them."""
+    lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
+    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
+    first = lines.index(told[0]) if told else len(lines)
+    before = [line for line in lines[:first][-1:] if "%" not in line and not line.startswith("Warning:")]
+    return " ".join("".join(filter(str.isprintable, line)) for line in (*before, *told))[:300]
 
 
 def _size(path: Path) -> int:
