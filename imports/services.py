@@ -15,10 +15,11 @@ from folders.mount_paths import absolute_path
 from folders.names import HOME
 from folders.sharing import folders
 from folders.sharing.access import Access, access
-from imports import addresses, fetch_sessions, proposals
+from imports import addresses, proposals
 from imports.addresses import AddressError, Source
 from imports.models import Import, ImportState, ImportTarget
 from imports.requests import ImportRequest, LaunchOptions
+from imports.runs import fetch_sessions
 from resources import clock
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching import services as sessions

@@ -7,7 +7,7 @@ from typing import Any, Final
 from celery import shared_task
 from django.db import close_old_connections
 
-from imports import progress
+from imports.runs import progress
 from messaging.background import BackgroundThread
 
 _thread = BackgroundThread("imports")  # hosts may take their time, which must not delay scheduling

@@ -14,9 +14,10 @@ from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from folders.models import Folder, HostRoot, StorageRoot
 from folders.sharing import folders
 from folders.storage.paths import prepare_root
-from imports import credentials, progress, services
+from imports import credentials, services
 from imports.models import Import, ImportState
 from imports.requests import ImportRequest
+from imports.runs import progress
 from resources.amounts.units import MIB
 from resources.models import Image, Installation, ResourceGroup
 from scheduler.cycle.passes import run_pass

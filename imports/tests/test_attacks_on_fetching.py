@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from imports import delivery
 from imports.fetcher import archives
 from imports.fetcher.job import Credential
 from imports.fetcher.public_addresses import networks_of
+from imports.runs import delivery
 from imports.tests.fetching import fetched, job_for, token_for
 from imports.tests.git_host import GitHost, git, names_lead_to
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from imports import credentials, progress, services
-from imports.findings import last_message
+from imports import credentials, services
 from imports.models import Import, ImportState
 from imports.requests import ImportRequest
+from imports.runs import progress
+from imports.runs.findings import last_message
 from imports.tests.making import ADDRESS, make_world
 from resources import clock
 from sessions.launching import services as sessions

@@ -1,7 +1,7 @@
 """The tables of machines and images.
 
-Used by deployments, endpoints, folders, gpuplatform, hostaccess, hostworker, notifications, operations, pages,
-scheduler and sessions.
+Used by deployments, endpoints, folders, gpuplatform, hostaccess, hostworker, imports, notifications, operations,
+pages, scheduler and sessions.
 """
 
 from resources.models.image_state import BuildState, HostImage, ImageBuild, ImagePull, PullState

@@ -15,7 +15,7 @@ from engine.engine import Engine, ExecError
 from engine.run import run
 
 PLACE: Final = "/dev/shm/gpuplatform-import-"  # noqa: S108  # in the container's memory
-SOURCE: Final = Path(__file__).parent
+SOURCE: Final = Path(__file__).parent.parent
 START_SECONDS: Final = 20.0
 OUTPUT_BYTES: Final = 60_000
 # A batch session's command: it waits for the program, and becomes it.

@@ -8,8 +8,8 @@ from typing import Final
 
 from accounts.models import Project, User
 from accounts.policies import bounds_of
-from imports import delivery
 from imports.models import Import
+from imports.runs import delivery
 from resources.amounts.units import GIB, MIB
 from resources.images import builds
 from resources.models import Image, ResourceGroup

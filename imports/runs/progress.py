@@ -17,9 +17,10 @@ from django.db.models import F
 from engine.containers import container_name
 from engine.engine import Engine, ExecError
 from engine.output import last_lines
-from imports import credentials, delivery
-from imports.findings import Message, last_message
+from imports import credentials
 from imports.models import Import, ImportCredential, ImportState, ImportTarget
+from imports.runs import delivery
+from imports.runs.findings import Message, last_message
 from resources import clock
 from sessions.access.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
