@@ -31,7 +31,8 @@ class UserManager(BaseUserManager["User"]):
         """Create and return a user; without a password, the user cannot sign in yet."""
         if not email:
             raise ValueError("a user needs an e-mail address")
-        fields.setdefault("policy", ResourcePolicy.default())
+        if "policy" not in fields:
+            fields["policy"] = ResourcePolicy.default()
         user = self.model(email=self.normalize_email(email), **fields)
         user.set_password(password)
         user.save(using=self._db)

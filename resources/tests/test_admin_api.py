@@ -383,6 +383,7 @@ def test_a_session_returns_to_the_queue(client: CheckedClient) -> None:
 
 
 def test_users_are_imported_whole_or_not_at_all(client: CheckedClient) -> None:
+    ResourcePolicy.default()
     url, table = f"{API}/users/import/", "email,policy\nada@example.org,default\nmina@example.org,"
     shown = client.post(url, {"csv": f"{table}nothing"}).json()
     assert (shown["is_applied"], shown["new_count"], shown["error_count"]) == (False, 2, 1)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 import accounts.signing_in.mail
-from accounts.models import ApiToken, AuditEntry, Membership, User
+from accounts.models import ApiToken, AuditEntry, Membership, ResourcePolicy, User
 from resources.user_import import services as user_import
 from resources.user_import.services import UserImportError
 from tests.factories import PASSWORD, make_group, make_policy, make_project, make_user
@@ -140,6 +140,7 @@ def test_an_outdated_plan_is_not_carried_out(known: User, root: User) -> None:
 
 def test_queries_of_a_plan_do_not_grow_with_its_rows(known: User) -> None:
     make_user(email="user0@example.org")
+    ResourcePolicy.default()
 
     def queries(count: int) -> int:
         text = "email,projects\n" + "".join(f"user{number}@example.org,vision\n" for number in range(count))
