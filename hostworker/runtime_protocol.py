@@ -299,22 +299,10 @@ class SavedContainers(Protocol):
         """Delete what was saved; gone already is success, and so is what a container or a later one rests on."""
 
 
-class Runtime(Protocol):
-    """A container engine on this host, bounded to one installation's containers of one host name.
+class HostImages(Protocol):
+    """The images of the engine; each method may raise EngineUnreachableError, too."""
 
-    A container's key is (session, attempt). Every method is safe to call twice: what is already so counts as done.
-    Each may raise EngineUnreachableError beside what it names. Implementations are safe to use from many threads.
-    """
-
-    mount_control: MountControl
-    resizer: Resizer
-    saved_containers: SavedContainers
-    disks: HostDisks  # its methods may raise EngineUnreachableError too
-    outputs: HostOutputs  # likewise
-    clusters: ClusterControl | None  # None where containers reach each other anyway
-    image_engine: ImageEngine | None  # what makes images of the containers; None where this runtime makes none
-
-    def ensure_image(
+    def ensure(
         self,
         reference: str,
         on_progress: Callable[[str], None],
@@ -330,11 +318,28 @@ class Runtime(Protocol):
         alone. Without one, what `docker login` stored for the worker's own user is used. Raises ImageUnavailableError.
         """
 
-    def has_image(self, reference: str) -> bool:
+    def has(self, reference: str) -> bool:
         """Return whether the image is on this host."""
 
-    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
+    def find(self, references: Collection[str]) -> dict[str, HeldImage]:
         """Return which of these images are on this host, by reference."""
+
+
+class Runtime(Protocol):
+    """A container engine on this host, bounded to one installation's containers of one host name.
+
+    A container's key is (session, attempt). Every method is safe to call twice: what is already so counts as done.
+    Each may raise EngineUnreachableError beside what it names. Implementations are safe to use from many threads.
+    """
+
+    images: HostImages
+    mount_control: MountControl
+    resizer: Resizer
+    saved_containers: SavedContainers
+    disks: HostDisks  # its methods may raise EngineUnreachableError too
+    outputs: HostOutputs  # likewise
+    clusters: ClusterControl | None  # None where containers reach each other anyway
+    image_engine: ImageEngine | None  # what makes images of the containers; None where this runtime makes none
 
     def create(self, spec: ContainerSpec) -> str:
         """Create the container and return its id; an existing one with the same key is adopted and its id returned.

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from hostworker.runtime.docker.images.pulls import DockerImages
 from hostworker.runtime.docker.images.snapshots import DockerSnapshots
 from hostworker.runtime.docker.runtime import DockerRuntime
 
@@ -42,6 +43,10 @@ def _named() -> str:
         return ""
 
 
+class CrashingImages(_Crashing, DockerImages):
+    """Dies where images are looked for."""
+
+
 class CrashingSnapshots(_Crashing, DockerSnapshots):
     """Dies where images are made."""
 
@@ -52,4 +57,5 @@ class CrashingRuntime(_Crashing, DockerRuntime):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         """Have an image engine that dies too."""
         super().__init__(*arguments, **named)
+        self.images = CrashingImages(self._client, pull_seconds=60)
         self.image_engine = CrashingSnapshots(self._engine_url, self._owner)

@@ -34,7 +34,7 @@ START_STEPS = [
     "after create",
     *(
         pytest.param(step, marks=pytest.mark.long)
-        for step in ("before has_image", "before create", "before start", "after start")
+        for step in ("before has", "before create", "before start", "after start")
     ),
 ]
 STOP_STEPS = [

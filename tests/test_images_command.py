@@ -120,7 +120,7 @@ def test_a_host_pulls_with_the_stored_login_unlogged(
     with pytest.raises(ImageUnavailableError):  # another's pull, and the platform's login, give it to nobody else
         host_images.ensure(runtime, named, lambda text: None)
     with pytest.raises(ImageUnavailableError, match="login"):
-        runtime.ensure_image(reference, lambda text: None, lambda: ANONYMOUS, always_pull=True)
+        runtime.images.ensure(reference, lambda text: None, lambda: ANONYMOUS, always_pull=True)
 
 
 @pytest.mark.django_db(transaction=True)

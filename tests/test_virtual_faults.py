@@ -36,7 +36,7 @@ def test_of_a_failing_story_the_shortest_is_found() -> None:
 def test_no_story_has_the_engine_of_an_earlier_one() -> None:
     for _ in range(100):  # the memory of one is soon another's
         runtime = VirtualRuntime(Steps(), "host")
-        assert runtime.has_image("image")
+        assert runtime.images.has("image")
         runtime.remove_image("image", can_pull=True)
 
 

@@ -33,7 +33,7 @@ def report(runtime: Runtime, host: Host) -> None:
     """
     begun = clock.now()
     known = list(Image.objects.order_by().only("reference", "architecture", "size"))
-    held = runtime.images({image.reference for image in known})
+    held = runtime.images.find({image.reference for image in known})
     here = {image.pk: held[image.reference] for image in known if image.reference in held}
     if _record(host, here, begun):
         kick_scheduler()
@@ -44,7 +44,7 @@ def report(runtime: Runtime, host: Host) -> None:
 
 def is_here(runtime: Runtime, image: Image) -> bool:
     """Return whether a session can start without asking a registry. Raises EngineUnreachableError."""
-    return image.source != ImageSource.UNLISTED and runtime.has_image(image.reference)
+    return image.source != ImageSource.UNLISTED and runtime.images.has(image.reference)
 
 
 def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -> bool:
@@ -60,14 +60,14 @@ def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -
         sentences.append(text)
         on_progress(text)
 
-    if is_built(image.reference) and not runtime.has_image(image.reference):
+    if is_built(image.reference) and not runtime.images.has(image.reference):
         raise ImageUnavailableError(f"Image {image.reference} is not on this host, and is built there, not pulled.")
     if image.source != ImageSource.UNLISTED:
-        runtime.ensure_image(image.reference, on_first, lambda: _login_for(image.reference))
+        runtime.images.ensure(image.reference, on_first, lambda: _login_for(image.reference))
     elif _is_registered(image):
         raise ImageUnavailableError(f"Image {image.reference} could not be pulled: {NOT_OFFERED}.")
     else:
-        runtime.ensure_image(image.reference, on_first, lambda: ANONYMOUS, always_pull=True)
+        runtime.images.ensure(image.reference, on_first, lambda: ANONYMOUS, always_pull=True)
     return bool(sentences)
 
 
@@ -99,7 +99,7 @@ def _pull(runtime: Runtime, pull: ImagePull) -> bool:
         row.update(detail=text[:300])
 
     try:
-        runtime.ensure_image(reference, on_progress, lambda: _login_for(reference), always_pull=True)
+        runtime.images.ensure(reference, on_progress, lambda: _login_for(reference), always_pull=True)
     except ContainerRuntimeError as error:
         row.update(state=PullState.FAILED, detail=str(error)[:300])
         return False

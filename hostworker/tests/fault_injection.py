@@ -1,6 +1,7 @@
 """A runtime in which something happens at an awkward moment, for what would else take luck to meet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -16,12 +17,22 @@ class FaultInjectingRuntime(MemoryRuntime):
         super().__init__("installation", "here", f"memory://{uuid4()}")
 
     def just_before(self, operation: str, happening: Callable[[], object]) -> None:
-        """Call `happening` once, before the next call of the method `operation`."""
+        """Call `happening` once, before the next call of the method, or the operation of a part, of this name."""
         self._arranged[operation] = happening
+
+    @contextmanager
+    def operation(self, name: str) -> Iterator[None]:
+        """Let what was arranged for this operation happen first."""
+        self._happen(name)
+        with super().operation(name):
+            yield
 
     def __getattribute__(self, name: str) -> Any:
         """Let what was arranged for this method happen first."""
-        happening = object.__getattribute__(self, "__dict__").get("_arranged", {}).pop(name, None)
-        if happening:
-            happening()
+        if name != "_happen":
+            self._happen(name)
         return super().__getattribute__(name)
+
+    def _happen(self, name: str) -> None:
+        if happening := object.__getattribute__(self, "__dict__").get("_arranged", {}).pop(name, None):
+            happening()

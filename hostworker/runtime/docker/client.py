@@ -81,6 +81,17 @@ class BridgeNetwork:
             self._is_ensured = True
         return self.name
 
+    def start(self, container_id: str) -> None:
+        """Start a container that is on the network alone, after creating the network again where it is gone."""
+        client = self._client()
+        try:
+            client.start(container_id)
+        except NotFound as error:
+            if "network" not in explanation(error).lower():
+                raise
+            self.ensure_anew()
+            client.start(container_id)
+
 
 def _create(client: APIClient, name: str) -> None:
     """Create the bridge; one that another worker creates at the same time is left to the caller to find."""

@@ -8,12 +8,12 @@ sandbox that is ready costs two quick requests, to rename it and to inspect the 
 import functools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from docker.api import APIClient
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import APIError, ImageNotFound
 
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from hostworker.cluster_protocol import ClusterControl
@@ -30,7 +30,7 @@ from hostworker.runtime.docker.events import exits_since
 from hostworker.runtime.docker.exec import execute
 from hostworker.runtime.docker.folders import DockerFolders
 from hostworker.runtime.docker.gpus import DockerGpus
-from hostworker.runtime.docker.images.pulls import HeldImages, is_here, pull_lines
+from hostworker.runtime.docker.images.pulls import DockerImages
 from hostworker.runtime.docker.images.saved import DockerSavedContainers
 from hostworker.runtime.docker.images.snapshots import DockerSnapshots
 from hostworker.runtime.docker.outputs import DockerOutputs
@@ -40,7 +40,6 @@ from hostworker.runtime.docker.states import PHASES, listed_state
 from hostworker.runtime.docker.uses import ContainerUses
 from hostworker.runtime.engine_requests import (
     CONFLICT,
-    explanation,
     has_labels,
     ignore_missing,
     inspect,
@@ -48,7 +47,6 @@ from hostworker.runtime.engine_requests import (
     retry_on_conflict,
     translated,
 )
-from hostworker.runtime.pull import PullText, explain_failure, follow
 from hostworker.runtime.resource_limits import can_lift_limits
 from hostworker.runtime.sandboxes.containers import address_in, name_mounts
 from hostworker.runtime.sandboxes.pool import SandboxPool
@@ -64,10 +62,9 @@ from hostworker.runtime_protocol import (
     EngineUnreachableError,
     ExecResult,
     ExecutionError,
-    FindLogin,
     HasEndedError,
-    HeldImage,
     HostDisks,
+    HostImages,
     HostOutputs,
     ImageUnavailableError,
     Key,
@@ -108,12 +105,12 @@ class DockerRuntime:
     ) -> None:
         self._owner: Labels = {INSTALLATION_LABEL: installation, HOST_LABEL: host}
         self._engine_url = engine_url
-        self._pull_seconds = pull_seconds
         self._enforcer = enforcer
         self._privileges: HostPrivileges = enforcer.privileges if enforcer else HostPrivileges()
         self._client = ProcessClient(engine_url)
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
+        self.images: HostImages = DockerImages(self._client, pull_seconds)
         self.image_engine: ImageEngine | None = DockerSnapshots(engine_url, self._owner)
         self.mount_control: MountControl = DockerFolders(self._client, self._owner, self._privileges)
         self.saved_containers: SavedContainers = DockerSavedContainers(engine_url, self._owner)
@@ -128,39 +125,10 @@ class DockerRuntime:
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
         self.outputs: HostOutputs = DockerOutputs(self._client, self._owner, is_here=engine_url.startswith("unix://"))
         self._created: dict[Key, _Created] = {}  # until it is started
-        self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
         self._uses = ContainerUses()
         self.resizer: Resizer = DockerResizer(self._client, self._owner, enforcer, self._uses)
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
-
-    def ensure_image(
-        self,
-        reference: str,
-        on_progress: Callable[[str], None],
-        find_login: FindLogin = lambda: None,
-        *,
-        always_pull: bool = False,
-    ) -> None:
-        with translated(ImageUnavailableError, lambda message: explain_failure(reference, message)):
-            client = self._client()
-            if not always_pull and is_here(client, reference):
-                return
-            on_progress(PullText(f"Pulling {reference}"))
-            login = find_login()
-            follow(reference, lambda: pull_lines(client, reference, login), on_progress, self._pull_seconds)
-            # A stream that was cut ends like one that is complete; only the image itself tells.
-            client.inspect_image(reference)
-
-    def has_image(self, reference: str) -> bool:
-        """Return whether the image is on this host; one request."""
-        with translated(EngineUnreachableError):
-            return is_here(self._client(), reference)
-
-    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
-        """Return the images of the engine's list; one request, and one for each that was not there before."""
-        with translated(EngineUnreachableError):
-            return self._held_images.find(self._client(), references)
 
     def create(self, spec: ContainerSpec) -> str:
         name, key = container_name(spec.session, spec.attempt), (spec.session, spec.attempt)
@@ -223,7 +191,7 @@ class DockerRuntime:
             if has_sandbox:
                 address = self._start_joined(client, container_id, key, address, announce)
             else:
-                self._start_alone(client, container_id)
+                self._network.start(container_id)
             container = client.inspect_container(container_id)
         bound_terminals(self._privileges, container)
         if has_sandbox:
@@ -348,16 +316,6 @@ class DockerRuntime:
                 announce(address)
             client.start(container_id)
         return address
-
-    def _start_alone(self, client: APIClient, container_id: str) -> None:
-        """Start a container that joins no sandbox, after making the network again where it is gone."""
-        try:
-            client.start(container_id)
-        except NotFound as error:
-            if "network" not in explanation(error).lower():
-                raise
-            self._network.ensure_anew()
-            client.start(container_id)
 
     def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
         container = inspect(client, container_name(session, attempt))

@@ -30,6 +30,7 @@ from hostworker.runtime_protocol import (
     HasEndedError,
     HeldImage,
     HostDisks,
+    HostImages,
     HostOutputs,
     ImageUnavailableError,
     Key,
@@ -69,6 +70,7 @@ class MemoryRuntime(MemoryEngineControl):
         sandboxes: int = 0,
     ) -> None:
         super().__init__((installation, host), engine_url)
+        self.images: HostImages = MemoryImages(self)
         self.saved_containers: SavedContainers = MemorySavedContainers(self)
         self.resizer: Resizer = MemoryResizer(self)
         self.disks: HostDisks = MemoryDisks(self)
@@ -76,34 +78,6 @@ class MemoryRuntime(MemoryEngineControl):
         self.mount_control: MountControl = MemoryFolders(self)
         self.clusters: ClusterControl | None = None
         self.image_engine: ImageEngine | None = None  # there are no files here to make an image of
-
-    def ensure_image(
-        self,
-        reference: str,
-        on_progress: Callable[[str], None],
-        find_login: FindLogin = lambda: None,
-        *,
-        always_pull: bool = False,
-    ) -> None:
-        """Have the image: every reference is on the host, save those of `remove_image`."""
-        with self.operation("ensure_image"):
-            if reference not in self.engine.missing_images:
-                return
-            on_progress(PullText(f"Pulling {reference}"))
-            if not self.engine.missing_images[reference]:
-                raise ImageUnavailableError(
-                    f"Image {reference} could not be pulled: the registry has no such image or tag."
-                )
-            del self.engine.missing_images[reference]
-
-    def has_image(self, reference: str) -> bool:
-        with self.operation("has_image"):
-            return reference not in self.engine.missing_images
-
-    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
-        with self.operation("images"):
-            held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
-            return {reference: held for reference in references if reference not in self.engine.missing_images}
 
     def create(self, spec: ContainerSpec) -> str:
         name = container_name(spec.session, spec.attempt)
@@ -226,6 +200,37 @@ class _RuntimePart:
 
     def __init__(self, control: MemoryEngineControl) -> None:
         self._control = control
+
+
+class MemoryImages(_RuntimePart):
+    """Every reference is on the host, save those of `remove_image`. Implements HostImages."""
+
+    def ensure(
+        self,
+        reference: str,
+        on_progress: Callable[[str], None],
+        find_login: FindLogin = lambda: None,
+        *,
+        always_pull: bool = False,
+    ) -> None:
+        with self._control.operation("ensure_image"):
+            if reference not in self._control.engine.missing_images:
+                return
+            on_progress(PullText(f"Pulling {reference}"))
+            if not self._control.engine.missing_images[reference]:
+                raise ImageUnavailableError(
+                    f"Image {reference} could not be pulled: the registry has no such image or tag."
+                )
+            del self._control.engine.missing_images[reference]
+
+    def has(self, reference: str) -> bool:
+        with self._control.operation("has_image"):
+            return reference not in self._control.engine.missing_images
+
+    def find(self, references: Collection[str]) -> dict[str, HeldImage]:
+        with self._control.operation("images"):
+            held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
+            return {reference: held for reference in references if reference not in self._control.engine.missing_images}
 
 
 class MemorySavedContainers(_RuntimePart):

@@ -122,13 +122,13 @@ def test_missing_image_is_pulled_with_progress(registry: Registry, runtime: Dock
     reference, told = registry.reference("served"), list[str]()
     world = DockerWorld(reference)
     try:
-        runtime.ensure_image(reference, told.append)
+        runtime.images.ensure(reference, told.append)
         assert told[0] == f"Pulling {reference}"
-        runtime.ensure_image(reference, pytest.fail)
-        assert runtime.images([reference, "no/such:1"]).keys() == {reference}
-        assert runtime.images([reference])[reference].architecture == "amd64"
+        runtime.images.ensure(reference, pytest.fail)
+        assert runtime.images.find([reference, "no/such:1"]).keys() == {reference}
+        assert runtime.images.find([reference])[reference].architecture == "amd64"
         told.clear()
-        runtime.ensure_image(reference, told.append, always_pull=True)
+        runtime.images.ensure(reference, told.append, always_pull=True)
         assert told[0] == f"Pulling {reference}"
     finally:
         world.client.remove_image(reference, force=True)
@@ -140,14 +140,14 @@ def test_what_the_registry_refuses_is_explained(
     registry: Registry, runtime: DockerRuntime, repository: str, cause: str
 ) -> None:
     with pytest.raises(ImageUnavailableError, match=cause):
-        runtime.ensure_image(registry.reference(repository), print)
+        runtime.images.ensure(registry.reference(repository), print)
 
 
 def test_a_stalled_registry_meets_the_deadline(registry: Registry) -> None:
     impatient = DockerRuntime(new_session(), "here", ENGINE_URL, pull_seconds=0.5)
     reference = registry.reference("stalled")
     with pytest.raises(ImageUnavailableError, match=r"within 0\.5 seconds"):
-        impatient.ensure_image(reference, print)
+        impatient.images.ensure(reference, print)
     world = DockerWorld(reference)
     with pytest.raises(ImageNotFound):
         world.client.inspect_image(reference)

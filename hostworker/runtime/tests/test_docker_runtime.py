@@ -269,7 +269,7 @@ def test_removing_leaves_nothing_at_the_engine(world: DockerWorld, runtime: Dock
 def test_an_image_that_cannot_be_pulled_is_explained(runtime: DockerRuntime, reference: str) -> None:
     told: list[str] = []
     with pytest.raises(ImageUnavailableError, match=f"{reference} could not be pulled: (the registry cannot|this is)"):
-        runtime.ensure_image(reference, told.append)
+        runtime.images.ensure(reference, told.append)
 
 
 def test_users_variables_are_set_inside_the_container_alone(world: DockerWorld, tmp_path: Path) -> None:

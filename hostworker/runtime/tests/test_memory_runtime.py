@@ -50,11 +50,11 @@ def test_a_withheld_image_is_pulled_with_progress_or_refused(runtime: MemoryRunt
     told: list[str] = []
     runtime.remove_image(pullable := new_session(), can_pull=True)
     runtime.remove_image(missing := new_session())
-    runtime.ensure_image(pullable, told.append)
+    runtime.images.ensure(pullable, told.append)
     assert told == [f"Pulling {pullable}"]
     assert runtime.create(make_spec(pullable))
     with pytest.raises(ImageUnavailableError):
-        runtime.ensure_image(missing, told.append)
+        runtime.images.ensure(missing, told.append)
 
 
 def test_the_spec_of_a_container_can_be_read_back(runtime: MemoryRuntime) -> None:

@@ -84,14 +84,14 @@ def first_exit(runtime: Runtime) -> Iterator["Future[ContainerState]"]:
 
 def test_present_image_needs_no_pull_nor_progress(world: World, runtime: Runtime) -> None:
     told: list[str] = []
-    runtime.ensure_image(world.image, told.append)
-    runtime.ensure_image(world.image, told.append)
+    runtime.images.ensure(world.image, told.append)
+    runtime.images.ensure(world.image, told.append)
     assert told == []
 
 
 def test_images_on_the_host_are_reported(world: World, runtime: Runtime) -> None:
-    assert runtime.images([world.image]).keys() == {world.image}
-    assert runtime.has_image(world.image)
+    assert runtime.images.find([world.image]).keys() == {world.image}
+    assert runtime.images.has(world.image)
 
 
 def test_a_created_container_waits_to_be_started(world: World, runtime: Runtime) -> None:
@@ -408,9 +408,9 @@ def test_logs_outlive_the_exit(runtime: Runtime, running: ContainerSpec) -> None
 def test_an_engine_that_is_silent_is_distinguished(tmp_path_factory: pytest.TempPathFactory, world: World) -> None:
     runtime = unreachable_runtime(world, str(tmp_path_factory.mktemp("empty") / "docker.sock"))
     operations: list[Callable[[], object]] = [
-        lambda: runtime.ensure_image(world.image, print),
-        lambda: runtime.images([world.image]),
-        lambda: runtime.has_image(world.image),
+        lambda: runtime.images.ensure(world.image, print),
+        lambda: runtime.images.find([world.image]),
+        lambda: runtime.images.has(world.image),
         lambda: runtime.create(make_spec(world.image)),
         lambda: runtime.start("s", 1),
         lambda: runtime.address("s", 1),
