@@ -23,7 +23,7 @@ from sessions.models import Session
 from specs import export, services
 from specs.documents import MAX_BYTES
 from specs.formats import reading
-from specs.formats.translation import Outcome
+from specs.formats.translation import OptionOutcome
 from specs.json_schema import json_schema
 from specs.kinds import KINDS
 from specs.problems import SpecError
@@ -67,7 +67,7 @@ class TranslatedOptionSerializer(serializers.Serializer[Any]):
     line = serializers.IntegerField(help_text="At which it stands")
     option = serializers.CharField(help_text="As it is written; empty for what is not said in the file")
     became = serializers.CharField(help_text="The field, with its value")
-    outcome = serializers.ChoiceField(choices=[outcome.value for outcome in Outcome])
+    outcome = serializers.ChoiceField(choices=[outcome.value for outcome in OptionOutcome])
     note = serializers.CharField(help_text="Why it is changed or left out")
 
 

@@ -58,7 +58,7 @@ class SpecRequest(ABC):
         """Launch it, and return the ids of what there is then."""
 
 
-class FolderSpec(SpecRequest):
+class FolderSpecRequest(SpecRequest):
     """A data folder."""
 
     serializer = NewFolderSerializer
@@ -87,7 +87,7 @@ class FolderSpec(SpecRequest):
         return [self._made.pk]
 
 
-class SessionSpec(SpecRequest):
+class SessionSpecRequest(SpecRequest):
     """Sessions of one shape."""
 
     serializer = LaunchRequestSerializer
@@ -121,13 +121,13 @@ class ClusterSpecSerializer(LaunchRequestSerializer):
     cluster = ClusterQuery(help_text="Several containers as one session, started and ended together")
 
 
-class ClusterSpec(SessionSpec):
+class ClusterSpecRequest(SessionSpecRequest):
     """Clusters of one shape."""
 
     serializer = ClusterSpecSerializer
 
 
-class DeploymentSpec(SpecRequest):
+class DeploymentSpecRequest(SpecRequest):
     """A deployment with its first revision."""
 
     serializer = NewDeploymentBody
@@ -161,8 +161,8 @@ class DeploymentSpec(SpecRequest):
 
 # In the order in which documents are prepared: the later ones may name what the earlier ones make.
 KINDS: Final[Mapping[str, type[SpecRequest]]] = {
-    "folder": FolderSpec,
-    "session": SessionSpec,
-    "cluster": ClusterSpec,
-    "deployment": DeploymentSpec,
+    "folder": FolderSpecRequest,
+    "session": SessionSpecRequest,
+    "cluster": ClusterSpecRequest,
+    "deployment": DeploymentSpecRequest,
 }

@@ -20,7 +20,7 @@ class SpecDocumentInfo(ApiModel):
     estimate: LaunchEstimate | None = None
 
 
-class TranslatedOption(ApiModel):
+class TranslatedOptionInfo(ApiModel):
     """What became of an option of a script or task file: translated, changed or left_out."""
 
     line: int
@@ -35,7 +35,7 @@ class SpecResult(ApiModel):
 
     dry_run: bool
     documents: tuple[SpecDocumentInfo, ...]
-    translated: tuple[TranslatedOption, ...] = ()
+    translated: tuple[TranslatedOptionInfo, ...] = ()
     spec: str = ""
 
 

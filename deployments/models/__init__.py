@@ -1,7 +1,7 @@
 """The tables of deployments: deployments, host names, revisions, replicas, rollouts, runtime variants, tokens and
 what they used, tickets, rules of scaling and events.
 
-Used by endpoints, hostworker, operations and pages.
+Used by endpoints, hostworker, operations, pages and specs.
 """
 
 from deployments.models.deployment import (

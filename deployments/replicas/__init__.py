@@ -1,4 +1,4 @@
 """Replicas of deployments: how many are launched and ended, by what is wanted and what is found.
 
-Used by endpoints and pages.
+Used by endpoints, pages and specs.
 """

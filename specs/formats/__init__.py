@@ -1,4 +1,4 @@
 """Job scripts with `#GP` and `#SBATCH` lines, and task files of SkyPilot and dstack, as documents of a spec file.
 
-Used by its package alone.
+Used by pages.
 """

@@ -23,7 +23,7 @@ FGPU_STEP: Final = Decimal("0.01")
 LISTED_MODELS: Final = 20
 
 
-class Outcome(StrEnum):
+class OptionOutcome(StrEnum):
     """What became of an option."""
 
     TRANSLATED = "translated"
@@ -37,7 +37,7 @@ class TranslatedOption(NamedTuple):
     line: int
     option: str
     became: str
-    outcome: Outcome
+    outcome: OptionOutcome
     note: str
 
 
@@ -63,13 +63,13 @@ class Translation:
         self.lines[whole] = line
         became = f"{'.'.join(map(str, whole))}: {value}"
         self.options.append(
-            TranslatedOption(line, option, became, Outcome.CHANGED if note else Outcome.TRANSLATED, note)
+            TranslatedOption(line, option, became, OptionOutcome.CHANGED if note else OptionOutcome.TRANSLATED, note)
         )
 
     def leave(self, line: int, option: str, note: str = "") -> None:
         """Say that an option has no effect."""
         note = note or _("There is nothing like it here.")
-        self.options.append(TranslatedOption(line, option, "", Outcome.LEFT_OUT, note))
+        self.options.append(TranslatedOption(line, option, "", OptionOutcome.LEFT_OUT, note))
 
     def refuse(self, line: int, option: str, message: str) -> NoReturn:
         """Raise SpecError: without this option it would be something else."""
@@ -114,7 +114,7 @@ class Translation:
     def put_directory(self, line: int, option: str, path: str) -> None:
         """Have the program run in a directory."""
         self.setup.append(f"cd {shlex.quote(path)}")
-        self.options.append(TranslatedOption(line, option, "command: cd", Outcome.TRANSLATED, ""))
+        self.options.append(TranslatedOption(line, option, "command: cd", OptionOutcome.TRANSLATED, ""))
 
     def finished(self, line: int) -> SpecDocument:
         """Return the document, with the amounts that a session has where none are named."""
