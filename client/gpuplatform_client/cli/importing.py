@@ -44,6 +44,7 @@ def import_work(
     asked = {"image": image, "cpu": cpu, "memory": memory, "fgpu": fgpu}
     if not launch and (named := [f"--{name}" for name, value in asked.items() if value is not None]):
         raise typer.BadParameter("This is of a session: say --launch.", param_hint=named[0])
+    session = LaunchSpec(image=image, cpu=cpu, memory=memory, fgpu=fgpu_of(fgpu), resource_group=group)
     with connected() as client:
         spec = ImportSpec(
             address=address,
@@ -61,7 +62,6 @@ def import_work(
         else:
             _print(done, proposed)
         if launch:
-            session = LaunchSpec(image=image, cpu=cpu, memory=memory, fgpu=fgpu_of(fgpu), resource_group=group)
             [launched] = client.launch_import(done.id, _completed(client, session, proposed))
             output.print(f"{launched.name} ({launched.id})", highlight=False, markup=False)
 

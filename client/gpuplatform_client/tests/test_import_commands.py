@@ -54,7 +54,7 @@ def test_an_import_says_how_far_it_is(program: Any) -> None:
         step(state=ImportState.FETCHING, progress="Receiving objects: 42 %")
         assert until(lambda: "Receiving objects: 42 %\n" in run.messages)
         step(state=ImportState.DONE, found=FOUND)
-        assert run.wait() == 0
+        assert run.wait() == 0, run.messages
     made = Import.objects.get()
     assert made.folder
     assert (made.folder.name, made.ref, made.target) == ("course", "main", ImportTarget.FOLDER)
@@ -67,7 +67,7 @@ def test_a_folder_that_is_there_is_taken(program: Any, user: User) -> None:
     folder = make_folder(user, root=StorageRoot.objects.get(), name="data")
     with program("import", ADDRESS, "--folder", "data", "-o", "json") as run:
         step(state=ImportState.DONE, found=FOUND)
-        assert run.wait() == 0
+        assert run.wait() == 0, run.messages
     assert Import.objects.get().folder == folder
     assert json.loads(run.lines[0])["found"]["branch"] == "main"
 
@@ -83,14 +83,14 @@ def test_an_interrupt_cancels_the_import(program: Any) -> None:
 def test_a_failed_import_says_why(program: Any) -> None:
     with program("import", ADDRESS, "--look") as run:
         step(state=ImportState.FAILED, problem="It asks for a log-in.")
-        assert run.wait() == 1
+        assert run.wait() == 1, run.messages
     assert "It asks for a log-in.\n" in run.messages
 
 
 def test_a_look_is_launched_with_what_fits(program: Any) -> None:
     with program("import", ADDRESS, "--launch", "--fgpu", "0.5") as run:
         step(state=ImportState.DONE, found=FOUND)
-        assert run.wait() == 0
+        assert run.wait() == 0, run.messages
     launched = Import.objects.get(target=ImportTarget.SESSION).session
     assert launched
     assert (launched.cpu, launched.memory, launched.fgpu) == (2, 2**31, 500)
