@@ -19,6 +19,7 @@ from deployments.models import (
     DeploymentEvent,
     DeploymentHost,
     DeploymentToken,
+    PrometheusQuery,
     Replica,
     Revision,
     RevisionMount,
@@ -268,6 +269,15 @@ class DeploymentEventAdmin(ShownAdmin):
     list_display = ("at", "deployment", "what", "actor")
     list_select_related = ("deployment", "actor")
     search_fields = ("deployment__name", "deployment__id", "what")
+
+
+@admin.register(PrometheusQuery)
+class PrometheusQueryAdmin(admin.ModelAdmin[PrometheusQuery]):
+    """Queries by which owners may have their deployments scaled; rules name them."""
+
+    list_display = ("name", "title", "expression", "is_enabled")
+    list_filter = ("is_enabled",)
+    search_fields = ("name", "title", "expression")
 
 
 @admin.register(RuntimeVariant)

@@ -166,6 +166,13 @@ class ScalingRuleInfo(ApiModel):
     paused: bool = False
 
 
+class PrometheusQueryInfo(ApiModel):
+    """A query of the administrator's that a rule may name."""
+
+    name: str
+    title: str = ""
+
+
 class ScalingInfo(ApiModel):
     """How a deployment follows its load."""
 
@@ -181,6 +188,7 @@ class ScalingInfo(ApiModel):
     waking_since: datetime | None = None
     replicas: int
     rules: list[ScalingRuleInfo] = []
+    queries: list[PrometheusQueryInfo] = []
     decision: str = ""
 
 

@@ -1,9 +1,11 @@
 """How a deployment follows its load: bounds, rules, and whether it sleeps while nobody uses it."""
 
+from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
-MAX_QUERY_LENGTH = 1000
+MAX_EXPRESSION_LENGTH = 1000
+MAX_QUERY_NAME_LENGTH = 64
 
 
 class ScalingMetric(models.TextChoices):
@@ -64,15 +66,40 @@ class ScalingSettings(models.Model):
         )
 
 
+class PrometheusQuery(models.Model):
+    """A query that rules may name. Only administrators write PromQL: it reads what Prometheus has of everybody."""
+
+    name = models.CharField(
+        max_length=MAX_QUERY_NAME_LENGTH, unique=True, validators=[RegexValidator("^[a-z0-9][a-z0-9._-]*$")]
+    )
+    title = models.CharField(max_length=100)
+    expression = models.CharField(
+        max_length=MAX_EXPRESSION_LENGTH,
+        help_text="In PromQL, its result one number; $deployment is the id of the deployment, $name its name",
+    )
+    is_enabled = models.BooleanField(
+        "enabled", default=True, help_text="Offered for rules; the load of one that is not is unknown"
+    )
+
+    class Meta:
+        ordering = ("name",)
+        verbose_name_plural = "Prometheus queries"
+
+    def __str__(self) -> str:
+        return self.title
+
+    def of(self, deployment_id: str, name: str) -> str:
+        """Return the expression for a deployment, whose id and name have no character that PromQL would read."""
+        return self.expression.replace("$deployment", deployment_id).replace("$name", name)
+
+
 class ScalingRule(models.Model):
     """A metric, and how much of it one replica is for; of several rules the one that needs most replicas counts."""
 
     deployment = models.ForeignKey("Deployment", on_delete=models.CASCADE, related_name="scaling_rules", editable=False)
     metric = models.CharField(max_length=11, choices=ScalingMetric.choices)
     target = models.FloatField(help_text="For one replica")
-    query = models.CharField(
-        max_length=MAX_QUERY_LENGTH, blank=True, help_text="In PromQL; its result is shared among the replicas"
-    )
+    query = models.CharField(max_length=MAX_EXPRESSION_LENGTH, blank=True, help_text="Name of a Prometheus query")
     is_paused = models.BooleanField("paused", default=False, help_text="It does not count")
 
     class Meta:

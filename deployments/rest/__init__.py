@@ -1,4 +1,4 @@
 """The API of deployments: what it shows, what it takes, and its views.
 
-Used by gpuplatform and specs.
+Used by gpuplatform, scheduler and specs.
 """

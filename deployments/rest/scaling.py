@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from redis.exceptions import RedisError
 from rest_framework import serializers, status
 from rest_framework.decorators import action
@@ -14,7 +14,14 @@ from rest_framework.response import Response
 
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
-from deployments.models import MAX_QUERY_LENGTH, Deployment, ScalingMetric, ScalingRule, SleepAction
+from deployments.models import (
+    MAX_QUERY_NAME_LENGTH,
+    Deployment,
+    PrometheusQuery,
+    ScalingMetric,
+    ScalingRule,
+    SleepAction,
+)
 from deployments.scaling import load
 from deployments.scaling import services as scaling
 from deployments.scaling.memory import Memory
@@ -37,6 +44,14 @@ class ScalingRuleSerializer(ShownSerializer[ScalingRule]):
         fields = ("id", "metric", "target", "query", "paused")
 
 
+class PrometheusQuerySerializer(ShownSerializer[PrometheusQuery]):
+    """A query of the administrator's that a rule may name."""
+
+    class Meta:
+        model = PrometheusQuery
+        fields = ("name", "title")
+
+
 class ScalingSerializer(ShownSerializer[Deployment]):
     """How a deployment follows its load."""
 
@@ -44,11 +59,17 @@ class ScalingSerializer(ShownSerializer[Deployment]):
     preemptible = serializers.BooleanField(
         source="is_preemptible", read_only=True, help_text="Replicas beyond the least end for sessions that wait"
     )
+    queries = serializers.SerializerMethodField(help_text="That rules may name")
     decision = serializers.SerializerMethodField(help_text="Why so many replicas are wanted now; empty while unknown")
 
     class Meta:
         model = Deployment
-        fields = (*SETTINGS, "preemptible", "asleep_since", "waking_since", "replicas", "rules", "decision")
+        fields = (*SETTINGS, "preemptible", "asleep_since", "waking_since", "replicas", "rules", "queries", "decision")
+
+    @extend_schema_field(PrometheusQuerySerializer(many=True))
+    def get_queries(self, deployment: Deployment) -> Any:
+        """Return what the administrator offers."""
+        return PrometheusQuerySerializer(scaling.offered_queries(), many=True).data
 
     def get_decision(self, deployment: Deployment) -> str:
         """Return the sentence of the autoscaler's last look."""
@@ -91,7 +112,9 @@ class RuleBody(StrictSerializer):
 
     metric = serializers.ChoiceField(choices=ScalingMetric.values)
     target = serializers.FloatField(help_text="For one replica")
-    query = serializers.CharField(max_length=MAX_QUERY_LENGTH, required=False, allow_blank=True, help_text="In PromQL")
+    query = serializers.CharField(
+        max_length=MAX_QUERY_NAME_LENGTH, required=False, allow_blank=True, help_text="The name of one of `queries`"
+    )
     paused = serializers.BooleanField(default=False)
 
 

@@ -15,7 +15,7 @@ from django.db import Error
 from django.db.models import Prefetch
 from redis.exceptions import RedisError
 
-from deployments.models import Deployment, Replica, ScalingMetric, ScalingRule
+from deployments.models import Deployment, PrometheusQuery, Replica, ScalingMetric, ScalingRule
 from deployments.scaling import cold_start, load, prometheus, services
 from deployments.scaling.decision import Bounds, Demand, decide, is_idle, with_use
 from deployments.scaling.load import ServiceLoad
@@ -40,7 +40,7 @@ class _Scene:
 
     now: datetime
     gpu: dict[str, float | None]  # by deployment
-    queries: dict[str, float | None]  # results
+    queries: dict[int, float | None]  # results, by rule
 
 
 def look() -> None:
@@ -84,11 +84,23 @@ def _scene(rows: Sequence[Deployment], ready: dict[str, list[Replica]]) -> _Scen
     now = clock.now()
     rules = [rule for row in rows for rule in row.scaling_rules.all()]
     by_gpu = {rule.deployment_id for rule in rules if rule.metric == ScalingMetric.GPU}
+    expressions = _expressions(rows, [rule for rule in rules if rule.metric == ScalingMetric.QUERY])
+    results = prometheus.results([*expressions.values()])
     return _Scene(
         now=now,
         gpu=load.gpu_percent({pk: [replica.pk for replica in ready[pk]] for pk in by_gpu}, now),
-        queries=prometheus.results([rule.query for rule in rules if rule.metric == ScalingMetric.QUERY]),
+        queries={pk: results[expression] for pk, expression in expressions.items()},
     )
+
+
+def _expressions(rows: Sequence[Deployment], rules: Sequence[ScalingRule]) -> dict[int, str]:
+    """Return what is asked for each of these rules whose query is still offered; one query, none without rules."""
+    if not rules:
+        return {}
+    offered = {query.name: query for query in PrometheusQuery.objects.filter(is_enabled=True)}
+    names = {row.pk: row.name for row in rows}
+    found = [(rule, offered[rule.query]) for rule in rules if rule.query in offered]
+    return {rule.pk: query.of(rule.deployment_id, names[rule.deployment_id]) for rule, query in found}
 
 
 def _scale(row: Deployment, found: ServiceLoad, ready: Sequence[Replica], scene: _Scene) -> Memory | None:
@@ -136,7 +148,7 @@ def _demand(rule: ScalingRule, found: ServiceLoad, per_second: float | None, sce
         ScalingMetric.OUTSTANDING: found.outstanding,
         ScalingMetric.REQUESTS: per_second,
         ScalingMetric.GPU: scene.gpu.get(rule.deployment_id),
-        ScalingMetric.QUERY: scene.queries.get(rule.query),
+        ScalingMetric.QUERY: scene.queries.get(rule.pk),
     }
     key = f"{metric.value} {rule.pk}" if metric == ScalingMetric.QUERY else metric.value
     return Demand(key=key, total=totals[metric], target=rule.target, words=WORDS[metric])

@@ -1,4 +1,4 @@
-"""Asks Prometheus for the results of rules' queries. Its address is the administrator's alone: users write queries.
+"""Asks Prometheus for the results of rules' queries. Both its address and the queries are the administrator's alone.
 
 A result holds for some seconds, for all processes, and so does that there was none: a server that hangs holds up one
 look in several.

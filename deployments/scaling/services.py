@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events
-from deployments.models import Deployment, DeploymentState, ScalingRule, StepwiseRollout
+from deployments.models import Deployment, DeploymentState, PrometheusQuery, ScalingRule, StepwiseRollout
 from deployments.replicas import launching, preemptible
 from deployments.scaling import validation
 from deployments.services import count, locked
@@ -194,6 +195,11 @@ def _too_many(row: Deployment, replicas: int) -> str | None:
     return launching.replicas_error(row.owner, row, replicas, each)
 
 
+def offered_queries() -> QuerySet[PrometheusQuery]:
+    """Return the queries that rules may name."""
+    return PrometheusQuery.objects.filter(is_enabled=True)
+
+
 def _check_rule(row: Deployment, metric: str, target: float, query: str) -> None:
     errors = validation.rule_errors(
         metric=metric,
@@ -203,6 +209,7 @@ def _check_rule(row: Deployment, metric: str, target: float, query: str) -> None
         queue=row.queue,
         has_gpu=row.revision.fgpu > 0 if row.revision else None,
         has_prometheus=bool(settings.COMPUTE_PROMETHEUS_URL),
+        offered=[query.name for query in offered_queries()] if metric == "query" else (),
     )
     if errors:
         raise RejectedError(errors)

@@ -1,11 +1,10 @@
 """Rules of what users enter for scaling: what is out of range, by field. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 MAX_RULES: Final = 10
 MAX_REPLICAS: Final = 64
-MAX_QUERY_LENGTH: Final = 1000
 METRICS: Final = ("outstanding", "requests", "gpu", "query")
 SLEEP_ACTIONS: Final = ("park", "end")
 MIN_IDLE_SECONDS: Final = 60
@@ -51,6 +50,7 @@ def rule_errors(
     queue: int = 0,
     has_gpu: bool | None = None,
     has_prometheus: bool = True,
+    offered: Collection[str] = (),
 ) -> dict[str, str]:
     """Return {field: message} for a rule of a deployment with these settings; what can never be met is an error."""
     if metric not in METRICS:
@@ -67,16 +67,14 @@ def rule_errors(
         errors["metric"] = "This can never be met: its replicas have no share of a GPU."
     if metric == "query" and not has_prometheus:
         errors["metric"] = "This can never be met: the administrator has set up no Prometheus to ask."
-    if error := _query_error(metric, query):
+    if "metric" not in errors and (error := _query_error(metric, query, offered)):
         errors["query"] = error
     return errors
 
 
-def _query_error(metric: str, query: str) -> str:
+def _query_error(metric: str, query: str, offered: Collection[str]) -> str:
     if metric != "query":
         return "Only a rule of the metric query has a query." if query else ""
-    if not query.strip():
-        return "Write a query in PromQL whose result is one number."
-    if len(query) > MAX_QUERY_LENGTH or not query.isprintable():
-        return f"Write at most {MAX_QUERY_LENGTH} printable characters on one line."
-    return ""
+    if not offered:
+        return "The administrator offers no queries."
+    return "" if query in offered else f"Choose one of {', '.join(sorted(offered))}."

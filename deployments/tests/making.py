@@ -5,7 +5,7 @@ from typing import Any
 
 from accounts.models import User
 from deployments import services
-from deployments.models import Deployment, Replica, ReplicaHealth
+from deployments.models import Deployment, PrometheusQuery, Replica, ReplicaHealth
 from deployments.replicas import reconciliation
 from deployments.requests import DeploymentRequest, RevisionRequest
 from resources import clock
@@ -33,6 +33,12 @@ def deployment_request(*, host: Host | None = None, **overrides: Any) -> Deploym
     if "resource_group" not in fields:
         fields["resource_group"] = (host or make_host()).group
     return DeploymentRequest(**fields)
+
+
+def offer_query(name: str, expression: str = "", **overrides: Any) -> PrometheusQuery:
+    """Return a query that rules may name; its expression is its name unless given."""
+    fields = {"title": name, "expression": expression or name} | overrides
+    return PrometheusQuery.objects.create(name=name, **fields)
 
 
 def make_deployment(owner: User | None = None, *, host: Host | None = None, **overrides: Any) -> Deployment:

@@ -13,12 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from deployments import figures, services
-from deployments.models import Deployment, StepwiseRollout
+from deployments.models import Deployment, PrometheusQuery, StepwiseRollout
 from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import autoscaler, load, prometheus
 from deployments.scaling import services as scaling
 from deployments.scaling.memory import Memory
-from deployments.tests.making import heal, run_replicas, serving_deployment
+from deployments.tests.making import heal, offer_query, run_replicas, serving_deployment
 from proxy.authorization.control_plane import ServiceFigures
 from resources import clock
 from sessions.notify import proxies_redis
@@ -106,7 +106,7 @@ def test_without_reports_nothing_is_scaled_down(at: Callable[[float], None]) -> 
 
 
 def test_requests_per_second_count_between_looks(at: Callable[[float], None]) -> None:
-    deployment = following(target=1000)
+    deployment = following(target=100)
     scaling.add_rule(deployment, metric="requests", target=5, actor=deployment.owner)
     for _ in range(4):
         report(deployment, requests=40)
@@ -270,12 +270,18 @@ def answers(settings: Settings) -> Iterator[dict[str, bytes]]:
 
 @pytest.mark.loopback
 def test_a_query_scales_by_its_result(answers: dict[str, bytes], at: Callable[[float], None]) -> None:
-    deployment = following(target=1000)
-    scaling.add_rule(deployment, metric="query", target=2, query="jobs", actor=deployment.owner)
-    answers["jobs"] = vector("4")
+    deployment = following(target=100)
+    query = offer_query("waiting", "jobs.$deployment.$name")
+    scaling.add_rule(deployment, metric="query", target=2, query="waiting", actor=deployment.owner)
+    answers[f"jobs.{deployment.pk}.model"] = vector("4")
     report(deployment)
     autoscaler.look()
     assert said(deployment) == "Scaled from 1 to 2: its query results in 4, 2 a replica."
+    PrometheusQuery.objects.filter(pk=query.pk).update(is_enabled=False)
+    asked = len(_Prometheus.asked)
+    autoscaler.look()
+    assert len(_Prometheus.asked) == asked
+    assert "unknown" in Memory.of_json(load.loads([deployment.pk])[0].memory).note
 
 
 @pytest.mark.loopback

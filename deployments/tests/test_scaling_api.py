@@ -6,7 +6,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from deployments.models import Deployment, ScalingRule
-from deployments.tests.making import make_deployment
+from deployments.tests.making import make_deployment, offer_query
 from tests.api import client_of
 from tests.factories import make_user
 
@@ -42,6 +42,13 @@ def test_scaling_is_set_and_shown(api: APIClient, deployment: Deployment) -> Non
     assert (shown["min_replicas"], shown["max_replicas"], shown["idle_seconds"]) == (1, 4, 900)
     assert shown["preemptible"] is True
     assert (shown["rules"], shown["asleep_since"], shown["decision"]) == ([], None, "")
+
+
+def test_named_queries_are_listed_without_what_they_ask(api: APIClient, deployment: Deployment) -> None:
+    offer_query("jobs", "sum(secret)", title="Jobs that wait")
+    shown = api.get(address(deployment))
+    assert shown.json()["queries"] == [{"name": "jobs", "title": "Jobs that wait"}]
+    assert "secret" not in shown.content.decode()
 
 
 def test_rules_are_added_changed_and_removed(api: APIClient, deployment: Deployment) -> None:

@@ -1,18 +1,20 @@
 """Settings and rules of scaling: what is refused at which field, and what is recorded."""
 
 import threading
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection, transaction
 from pytest_django import Settings
 
 from accounts.models import AuditEntry
 from deployments import services
-from deployments.models import Deployment, ScalingRule, StepwiseRollout
+from deployments.models import Deployment, PrometheusQuery, ScalingRule, StepwiseRollout
 from deployments.replicas import reconciliation
 from deployments.scaling import services as scaling
-from deployments.tests.making import make_deployment, revision_request
+from deployments.tests.making import make_deployment, offer_query, revision_request
 from sessions.errors import GENERAL, RejectedError
 from tests.factories import make_policy, make_user
 from tests.wait import SECONDS, until
@@ -98,9 +100,11 @@ def test_rules_that_cannot_be_met_are_refused(fields: dict[str, Any], field: str
     assert rule_errors_of(deployment, **fields) == {field}
 
 
-@pytest.mark.parametrize("query", ["", "  ", "a\nb", "up\0", "x" * 1001])
-def test_queries_are_checked_for_length_and_characters(query: str, settings: Settings) -> None:
+@pytest.mark.parametrize("query", ["", "  ", "up", "sum(secret)", "disabled", "x" * 1001])
+def test_owners_choose_among_named_queries_alone(query: str, settings: Settings) -> None:
     settings.COMPUTE_PROMETHEUS_URL = "http://127.0.0.1:1"
+    offer_query("offered", "up")
+    offer_query("disabled", is_enabled=False)
     assert rule_errors_of(scaled_deployment(), metric="query", target=1, query=query) == {"query"}
 
 
@@ -134,9 +138,11 @@ def test_a_rule_that_became_impossible_can_still_be_paused() -> None:
 def test_a_deployment_has_ten_rules_at_most(settings: Settings) -> None:
     settings.COMPUTE_PROMETHEUS_URL = "http://127.0.0.1:1"
     deployment = scaled_deployment()
+    for number in range(11):
+        offer_query(f"up{number}")
     for number in range(10):
         scaling.add_rule(deployment, metric="query", target=1, query=f"up{number}", actor=deployment.owner)
-    assert rule_errors_of(deployment, metric="query", target=1, query="up") == {GENERAL}
+    assert rule_errors_of(deployment, metric="query", target=1, query="up10") == {GENERAL}
     assert ScalingRule.objects.count() == 10
 
 
@@ -273,3 +279,17 @@ def test_nothing_sleeps_in_the_middle_of_a_canary() -> None:
     assert not scaling.sleep(deployment, before=1)
     rollout.delete()
     assert scaling.sleep(deployment, before=1)
+
+
+def test_queries_that_owners_wrote_become_disabled_named_ones() -> None:
+    deployment, other = scaled_deployment(), scaled_deployment(max_replicas=3)
+    for row, expression in ((deployment, "up"), (other, "up"), (other, "sum(jobs)")):
+        ScalingRule.objects.create(deployment=row, metric="query", target=1, query=expression)
+    ScalingRule.objects.create(deployment=other, metric="requests", target=1)
+    migration = import_module("deployments.migrations.0011_named_prometheus_queries")
+    migration.name_queries(apps, None)
+    found = {query.name: (query.expression, query.is_enabled) for query in PrometheusQuery.objects.all()}
+    assert found == {"rule-1": ("sum(jobs)", False), "rule-2": ("up", False)}
+    assert sorted(ScalingRule.objects.values_list("query", flat=True)) == ["", "rule-1", "rule-2", "rule-2"]
+    migration.write_expressions(apps, None)
+    assert sorted(ScalingRule.objects.values_list("query", flat=True)) == ["", "sum(jobs)", "up", "up"]

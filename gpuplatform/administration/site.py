@@ -45,7 +45,7 @@ GROUPS: Final = (
         "globe",
         (
             *("deployments.Deployment", "deployments.Revision", "deployments.Replica", "deployments.DeploymentToken"),
-            *("deployments.RuntimeVariant", "deployments.DeploymentEvent"),
+            *("deployments.RuntimeVariant", "deployments.PrometheusQuery", "deployments.DeploymentEvent"),
         ),
     ),
     AdminSection(

@@ -5,7 +5,8 @@ from typing import Any, Final
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from deployments.models import MAX_QUERY_LENGTH, Deployment, ScalingMetric, SleepAction
+from deployments.models import Deployment, ScalingMetric, SleepAction
+from deployments.scaling import services
 from deployments.scaling.validation import RANGES
 from pages.deployments.forms import TEXT, checkbox, refuse
 from sessions.errors import RejectedError
@@ -99,12 +100,12 @@ class RuleForm(forms.Form):
         help_text=gettext_lazy("So much of it; requests that wait count, too"),
         widget=forms.NumberInput(attrs={**TEXT, "step": "any"}),
     )
-    query = forms.CharField(
-        label=gettext_lazy("Query"),
-        help_text=gettext_lazy("In PromQL, its result one number; empty for the others"),
+    query = forms.ChoiceField(
+        label=gettext_lazy("Prometheus query"),
+        help_text=gettext_lazy("Of those that the administrator offers"),
         required=False,
-        max_length=MAX_QUERY_LENGTH,
-        widget=forms.TextInput(attrs={**TEXT, "spellcheck": "false"}),
+        choices=lambda: [("", gettext_lazy("None")), *services.offered_queries().values_list("name", "title")],
+        widget=forms.Select(attrs=SELECT),
     )
 
     def refuse(self, refusal: RejectedError) -> None:

@@ -1,4 +1,4 @@
 """Sessions that go back to the queue: preemption, and faults of their hosts.
 
-Used by hostworker and scheduler.
+Used by deployments, hostworker and scheduler.
 """

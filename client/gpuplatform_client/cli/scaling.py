@@ -78,7 +78,7 @@ def scaling_rules(
     add: Annotated[
         str | None, typer.Option(metavar="METRIC=TARGET", help="outstanding, requests, gpu or query: for one replica")
     ] = None,
-    query: Annotated[str | None, typer.Option(help="In PromQL, of a rule to add that is a query")] = None,
+    query: Annotated[str | None, typer.Option(help="Name of one that the administrator offers")] = None,
     remove: Annotated[int | None, typer.Option(metavar="ID", help="Of a rule that is to go")] = None,
     pause: Annotated[int | None, typer.Option(metavar="ID", help="Of a rule that is not to count")] = None,
     resume: Annotated[int | None, typer.Option(metavar="ID", help="Of a rule that is to count again")] = None,
@@ -163,6 +163,8 @@ def _facts(shown: ScalingInfo) -> list[tuple[str, str]]:
     ]
     if shown.preemptible:
         facts.append(("Gives way", f"beyond {shown.min_replicas}, to sessions that wait"))
+    if shown.queries:
+        facts.append(("Queries", ", ".join(each.name for each in shown.queries)))
     if shown.asleep_since:
         facts.append(("Asleep", f"since {clock_text(shown.asleep_since)}"))
     if shown.waking_since:
