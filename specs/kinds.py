@@ -16,7 +16,7 @@ from deployments import services as deployments
 from deployments.models import Deployment
 from deployments.replicas.launching import launch_request
 from deployments.rest.bodies import NewDeploymentBody
-from deployments.rest.views import refusals
+from deployments.rest.tokens import refusals
 from folders.api import holder_for, root_called
 from folders.errors import FolderError, FolderRejectedError
 from folders.models import Folder

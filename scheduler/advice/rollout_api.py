@@ -15,7 +15,8 @@ from deployments import previews
 from deployments.models import Deployment, Revision
 from deployments.previews import LaunchPreview
 from deployments.rest.bodies import NewDeploymentBody, RevisionBody, number
-from deployments.rest.views import RELATED, refusals
+from deployments.rest.tokens import refusals
+from deployments.rest.views import RELATED
 from resources.amounts.fields import MAX_INTEGER
 from restapi.views import ApiView
 from scheduler.advice.rollout_placement import RolloutPlacement, placement_of

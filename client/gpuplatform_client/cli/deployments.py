@@ -24,7 +24,7 @@ from gpuplatform_client.cli.scaling import scaling, scaling_rules, sleep, wake
 from gpuplatform_client.cli.tokens import tokens, usage
 from gpuplatform_client.client import Client
 from gpuplatform_client.deployment_models import DeploymentInfo, RevisionInfo
-from gpuplatform_client.lookups import find_deployment
+from gpuplatform_client.lookups import LookupFailedError, find_deployment
 
 app = typer.Typer(help="Deployments: list them, change them, and make tokens.", invoke_without_command=True)
 app.add_typer(tokens, name="token")
