@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Final
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -20,17 +20,20 @@ from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
+HERE: Final = "try-host"
+
 
 @pytest.fixture
 def host(transactional_db: None) -> Host:
-    """Where the replicas are."""
-    return make_host()
+    """Where the replicas are, and the web process."""
+    return make_host(name=HERE)
 
 
-@pytest.fixture
-def web(host: Host, tmp_path: Path) -> Iterator[LiveServer]:
-    """A web process with its data plane, on that host."""
-    with serving(tmp_path / "web.log", COMPUTE_SESSION_SUBNETS=SUBNETS, COMPUTE_HOST_NAME=host.name) as running:
+@pytest.fixture(scope="module")
+def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A web process with its data plane, for all tests: none knows another's deployments."""
+    log = tmp_path_factory.mktemp("web") / "web.log"
+    with serving(log, COMPUTE_SESSION_SUBNETS=SUBNETS, COMPUTE_HOST_NAME=HERE) as running:
         yield running
 
 
