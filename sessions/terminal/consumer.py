@@ -155,21 +155,9 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         visible = sessions.select_related("host", "owner__policy", "project__policy", "resource_group", "idle_notice")
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
-    @database_sync_to_async  # type: ignore[untyped-decorator]
-    def _state_text(self) -> str:
-        """Return the frame that says why the session does not run, in the user's language; "" while it is not known."""
-        user: User = self.scope["user"]
-        if not re.fullmatch(SESSION_ID, self._session_id):
-            return ""
-        session = Session.objects.operable_by(user).filter(pk=self._session_id).exclude(status=Status.RUNNING).first()
-        if session is None:
-            return ""
-        with language_of(user):
-            return text_from_state(_state_of(session), from_english(reason_text(session.reason, session.detail)))
-
     async def _tell_state(self) -> bool:
         """Say why the session does not run; return whether that is known."""
-        text = await self._state_text()
+        text = await _state_text(self.scope["user"], self._session_id)
         if text and not self._is_closed:
             await self.send(text_data=text)
         return bool(text)
@@ -294,3 +282,15 @@ def _state_of(session: Session) -> str:
     if session.status == Status.TERMINATING:
         return "parking" if session.is_parking else "ended"
     return "ended" if session.is_final else "waiting"
+
+
+@database_sync_to_async  # type: ignore[untyped-decorator]
+def _state_text(user: User, session_id: str) -> str:
+    """Return the frame that says why a session does not run, in the user's language; "" while it is not known."""
+    if not re.fullmatch(SESSION_ID, session_id):
+        return ""
+    session = Session.objects.operable_by(user).filter(pk=session_id).exclude(status=Status.RUNNING).first()
+    if session is None:
+        return ""
+    with language_of(user):
+        return text_from_state(_state_of(session), from_english(reason_text(session.reason, session.detail)))
