@@ -9,8 +9,9 @@ import functools
 import gc
 import itertools
 import os
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final
@@ -37,8 +38,11 @@ ON_ONE_PLATFORM: Final = {
 }  # those with conftest.py's `platform`
 RANKS: Final = "builds images", "browser", "needs images", "docker", "other"  # in this order files are begun
 BUILDS_IMAGES: Final = "resources/tests/test_image_builder.py"
+BROWSER_SCOPES: Final = 2  # processes with files of a browser, of which each has a browser and a web process
+WAITING_PART: Final = 0.7  # of the files behind those of browsers and images, until the last that waits for containers
 NEEDS_IMAGES: Final = ON_ONE_PLATFORM | {"tests/test_conversion_story.py"}
-VAR: Final = Path(__file__).resolve().parent.parent / "var"
+ROOT: Final = Path(__file__).resolve().parent.parent
+VAR: Final = ROOT / "var"
 SERVICES: Final = pytest.StashKey[Path]()  # the folder of this process's PostgreSQL and Redis
 LOOPBACK: Final = "127.0.0.0/8", "::1", "localhost"
 ENVIRONMENT: Final = {
@@ -126,7 +130,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the network that its markers name, and begin with the files that take longest, mostly waiting.
 
     Files with a browser follow each other, since they share it; those that need images come when these are built.
-    Unix sockets, as of PostgreSQL and Redis, are open.
+    What computes comes among what waits for containers, so that processors are busy, and last. Unix sockets, as of
+    PostgreSQL and Redis, are open.
     """
     ranks: dict[Path, int] = {}
     minutes: Counter[Path] = Counter()
@@ -138,13 +143,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.enable_socket)
         elif item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(list(LOOPBACK)))
-    items.sort(key=lambda item: (-minutes[item.path], ranks[item.path]))
+    positions = positions_of(ranks)
+    items.sort(key=lambda item: (-minutes[item.path], positions[item.path]))
 
 
 def pytest_collection_finish() -> None:
     """Collect garbage from here on, but not among what was there before."""
     gc.freeze()
     gc.enable()
+
+
+def positions_of(ranks: Mapping[Path, int]) -> dict[Path, float]:
+    """Return the place of each file: its rank, beyond which files of the last two are spread over each other."""
+    positions: dict[Path, float] = dict(ranks)
+    waiting = RANKS.index("docker")
+    for rank, end in ((waiting, WAITING_PART), (RANKS.index("other"), 1.0)):
+        files = [path for path, its_rank in ranks.items() if its_rank == rank]
+        positions.update((path, waiting + end * number / len(files)) for number, path in enumerate(files))
+    return positions
+
+
+def scope_of(file: str) -> str:
+    """Return the name of what one process runs as a whole, by a file of it."""
+    if file in ON_ONE_PLATFORM:
+        return "platform"
+    return f"browser {zlib.crc32(file.encode()) % BROWSER_SCOPES}" if file.endswith("_browser.py") else file
 
 
 def _rank(item: pytest.Item) -> int:
@@ -161,11 +184,10 @@ def _rank(item: pytest.Item) -> int:
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Gives a worker whole files, as `--dist loadfile` does, and to one worker all those that share a platform."""
+    """Gives a worker whole files, as `--dist loadfile` does, or all of those that share a platform or a browser."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return "platform" if file in ON_ONE_PLATFORM else file
+        return scope_of(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
