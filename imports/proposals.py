@@ -74,7 +74,7 @@ def _image(import_: Import, environment: str, named: dict[str, str], reasons: di
         images = exact or sorted(images, key=lambda each: (not each.is_default, each.owner_id is None))
         if images:
             if name != environment:
-                reasons["image"] += f" There is no environment {environment} that you may use."
+                reasons["image"] = f"It needs {environment}, which is not among the environments that you may use."
             return images[0]
     return None
 

@@ -194,7 +194,7 @@ def _credential_error(owner: User, request: ImportRequest, source: Source) -> st
     if credential.host != source.host:
         return f"This credential is for {credential.host}, and is not sent to {source.host}."
     if credential.is_key != source.is_ssh:
-        return f"This address is opened by {'an SSH key' if source.is_ssh else 'a token'}."
+        return "This address is opened by an SSH key." if source.is_ssh else "This address is opened by a token."
     return ""
 
 

@@ -96,8 +96,9 @@ def _chosen(repository: Repository, job: Job) -> tuple[str, str, str]:
         if full in there:
             name = full.split("/", 2)[2]
             return full, "/".join([*job.ref.split("/"), *filter(None, job.path.split("/"))])[len(name) + 1 :], ""
-    hint = " Write a commit with all its 40 characters." if re.fullmatch(r"[0-9a-f]{7,39}", job.ref) else ""
-    raise FetchError(f"The repository has no branch or tag {job.ref}.{hint}")
+    if re.fullmatch(r"[0-9a-f]{7,39}", job.ref):
+        raise FetchError(f"There is no branch or tag {job.ref}. Write a commit with all its 40 characters.")
+    raise FetchError(f"The repository has no branch or tag {job.ref}.")
 
 
 def _check_out(repository: Repository, commit: Commit, job: Job, scratch: Path, *, depth: int, seen: list[str]) -> None:
