@@ -29,7 +29,7 @@ _PURPOSE: Final = "gpuplatform import credential"
 _USERNAME: Final = re.compile(r"[A-Za-z0-9_.@+-]*")
 
 
-class UnreadableSecretError(Exception):
+class UnreadableCredentialError(Exception):
     """The secret was stored under a SECRET_KEY that is known no more."""
 
 
@@ -68,11 +68,11 @@ def delete(credential: ImportCredential) -> None:
 
 
 def for_program(credential: ImportCredential) -> dict[str, Any]:
-    """Return what the program that fetches gets. Raises UnreadableSecretError."""
+    """Return what the program that fetches gets. Raises UnreadableCredentialError."""
     try:
         secret = cipher_for(_PURPOSE).decrypt(bytes(credential.encrypted_secret)).decode()
     except InvalidToken:
-        raise UnreadableSecretError(
+        raise UnreadableCredentialError(
             f"The credential {credential.name} was stored under another SECRET_KEY. Delete it and add it again."
         ) from None
     about = {"host": credential.host, "username": credential.username, "known_hosts": credential.known_hosts}

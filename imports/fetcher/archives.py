@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from imports.fetcher.checkout import drop_outward_links
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.job import FetchError, FetchJob
 
 MAX_RATIO: Final = 200  # of what is unpacked to what was fetched
 FREE_BYTES: Final = 100 * 2**20  # that may be unpacked from however little
@@ -32,7 +32,7 @@ class _Target:
     """Where an archive is unpacked, and what was unpacked so far."""
 
     tree: Path
-    job: Job
+    job: FetchJob
     most: int
     size: int = 0
     files: int = 0
@@ -67,7 +67,7 @@ class _Target:
         self.job.show(f"Unpacks {self.files} files", self.size)
 
 
-def unpack(archive: Path, tree: Path, job: Job) -> None:
+def unpack(archive: Path, tree: Path, job: FetchJob) -> None:
     """Unpack an archive into a new directory. Raises FetchError."""
     tree.mkdir()
     most = min(job.max_bytes, max(FREE_BYTES, archive.stat().st_size * MAX_RATIO))

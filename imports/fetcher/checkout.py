@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from imports.fetcher import large_files
-from imports.fetcher.git import Entry, GitError, Remote, Repository, remote_of
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.git import CommitFile, GitError, Remote, Repository, remote_of
+from imports.fetcher.job import FetchError, FetchJob
 
 COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 MAX_DEPTH: Final = 3  # of submodules within submodules
@@ -26,7 +26,7 @@ class Commit(NamedTuple):
     path: str
 
 
-def fetch(tree: Path, job: Job, scratch: Path) -> tuple[Repository, Commit]:
+def fetch(tree: Path, job: FetchJob, scratch: Path) -> tuple[Repository, Commit]:
     """Fetch the commit that the job means into a new repository, without its files. Raises FetchError."""
     job.show("Looks for the repository")
     remote = remote_of(job.url, job, scratch)
@@ -38,7 +38,7 @@ def fetch(tree: Path, job: Job, scratch: Path) -> tuple[Repository, Commit]:
     return repository, commit
 
 
-def check_out(repository: Repository, commit: Commit, job: Job, scratch: Path) -> None:
+def check_out(repository: Repository, commit: Commit, job: FetchJob, scratch: Path) -> None:
     """Write the files of the commit, of its submodules, and those that lie in LFS. Raises FetchError."""
     try:
         _check_out(repository, commit, job, scratch, depth=0, seen=[])
@@ -46,7 +46,7 @@ def check_out(repository: Repository, commit: Commit, job: Job, scratch: Path) -
         raise FetchError(f"The files cannot be written. {error}") from error
 
 
-def _made(tree: Path, remote: Remote, job: Job, scratch: Path) -> Repository:
+def _made(tree: Path, remote: Remote, job: FetchJob, scratch: Path) -> Repository:
     tree.mkdir()
     repository = Repository(tree, remote, job, scratch)
     try:
@@ -57,7 +57,7 @@ def _made(tree: Path, remote: Remote, job: Job, scratch: Path) -> Repository:
     return repository
 
 
-def _fetched(repository: Repository, job: Job) -> Commit:
+def _fetched(repository: Repository, job: FetchJob) -> Commit:
     ref, path, commit = _chosen(repository, job)
     depth = [] if job.whole_history else ["--depth=1"]
     depth += ["--filter=blob:none"] if job.is_look else []
@@ -73,7 +73,7 @@ def _fetch(repository: Repository, refspec: str, options: list[str]) -> None:
     repository.run(*arguments, words="Fetches the repository")
 
 
-def _chosen(repository: Repository, job: Job) -> tuple[str, str, str]:
+def _chosen(repository: Repository, job: FetchJob) -> tuple[str, str, str]:
     """Return the full name of the branch or tag, the path after it, and a commit where that is asked for.
 
     The address of a page does not say where the name of a branch ends: the longest that exists is meant.
@@ -101,7 +101,9 @@ def _chosen(repository: Repository, job: Job) -> tuple[str, str, str]:
     raise FetchError(f"The repository has no branch or tag {job.ref}.")
 
 
-def _check_out(repository: Repository, commit: Commit, job: Job, scratch: Path, *, depth: int, seen: list[str]) -> None:
+def _check_out(
+    repository: Repository, commit: Commit, job: FetchJob, scratch: Path, *, depth: int, seen: list[str]
+) -> None:
     entries = list(repository.entries(commit.id))
     job.check_size(sum(entry.size or 0 for entry in entries), len(entries))
     job.show(f"Writes {len(entries)} files")
@@ -121,7 +123,7 @@ def _is_branch(repository: Repository, commit: Commit) -> bool:
     return bool(commit.branch) and ref.is_file()
 
 
-def drop_outward_links(tree: Path, links: list[str], job: Job) -> None:
+def drop_outward_links(tree: Path, links: list[str], job: FetchJob) -> None:
     """Remove the symbolic links that lead out of the tree, or to what belongs to git."""
     top = os.path.realpath(tree)
     for name in links:
@@ -135,9 +137,9 @@ def drop_outward_links(tree: Path, links: list[str], job: Job) -> None:
 
 def _fetch_submodules(
     repository: Repository,
-    entries: list[Entry],
-    modules: list[Entry],
-    job: Job,
+    entries: list[CommitFile],
+    modules: list[CommitFile],
+    job: FetchJob,
     scratch: Path,
     *,
     depth: int,
@@ -160,7 +162,7 @@ def _fetch_submodules(
 
 
 def _fetch_submodule(
-    parent: Repository, entry: Entry, url: str, job: Job, scratch: Path, *, depth: int, seen: list[str]
+    parent: Repository, entry: CommitFile, url: str, job: FetchJob, scratch: Path, *, depth: int, seen: list[str]
 ) -> None:
     if not url:
         raise FetchError("Its address is not said.")
@@ -179,7 +181,7 @@ def _fetch_submodule(
     _check_out(repository, Commit(entry.id, "", ""), job, scratch, depth=depth + 1, seen=seen)
 
 
-def _submodule_urls(repository: Repository, entries: list[Entry]) -> dict[str, str]:
+def _submodule_urls(repository: Repository, entries: list[CommitFile]) -> dict[str, str]:
     """Return {path: URL} of a .gitmodules that is a plain file of the commit; all else in it is not looked at."""
     own = next((each for each in entries if each.path == ".gitmodules" and each.mode == "100644"), None)
     if own is None:

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from imports.fetcher import network
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.job import FetchError, FetchJob
 
 MAX_OUTPUT_BYTES: Final = 16 * 2**20
 MAX_LISTING_BYTES: Final = 512 * 2**20
@@ -50,7 +50,7 @@ class Remote:
 
 
 @dataclass
-class Entry:
+class CommitFile:
     """A file of a commit; `size` is None where it was not fetched."""
 
     mode: str
@@ -69,7 +69,7 @@ class Entry:
         return self.mode == "160000"
 
 
-def remote_of(url: str, job: Job, scratch: Path) -> Remote:
+def remote_of(url: str, job: FetchJob, scratch: Path) -> Remote:
     """Return how the repository is reached, with its address resolved and checked. Raises FetchError."""
     if found := _SCP.fullmatch(url):
         return _ssh_remote(url, found["host"], 22, job, scratch)
@@ -93,7 +93,7 @@ def remote_of(url: str, job: Job, scratch: Path) -> Remote:
     return Remote(url, "\n".join(lines) + "\n")
 
 
-def _ssh_remote(url: str, host: str, port: int, job: Job, scratch: Path) -> Remote:
+def _ssh_remote(url: str, host: str, port: int, job: FetchJob, scratch: Path) -> Remote:
     address = network.resolve(host, port, job, scheme="ssh")
     known, credential = scratch / "known_hosts", job.credential
     is_its_host = credential is not None and credential.host == host
@@ -129,7 +129,7 @@ def _ssh_remote(url: str, host: str, port: int, job: Job, scratch: Path) -> Remo
 class Repository:
     """A repository that is made and filled here; `run` is the only way to git."""
 
-    def __init__(self, tree: Path, remote: Remote, job: Job, scratch: Path) -> None:
+    def __init__(self, tree: Path, remote: Remote, job: FetchJob, scratch: Path) -> None:
         self.tree, self.remote, self.job = tree, remote, job
         config = scratch / f"gitconfig-{len(list(scratch.iterdir()))}"
         config.touch(0o600)
@@ -200,7 +200,7 @@ class Repository:
                 return
             time.sleep(WATCH_SECONDS)
 
-    def entries(self, commit: str) -> Iterator[Entry]:
+    def entries(self, commit: str) -> Iterator[CommitFile]:
         """Yield the files of a commit, whether they were fetched or not. Raises FetchError for too many."""
         listing = self.run("ls-tree", "-r", "-z", "--full-tree", commit, limit=MAX_LISTING_BYTES)
         named = [each.decode(errors="surrogateescape").partition("\t") for each in listing.split(b"\0") if each]
@@ -208,7 +208,7 @@ class Repository:
         sizes = self._sizes([about.split(" ")[2] for about, _, _ in named])
         for about, _, path in named:
             mode, _, object_id = about.split(" ")
-            yield Entry(mode, object_id, sizes.get(object_id), path)
+            yield CommitFile(mode, object_id, sizes.get(object_id), path)
 
     def _sizes(self, ids: list[str]) -> dict[str, int]:
         """Return the sizes of the objects that are here; asks for none that is not."""

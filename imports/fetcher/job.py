@@ -32,7 +32,7 @@ class Credential:
 
 
 @dataclass
-class Job:
+class FetchJob:
     """One import. `target` is the directory that is to be there in the end, of a look a name that is not used."""
 
     id: str

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from imports.fetcher import network
-from imports.fetcher.git import Entry, Repository
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.git import CommitFile, Repository
+from imports.fetcher.job import FetchError, FetchJob
 
 POINTER: Final = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize ([0-9]{1,15})\n"
@@ -34,7 +34,7 @@ class Pointer(NamedTuple):
     size: int
 
 
-def replace_pointers(repository: Repository, entries: list[Entry], job: Job) -> None:
+def replace_pointers(repository: Repository, entries: list[CommitFile], job: FetchJob) -> None:
     """Put the files to which pointers lead into their places. Raises FetchError."""
     small = [entry for entry in entries if entry.mode.startswith("100") and 100 < (entry.size or 0) < MAX_POINTER_BYTES]
     pointers = list(_pointers(repository.tree, small))
@@ -53,7 +53,7 @@ def replace_pointers(repository: Repository, entries: list[Entry], job: Job) -> 
             done += pointer.size
 
 
-def _pointers(tree: Path, entries: list[Entry]) -> Iterator[Pointer]:
+def _pointers(tree: Path, entries: list[CommitFile]) -> Iterator[Pointer]:
     for entry in entries:
         path = tree / entry.path
         if path.is_symlink() or not path.is_file():
@@ -62,7 +62,7 @@ def _pointers(tree: Path, entries: list[Entry]) -> Iterator[Pointer]:
             yield Pointer(path, found[1].decode(), int(found[2]))
 
 
-def _actions(url: str, pointers: list[Pointer], job: Job) -> dict[str, Any]:
+def _actions(url: str, pointers: list[Pointer], job: FetchJob) -> dict[str, Any]:
     """Return how each object is fetched, by its id."""
     body = {
         "operation": "download",
@@ -79,7 +79,7 @@ def _actions(url: str, pointers: list[Pointer], job: Job) -> dict[str, Any]:
     return {str(each.get("oid")): each for each in objects if isinstance(each, dict)}
 
 
-def _replace(pointer: Pointer, about: dict[str, Any], job: Job, before: int) -> None:
+def _replace(pointer: Pointer, about: dict[str, Any], job: FetchJob, before: int) -> None:
     actions = about.get("actions")
     action = actions.get("download") if isinstance(actions, dict) else None
     if not isinstance(action, dict) or not isinstance(action.get("href"), str):

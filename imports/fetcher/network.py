@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.job import FetchError, FetchJob
 from imports.fetcher.public_addresses import is_allowed, is_in
 
 TIMEOUT_SECONDS: Final = 60
@@ -25,7 +25,7 @@ REDIRECTS: Final = (301, 302, 303, 307, 308)
 DEFAULT_PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
 
 
-def resolve(host: str, port: int, job: Job, *, scheme: str = "https") -> str:
+def resolve(host: str, port: int, job: FetchJob, *, scheme: str = "https") -> str:
     """Return the address to connect to. Raises FetchError if any address of the name may not be reached.
 
     What is not encrypted goes to the operator's networks alone.
@@ -43,7 +43,7 @@ def resolve(host: str, port: int, job: Job, *, scheme: str = "https") -> str:
     return str(found[0])
 
 
-def checked(url: str, job: Job) -> tuple[SplitResult, int, str]:
+def checked(url: str, job: FetchJob) -> tuple[SplitResult, int, str]:
     """Return the parts of a URL, its port, and the address to connect to. Raises FetchError."""
     try:
         parts = urlsplit(url)
@@ -74,7 +74,7 @@ class _PinnedConnection(http.client.HTTPSConnection):
 
 @contextmanager
 def opened(
-    url: str, job: Job, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    url: str, job: FetchJob, headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> Iterator[tuple[http.client.HTTPResponse, str]]:
     """Yield the successful response and the URL that it came from, after redirects. Raises FetchError."""
     for _hop in range(MAX_REDIRECTS + 1):
@@ -100,7 +100,7 @@ def opened(
     raise FetchError("It leads from one address to the next for ever.")
 
 
-def authorization(parts: SplitResult, job: Job) -> dict[str, str]:
+def authorization(parts: SplitResult, job: FetchJob) -> dict[str, str]:
     """Return the header with the token, where the address is of its host and encrypted or the operator's own."""
     credential = job.credential
     if credential is None or not credential.token or parts.hostname != credential.host:
@@ -110,7 +110,7 @@ def authorization(parts: SplitResult, job: Job) -> dict[str, str]:
 
 
 def download(
-    url: str, path: Path, job: Job, words: str, *, before: int = 0, headers: Mapping[str, str] | None = None
+    url: str, path: Path, job: FetchJob, words: str, *, before: int = 0, headers: Mapping[str, str] | None = None
 ) -> int:
     """Write what is at the URL to a new file; return its size. `before` bytes were fetched already."""
     size = 0
@@ -126,7 +126,7 @@ def download(
     return size
 
 
-def read_json(url: str, job: Job, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Any:
+def read_json(url: str, job: FetchJob, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Any:
     """Return the JSON value at the URL, of bounded size. Raises FetchError."""
     with opened(url, job, headers, body) as (response, _url):
         content = response.read(MAX_JSON_BYTES + 1)

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.job import FetchError, FetchJob
 
 VENV: Final = ".venv"
 STAMP: Final = "gpuplatform-stamp"
@@ -25,7 +25,7 @@ OF_PYTHON: Final = "import sysconfig, sys; print(sysconfig.get_path('purelib'));
 UV: Final = "uv>=0.5,<1"  # where the image has none
 
 
-class Plan(NamedTuple):
+class InstallPlan(NamedTuple):
     """Which files say what is installed, and what pip is asked for; with a lock file, the tool that reads it."""
 
     files: tuple[str, ...]
@@ -34,13 +34,13 @@ class Plan(NamedTuple):
 
 
 PLANS: Final = (
-    Plan(("uv.lock", "pyproject.toml"), (UV,), is_locked=True),
-    Plan(("requirements.txt",), ("-r", "requirements.txt")),
-    Plan(("pyproject.toml",), ("-e", ".")),
+    InstallPlan(("uv.lock", "pyproject.toml"), (UV,), is_locked=True),
+    InstallPlan(("requirements.txt",), ("-r", "requirements.txt")),
+    InstallPlan(("pyproject.toml",), ("-e", ".")),
 )
 
 
-def install(tree: Path, job: Job) -> None:
+def install(tree: Path, job: FetchJob) -> None:
     """Install what the tree names, unless that was done for the same files, Python and image; raises FetchError."""
     plan = next((plan for plan in PLANS if all((tree / name).is_file() for name in plan.files)), None)
     if plan is None:
@@ -54,7 +54,7 @@ def install(tree: Path, job: Job) -> None:
     _offer_kernel(tree, venv)
 
 
-def _stamp(tree: Path, plan: Plan, job: Job) -> str:
+def _stamp(tree: Path, plan: InstallPlan, job: FetchJob) -> str:
     digest = hashlib.sha256(f"{sys.version}\0{job.image}\0{' '.join(plan.arguments)}\0".encode())
     for name in plan.files:
         digest.update((tree / name).read_bytes() + b"\0")
@@ -68,7 +68,7 @@ def _fits(venv: Path, stamp: str) -> bool:
         return False
 
 
-def _install(tree: Path, plan: Plan, job: Job) -> None:
+def _install(tree: Path, plan: InstallPlan, job: FetchJob) -> None:
     venv = tree / VENV
     (venv / STAMP).unlink(missing_ok=True)  # so that half an installation is none
     job.show("Installs packages")
@@ -88,7 +88,7 @@ def _python(program: Path) -> list[str]:
     return subprocess.check_output([program, "-c", OF_PYTHON], text=True).splitlines()
 
 
-def _run(command: list[str], tree: Path, job: Job) -> None:
+def _run(command: list[str], tree: Path, job: FetchJob) -> None:
     """Run a command, showing its last line. Raises FetchError with it where the command fails."""
     environment = {**os.environ, "PIP_USER": "0", "VIRTUAL_ENV": str(tree / VENV)}
     last = ""

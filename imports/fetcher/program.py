@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from imports.fetcher import archives, checkout, network, packages, survey
 from imports.fetcher.git import Repository
-from imports.fetcher.job import Credential, FetchError, Job, say
+from imports.fetcher.job import Credential, FetchError, FetchJob, say
 from imports.fetcher.public_addresses import networks_of
 
 MARKER: Final = ".gpuplatform-import"  # in the tree: which import made it, and what it found
@@ -36,10 +36,10 @@ def main() -> None:
     sys.exit(run(job))
 
 
-def job_of(values: dict[str, Any]) -> Job:
+def job_of(values: dict[str, Any]) -> FetchJob:
     """Return the job that the platform wrote."""
     credential = values.pop("credential", None)
-    return Job(
+    return FetchJob(
         **{
             **values,
             "target": Path(values["target"]).expanduser(),
@@ -49,7 +49,7 @@ def job_of(values: dict[str, Any]) -> Job:
     )
 
 
-def run(job: Job) -> int:
+def run(job: FetchJob) -> int:
     """Do the job and say what came of it; return the exit code."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="gpuplatform-import-", dir=memory) as scratch:
@@ -71,11 +71,11 @@ def run(job: Job) -> int:
     return 1
 
 
-def _host(job: Job) -> str:
+def _host(job: FetchJob) -> str:
     return job.credential.host if job.credential else ""
 
 
-def _done(job: Job, scratch: Path) -> dict[str, Any]:
+def _done(job: FetchJob, scratch: Path) -> dict[str, Any]:
     if job.is_look:
         with tempfile.TemporaryDirectory(prefix="gpuplatform-look-") as directory:
             return FETCHERS[job.kind](Path(directory) / "tree", job, scratch)
@@ -104,7 +104,7 @@ def _done(job: Job, scratch: Path) -> dict[str, Any]:
     return _installed(job, found)
 
 
-def _installed(job: Job, found: dict[str, Any]) -> dict[str, Any]:
+def _installed(job: FetchJob, found: dict[str, Any]) -> dict[str, Any]:
     if job.installs and job.target.is_dir():
         packages.install(job.target, job)
         found["notes"] = [*dict.fromkeys([*found.get("notes", ()), *job.notes])]
@@ -131,7 +131,7 @@ def _mark(tree: Path, about: dict[str, Any]) -> None:
             file.write(f"{MARKER}\n{packages.VENV}/\n")
 
 
-def _git(tree: Path, job: Job, scratch: Path) -> dict[str, Any]:
+def _git(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:
     repository, commit = checkout.fetch(tree, job, scratch)
     if job.is_look:
         entries = {entry.path: entry for entry in repository.entries(commit.id)}
@@ -159,7 +159,7 @@ def _reads(repository: Repository, ids: dict[str, str]) -> survey.Read:
     return read
 
 
-def _notebook(tree: Path, job: Job, scratch: Path) -> dict[str, Any]:
+def _notebook(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:
     tree.mkdir()
     name = Path(unquote(urlsplit(job.url).path)).name.replace(os.sep, "-")
     network.download(job.url, tree / name, job, "Fetches the notebook")
@@ -173,13 +173,13 @@ def _notebook(tree: Path, job: Job, scratch: Path) -> dict[str, Any]:
     return {**survey.survey(survey.files_below(tree, job), survey.read_below(tree), job), "path": name}
 
 
-def _archive(tree: Path, job: Job, scratch: Path) -> dict[str, Any]:
+def _archive(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:
     _unpack(job.url, tree, job)
     found = survey.survey(survey.files_below(tree, job), survey.read_below(tree), job)
     return {**found, "path": survey.check_path(job.path, tree)}
 
 
-def _unpack(url: str, tree: Path, job: Job, before: int = 0) -> int:
+def _unpack(url: str, tree: Path, job: FetchJob, before: int = 0) -> int:
     part = tree.with_name(f"{tree.name}.part")
     part.unlink(missing_ok=True)
     try:
@@ -190,7 +190,7 @@ def _unpack(url: str, tree: Path, job: Job, before: int = 0) -> int:
     return size
 
 
-def _zenodo(tree: Path, job: Job, scratch: Path) -> dict[str, Any]:
+def _zenodo(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:
     """Fetch the files of a record; its only archive is unpacked."""
     site, _, record = job.url.partition("/records/")
     about = network.read_json(f"{site}/api/records/{record}", job)
@@ -216,7 +216,7 @@ def _zenodo(tree: Path, job: Job, scratch: Path) -> dict[str, Any]:
     return {**found, "path": survey.check_path(job.path, tree)}
 
 
-FETCHERS: Final[dict[str, Callable[[Path, Job, Path], dict[str, Any]]]] = {
+FETCHERS: Final[dict[str, Callable[[Path, FetchJob, Path], dict[str, Any]]]] = {
     "git": _git,
     "huggingface": _git,
     "notebook": _notebook,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from imports.fetcher.job import MAX_RESULT_BYTES, FetchError, Job
+from imports.fetcher.job import MAX_RESULT_BYTES, FetchError, FetchJob
 
 MAX_NOTEBOOKS: Final = 50
 MAX_READ_BYTES: Final = 256 * 1024
@@ -32,7 +32,7 @@ Found = Iterable["tuple[str, int | None]"]
 Read = Callable[[str], bytes]
 
 
-def survey(files: Found, read: Read, job: Job) -> dict[str, Any]:
+def survey(files: Found, read: Read, job: FetchJob) -> dict[str, Any]:
     """Return what was found, small enough for a line of output. `read` returns the beginning of one of the files."""
     size, count, is_known, notebooks = 0, 0, True, []
     named = set()
@@ -62,7 +62,7 @@ def survey(files: Found, read: Read, job: Job) -> dict[str, Any]:
     return found
 
 
-def files_below(tree: Path, job: Job) -> Iterator[tuple[str, int]]:
+def files_below(tree: Path, job: FetchJob) -> Iterator[tuple[str, int]]:
     """Yield the files of a tree with their sizes, but those of git. Raises FetchError for too many."""
     count = 0
     for directory, names, files in os.walk(tree):

@@ -86,7 +86,7 @@ def _begin(import_: Import, session: Session) -> None:
     """Send the program; a host that is lost meanwhile has it sent again in another attempt."""
     try:
         job = job_of(import_, session)
-    except credentials.UnreadableSecretError as error:
+    except credentials.UnreadableCredentialError as error:
         return _end(import_, ImportState.FAILED, problem=str(error))
     engine, container = _container(session)
     starts = import_.target == ImportTarget.SESSION
@@ -104,7 +104,7 @@ async def _delivered(engine: Engine, container: str, pk: str, job: dict[str, Any
 
 
 def job_of(import_: Import, session: Session) -> dict[str, Any]:
-    """Return the job for the program, with the secret where there is one. Raises UnreadableSecretError."""
+    """Return the job for the program, with the secret where there is one. Raises UnreadableCredentialError."""
     is_look = import_.target == ImportTarget.LOOK
     return {
         "id": import_.pk,

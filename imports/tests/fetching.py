@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from imports.fetcher import program
-from imports.fetcher.job import Credential, Job
+from imports.fetcher.job import Credential, FetchJob
 from imports.fetcher.public_addresses import networks_of
 from imports.tests.git_host import GitHost
 
 LOOPBACK = networks_of(["127.0.0.0/8"])
 
 
-def job_for(url: str, target: Path, **changes: Any) -> Job:
+def job_for(url: str, target: Path, **changes: Any) -> FetchJob:
     """Return a job that may fetch from this machine."""
-    return Job(**{"id": "i" * 16, "kind": "git", "url": url, "target": target, "networks": LOOPBACK, **changes})
+    return FetchJob(**{"id": "i" * 16, "kind": "git", "url": url, "target": target, "networks": LOOPBACK, **changes})
 
 
-def fetched(capsys: Any, job: Job) -> dict[str, Any]:
+def fetched(capsys: Any, job: FetchJob) -> dict[str, Any]:
     """Return the last line of the program: what was found, or the problem."""
     capsys.readouterr()
     code = program.run(job)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from imports.fetcher import packages
-from imports.fetcher.job import FetchError, Job
+from imports.fetcher.job import FetchError, FetchJob
 from imports.tests.fetching import job_for
 from tests.test_folders_in_sessions import WHEEL, wheel
 
@@ -22,7 +22,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def job(tree: Path, image: str = "a") -> Job:
+def job(tree: Path, image: str = "a") -> FetchJob:
     return job_for("https://host.example/r", tree, image=image, installs=True)
 
 

@@ -82,7 +82,7 @@ def test_the_job_has_the_secret_of_its_credential(look: Import) -> None:
     assert (job["is_look"], job["url"], job["stale"]) == (True, ADDRESS, [])
     look.credential.encrypted_secret = b"of another key"
     look.credential.save()
-    with pytest.raises(credentials.UnreadableSecretError, match="Delete it"):
+    with pytest.raises(credentials.UnreadableCredentialError, match="Delete it"):
         progress.job_of(look, Session.objects.get(pk=look.session_id))
 
 
