@@ -23,7 +23,7 @@ class ImportSpec(ApiModel):
     project: str | None = None
 
 
-class LaunchOptions(ApiModel):
+class ImportProposal(ApiModel):
     """What a finished import proposes for a session."""
 
     image: str | None = None  # reference

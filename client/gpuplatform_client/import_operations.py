@@ -11,7 +11,7 @@ from gpuplatform_client.api_requests import (
     page,
     path_part,
 )
-from gpuplatform_client.import_models import CredentialInfo, ImportInfo, ImportSpec, LaunchedSession, LaunchOptions
+from gpuplatform_client.import_models import CredentialInfo, ImportInfo, ImportProposal, ImportSpec, LaunchedSession
 from gpuplatform_client.models import LaunchSpec
 
 
@@ -35,9 +35,9 @@ def cancel_import(import_id: str) -> ApiOperation[ImportInfo]:
     return ApiOperation("POST", _path(import_id, "cancel/"), one(ImportInfo))
 
 
-def launch_options(import_id: str) -> ApiOperation[LaunchOptions]:
+def launch_options(import_id: str) -> ApiOperation[ImportProposal]:
     """Return what a finished import, or a look, proposes for a session."""
-    return ApiOperation("GET", _path(import_id, "launch-options/"), one(LaunchOptions))
+    return ApiOperation("GET", _path(import_id, "launch-options/"), one(ImportProposal))
 
 
 def launch_import(import_id: str, spec: LaunchSpec) -> ApiOperation[list[LaunchedSession]]:

@@ -122,7 +122,10 @@ class TargetForm(_AskingForm):
         widget=forms.Select(attrs=SELECT),
     )
     whole_history = forms.BooleanField(
-        label=_("The whole history, not the last commit alone"), required=False, widget=forms.CheckboxInput(attrs=BOX)
+        label=_("The whole history, not the last commit alone"),
+        required=False,
+        help_text=_("In a folder. Into a session alone goes the last commit."),
+        widget=forms.CheckboxInput(attrs=BOX),
     )
 
     def __init__(self, looked: Import, data: Any = None, initial: dict[str, Any] | None = None) -> None:

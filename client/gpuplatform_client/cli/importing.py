@@ -10,7 +10,7 @@ from gpuplatform_client.cli.connection import FAILED, connected, messages, outpu
 from gpuplatform_client.cli.printing import ListFormat
 from gpuplatform_client.cli.run import DEFAULT_CPU, DEFAULT_MEMORY, INTERRUPTED, fgpu_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.import_models import ImportInfo, ImportSpec, LaunchOptions
+from gpuplatform_client.import_models import ImportInfo, ImportProposal, ImportSpec
 from gpuplatform_client.lookups import LookupFailedError, choose_image, find_credential, find_folder
 from gpuplatform_client.models import LaunchSpec
 
@@ -99,7 +99,7 @@ def _fetched(client: Client, current: ImportInfo) -> ImportInfo:
     return current
 
 
-def _print(done: ImportInfo, proposed: LaunchOptions) -> None:
+def _print(done: ImportInfo, proposed: ImportProposal) -> None:
     """Print what was found, one fact a line."""
     found = done.found
     files = f"{found['files']} files" if found.get("files") is not None else ""
@@ -117,7 +117,7 @@ def _print(done: ImportInfo, proposed: LaunchOptions) -> None:
             output.print(f"{name + ':':<13}{text}", highlight=False, markup=False)
 
 
-def _completed(client: Client, asked: LaunchSpec, proposed: LaunchOptions) -> LaunchSpec:
+def _completed(client: Client, asked: LaunchSpec, proposed: ImportProposal) -> LaunchSpec:
     """Return the session that is asked for, with what the import proposes where nothing was."""
     image = choose_image(client.images(), asked.image or proposed.image or PLAIN)
     update: dict[str, object] = {
