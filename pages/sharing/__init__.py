@@ -1,4 +1,4 @@
 """Launch links and their badge: the addresses that open the wizard filled in, and the dialog that has them to copy.
 
-Used by the package `gpuplatform`, and within its own by the pages of sessions.
+Used by its package alone.
 """
