@@ -121,7 +121,7 @@ class ResponseParser:
 
     def on_status(self, reason: bytes) -> None:
         """Keep a printable reason phrase."""
-        if reason.isascii() and reason.decode().isprintable():
+        if reason == b"OK" or (reason.isascii() and reason.decode().isprintable()):
             self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
