@@ -139,7 +139,7 @@ def deployed(owner: User, image: str, revision: dict[str, Any]) -> Deployment:
         deployment.refresh_from_db()
         return deployment.state == DeploymentState.HEALTHY
 
-    until(serves)
+    until(serves, seconds=5 * SECONDS)  # MLflow takes half a minute of a whole core to start
     return deployment
 
 

@@ -20,6 +20,8 @@ def new(request: UserRequest) -> HttpResponse:
     proposal = None
     if not form.is_bound and "folder" in request.GET:
         proposal = proposal_of(request.user, request.GET["folder"], request.GET.get("path", ""))
+        if proposal:
+            form.initial["model_folder"] = request.GET["folder"]
         fill(form, proposal, request.GET.get("model", ""))
     if form.is_bound and form.is_valid():
         try:

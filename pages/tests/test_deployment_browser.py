@@ -135,6 +135,14 @@ def test_a_session_leads_to_the_model_it_stored(browser: Browser, server: LiveSe
     Mount.objects.create(session=session, folder=folder, folder_name="models", path="/home/work/models")
     with signed_in(browser, server, owner) as context:
         page = context.new_page()
+        offers: list[str] = []
+        page.on("request", lambda request: offers.append(request.url) if "/offer/" in request.url else None)
         page.goto(f"/sessions/{session.pk}/")
-        page.get_by_role("link", name="Deploy this model").click()
+        link = page.get_by_role("link", name="Deploy this model")
+        expect(link).to_be_visible()
+        for _ in range(3):
+            with page.expect_response(lambda response: response.url.endswith(f"/sessions/{session.pk}/")):
+                page.evaluate("htmx.trigger('#live', 'live:refresh')")
+        link.click()
         expect(page.get_by_label("Name", exact=True)).to_have_value("digits")
+        assert len(offers) == 1  # what the session does updates its page often

@@ -92,7 +92,8 @@ def test_a_model_of_mlflow_fills_the_form(pages: Client, place: tuple[Folder, Pa
     assert (field(page, "port"), field(page, "health_path"), field(page, "name")) == ("5000", "/health", "letters")
     assert "mlflow models serve" in field(page, "command")
     assert len(proposed(page)) == 2
-    assert field(text_of(pages, NEW, folder=place[0].pk), "command") == ""  # several: the user chooses
+    several = text_of(pages, NEW, folder=place[0].pk)  # the user chooses
+    assert (field(several, "command"), chosen(several, "model_folder")) == ("", "models")
 
 
 def test_the_filled_form_makes_what_it_shows(pages: Client, place: tuple[Folder, Path]) -> None:
