@@ -12,9 +12,10 @@ from typing import Final
 from django.db import Error, close_old_connections
 from redis.exceptions import RedisError
 
-from deployments import figures, metering, tokens
+from deployments import figures, tokens
 from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import services as scaling
+from deployments.usage import metering
 from messaging.background import BackgroundThread
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.budgets import NOTHING_USED, SpentBudget, TokenUse

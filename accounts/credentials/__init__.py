@@ -1,4 +1,4 @@
 """API tokens, SSH keys and what a credential is valid for.
 
-Used by folders, gpuplatform, hostaccess, pages, resources, sessions and sshserver.
+Used by deployments, folders, gpuplatform, hostaccess, pages, resources, sessions and sshserver.
 """

@@ -1,7 +1,7 @@
 """The tables of deployments: deployments, host names, revisions, replicas, rollouts, runtime variants, tokens and
 what they used, tickets, rules of scaling with the queries that they may name, and events.
 
-Used by endpoints, hostworker, operations, pages, scheduler and specs.
+Used by endpoints, hostworker, notifications, operations, pages, scheduler and specs.
 """
 
 from deployments.models.deployment import (

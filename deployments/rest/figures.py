@@ -11,9 +11,10 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from deployments import figures, history
-from deployments.history import STEPS, FiguresPoint, FiguresSpan
+from deployments import figures
 from deployments.models import Deployment
+from deployments.usage import history
+from deployments.usage.history import STEPS, FiguresPoint, FiguresSpan
 from restapi.views import ApiViewSet
 
 

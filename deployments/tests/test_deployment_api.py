@@ -9,11 +9,12 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from accounts.models import AuditEntry, User
-from deployments import metering, services
+from deployments import services
 from deployments.models import Deployment, DeploymentToken, ReplicaHealth, Revision
 from deployments.replicas.reconciliation import reconcile
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
+from deployments.usage import metering
 from folders.models import Folder
 from proxy.authorization.signing import digest
 from proxy.budgets import TokenUse

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from deployments import figures, history
-from deployments.history import STEPS, FiguresSpan
+from deployments import figures
 from deployments.models import Deployment
 from deployments.tests.making import make_deployment
 from deployments.tests.serving import make_replica
+from deployments.usage import history
+from deployments.usage.history import STEPS, FiguresSpan
 from proxy.authorization.control_plane import ServiceFigures
 from resources import clock
 from sessions.lifecycle import Reason, Status

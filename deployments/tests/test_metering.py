@@ -7,9 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from django.db import Error, connection
 
-from deployments import metering, tokens
+from deployments import tokens
 from deployments.models import Deployment, DeploymentToken, TokenUsage
 from deployments.tests.making import make_deployment
+from deployments.usage import metering
 from endpoints import served
 from endpoints.data_plane import DatabaseControlPlane
 from endpoints.routing import service_routes

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from django.db.models import F
 
-from deployments import metering
 from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, StepwiseRollout
 from deployments.replicas import stepwise
+from deployments.usage import metering
 from endpoints.routing import routes
 from proxy.budgets import month_end
 from proxy.routes import AppCondition, ReplicaRoute, Route, Service, ServiceToken

@@ -12,8 +12,8 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from deployments.counts import with_counts
-from deployments.metering import budgets_of, used_of
 from deployments.models import Deployment, DeploymentState, DeploymentToken
+from deployments.usage.metering import budgets_of, used_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification, ServingWatch
 from notifications.services import tell

@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.urls import reverse
 
-from deployments import metering, services, tokens
+from deployments import services, tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, ReplicaHealth
 from deployments.replicas import reconciliation
 from deployments.tests.making import heal, make_deployment, revision_request, run_replicas, serving_deployment
+from deployments.usage import metering
 from notifications.delivery import deployments
 from notifications.delivery.texts import text_of
 from notifications.models import Notification, ServingWatch

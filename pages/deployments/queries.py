@@ -9,11 +9,12 @@ from redis.exceptions import RedisError
 
 from accounts.models import User
 from accounts.requests import UserRequest
-from deployments import figures, history
+from deployments import figures
 from deployments.counts import traffic_of, with_counts
-from deployments.history import FiguresSpan
-from deployments.metering import used_of
 from deployments.models import Deployment, DeploymentToken, Replica, TokenUsage
+from deployments.usage import history
+from deployments.usage.history import FiguresSpan
+from deployments.usage.metering import used_of
 from resources import clock
 from sessions.models import Session
 

@@ -1,4 +1,4 @@
 """The panel that shows output, with its colours.
 
-Used by the pages of sessions and deployments.
+Used by its package alone.
 """

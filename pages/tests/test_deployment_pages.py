@@ -8,10 +8,11 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from deployments import addresses, figures, metering, services, tokens
+from deployments import addresses, figures, services, tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, ReplicaHealth, Revision, RuntimeVariant
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
+from deployments.usage import metering
 from pages.deployments.tabs import Tab
 from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
 from proxy.authorization.signing import digest

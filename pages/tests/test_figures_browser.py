@@ -1,4 +1,4 @@
-"""What a deployment serves over time, in a real browser: plots of an hour, a day and a week, and the same as a table."""
+"""What a deployment serves over time, in a real browser: plots of an hour, a day and a week, and a table of them."""
 
 import re
 from datetime import timedelta

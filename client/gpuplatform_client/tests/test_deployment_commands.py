@@ -8,11 +8,11 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import ApiToken, User
-from deployments import metering
 from deployments.models import Deployment, DeploymentToken, Replica, Revision, StepwiseRollout
 from deployments.tests.model_folders import DEFINITION, WRONG, make_model_folder, store_model
 from deployments.tests.rolling import answer
 from deployments.tests.serving import make_replica
+from deployments.usage import metering
 from gpuplatform_client.tests.program import Command, RunningProgram
 from proxy.authorization.signing import digest
 from proxy.budgets import TokenUse
