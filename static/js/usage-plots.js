@@ -71,7 +71,7 @@ function pointAt(seconds) {
 }
 
 function options(name, place, width) {
-  const { readers, limit, least, mark, steps } = PLOTS[name];
+  const { readers, limit, least, mark, steps, hasDots = false } = PLOTS[name];
   const [first, second, muted, grid] = colours();
   const most = limit(latest);
   const axis = { stroke: muted, font: "12px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
@@ -88,7 +88,7 @@ function options(name, place, width) {
       { ...axis, size: 30, space: 90, values: (plot, marks) => marks.map((each) => timeMark(each, plot.scales.x.max - plot.scales.x.min)) },
       { ...axis, size: 68, space: 36, incrs: steps, values: (_, marks) => marks.map(mark) },
     ],
-    series: [{}, ...readers.map((_, number) => ({ stroke: number ? second : first, width: 2, spanGaps: false, points: { show: latest.points.length < 3 }, fill: number ? undefined : faint(first) }))],
+    series: [{}, ...readers.map((_, number) => ({ stroke: number ? second : first, width: 2, spanGaps: false, points: { show: hasDots || latest.points.length < 3, size: 4 }, fill: number ? undefined : faint(first) }))],
     hooks: {
       draw: [limitLine(most, muted)],
       setCursor: [(plot) => say(place, name, plot.cursor.idx === null || plot.cursor.left < 0 ? -1 : pointAt(plot.data[0][plot.cursor.idx]))],
