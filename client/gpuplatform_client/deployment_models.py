@@ -183,6 +183,7 @@ class ScalingInfo(ApiModel):
     idle_seconds: int | None = None
     idle_action: str
     wake_seconds: int
+    max_fgpu: Decimal | None = None
     preemptible: bool = False
     asleep_since: datetime | None = None
     waking_since: datetime | None = None

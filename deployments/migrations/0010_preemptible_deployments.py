@@ -1,4 +1,4 @@
-"""Deployments whose replicas give way; a pass learns that a session may end for others, or no more, while it runs."""
+"""Deployments whose replicas give way, or grow before a further one comes; a pass learns that a session may end for others, or no more, while it runs."""
 
 from django.db import migrations, models
 
@@ -20,6 +20,16 @@ class Migration(migrations.Migration):
                 default=False,
                 help_text="Replicas beyond the least end for sessions that need their resources",
                 verbose_name="preemptible",
+            ),
+        ),
+        migrations.AddField(
+            model_name="deployment",
+            name="max_fgpu",
+            field=models.PositiveIntegerField(
+                blank=True,
+                help_text="Of each replica, to which its share grows before a further one comes; empty: it stays",
+                null=True,
+                verbose_name="milli-fGPU at most",
             ),
         ),
         migrations.RunSQL(NOTE, "DROP TRIGGER note_is_preemptible ON compute_session"),

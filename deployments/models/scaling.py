@@ -42,6 +42,12 @@ class ScalingSettings(models.Model):
     wake_seconds = models.PositiveIntegerField(
         default=120, help_text="That a request waits at most for a replica to wake"
     )
+    max_fgpu = models.PositiveIntegerField(
+        "milli-fGPU at most",
+        null=True,
+        blank=True,
+        help_text="Of each replica, to which its share grows before a further one comes; empty: it stays",
+    )
     is_preemptible = models.BooleanField(
         "preemptible",
         default=False,

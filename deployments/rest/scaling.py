@@ -26,11 +26,12 @@ from deployments.scaling import load
 from deployments.scaling import services as scaling
 from deployments.scaling.memory import Memory
 from deployments.scaling.validation import RANGES
+from resources.amounts.fields import FgpuField, FgpuTextField
 from restapi.fields import ShownSerializer
 from restapi.views import ApiViewSet
 from sessions.errors import GENERAL, RejectedError
 
-SETTINGS: Final = tuple(name for name in scaling.SETTINGS if name != "is_preemptible")
+SETTINGS: Final = tuple(name for name in scaling.SETTINGS if name not in ("is_preemptible", "max_fgpu"))
 RULE: Final = r"scaling/rules/(?P<rule_id>[0-9]{1,18})"
 
 
@@ -59,12 +60,25 @@ class ScalingSerializer(ShownSerializer[Deployment]):
     preemptible = serializers.BooleanField(
         source="is_preemptible", read_only=True, help_text="Replicas beyond the least end for sessions that wait"
     )
+    max_fgpu = FgpuTextField(
+        allow_null=True, help_text="To which a replica grows before a further one comes; null: none"
+    )
     queries = serializers.SerializerMethodField(help_text="That rules may name")
     decision = serializers.SerializerMethodField(help_text="Why so many replicas are wanted now; empty while unknown")
 
     class Meta:
         model = Deployment
-        fields = (*SETTINGS, "preemptible", "asleep_since", "waking_since", "replicas", "rules", "queries", "decision")
+        fields = (
+            *SETTINGS,
+            "max_fgpu",
+            "preemptible",
+            "asleep_since",
+            "waking_since",
+            "replicas",
+            "rules",
+            "queries",
+            "decision",
+        )
 
     @extend_schema_field(PrometheusQuerySerializer(many=True))
     def get_queries(self, deployment: Deployment) -> Any:
@@ -95,6 +109,9 @@ class ScalingBody(StrictSerializer):
     idle_seconds = _number("idle_seconds", allow_null=True, help_text="Before it falls asleep; null: never")
     idle_action = serializers.ChoiceField(choices=SleepAction.values, required=False)
     wake_seconds = _number("wake_seconds", help_text="That a request waits at most for a replica to wake")
+    max_fgpu = FgpuField(
+        required=False, allow_null=True, help_text="To which a replica grows before a further one comes; null: none"
+    )
     preemptible = serializers.BooleanField(
         source="is_preemptible", required=False, help_text="Replicas beyond the least end for sessions that wait"
     )

@@ -7,7 +7,7 @@ from that which the look has seen. What it remembers is stored last; without it 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -16,16 +16,20 @@ from django.db.models import Prefetch
 from redis.exceptions import RedisError
 
 from deployments.models import Deployment, PrometheusQuery, Replica, ScalingMetric, ScalingRule
-from deployments.scaling import cold_start, load, prometheus, services
-from deployments.scaling.decision import Bounds, Demand, decide, is_idle, with_use
+from deployments.scaling import cold_start, load, prometheus, services, shares
+from deployments.scaling.decision import Bounds, Decision, Demand, decide, is_idle, with_use
 from deployments.scaling.load import ServiceLoad
 from deployments.scaling.memory import Memory
+from deployments.scaling.shares import ReplicaShares
 from resources import clock
 from resources.models import HostStatus
 from sessions.errors import RejectedError
+from sessions.lifecycle import Reason
+from sessions.models import SessionEvent
 
 logger = logging.getLogger(__name__)
 
+AFTER_REFUSAL: Final = timedelta(minutes=5)  # of a resize by a replica's host, for which shares stay
 WORDS: Final = {
     ScalingMetric.OUTSTANDING: "{total} requests outstanding, {target} a replica",
     ScalingMetric.REQUESTS: "{total} requests a second, {target} a replica",
@@ -73,7 +77,7 @@ def _followers() -> list[Deployment]:
     rules = Prefetch("scaling_rules", ScalingRule.objects.filter(is_paused=False))
     taking = Replica.objects.taking_requests().exclude(session__host__status=HostStatus.LOST)
     replicas = Prefetch("replica_rows", taking.select_related("session"))
-    return list(rows.select_related("owner", "rollout").prefetch_related(rules, replicas).order_by("pk"))
+    return list(rows.select_related("owner", "rollout", "revision").prefetch_related(rules, replicas).order_by("pk"))
 
 
 def _ready(row: Deployment) -> list[Replica]:
@@ -108,19 +112,54 @@ def _scale(row: Deployment, found: ServiceLoad, ready: Sequence[Replica], scene:
     now = scene.now.timestamp()
     memory = Memory.of_json(found.memory)
     per_second = load.rate(memory.served if memory.served >= 0 else None, found.served, now - memory.seen_at)
-    demands = [_demand(rule, found, per_second, scene) for rule in row.scaling_rules.all()]
-    decision, after = decide(_bounds(row), demands, memory, now=now, current=row.replicas, ready=len(ready))
+    grown = _shares(row, ready)
+    units = grown.units if grown else int
+    size = grown.now / grown.base if grown else 1.0
+    demands = [_demand(rule, found, per_second, scene, size) for rule in row.scaling_rules.all()]
+    decision, after = decide(
+        _bounds(row, grown), demands, memory, now=now, current=units(row.replicas), ready=units(len(ready))
+    )
     in_use = None if per_second is None or found.outstanding is None else bool(found.outstanding or per_second)
     after = with_use(after, now=now, in_use=in_use, ready=len(ready))
     after = replace(after, served=-1 if found.served is None else found.served)
     idle_seconds = None if hasattr(row, "rollout") else row.idle_seconds
     if idle_seconds is not None and is_idle(after, now=now, idle_seconds=idle_seconds):
         return after if _try(partial(services.sleep, row, before=row.replicas)) else None
-    if decision.replicas == row.replicas:
+    if decision.replicas == units(row.replicas):
         return after
-    is_scaled = _try(partial(services.scale, row, decision.replicas, decision.why, before=row.replicas))
+    is_scaled = _try(partial(_change, row, decision, grown))
     # Refused, it waits for the cool-down before the next try; changed by somebody else, that is the next look's.
-    return after if is_scaled else replace(after, wanted=row.replicas)
+    return after if is_scaled else replace(after, wanted=units(row.replicas))
+
+
+def _change(row: Deployment, decision: Decision, grown: ReplicaShares | None) -> bool:
+    """Have as many replicas, with such shares, as are wanted: further replicas where shares cannot grow now."""
+    replicas, before = decision.replicas, row.replicas
+    if grown is not None:
+        replicas, share = shares.plan(decision.replicas, replicas=before, least=row.min_replicas, shares=grown)
+        if replicas == before:
+            try:
+                return services.resize(row, share, decision.why, before=before)
+            except RejectedError as error:
+                logger.info("deployment %s: its replicas are not resized: %s", row.pk, error.errors)
+                replicas = min(row.max_replicas or 0, grown.replicas_without(decision.replicas, row.min_replicas))
+    return replicas == before or services.scale(row, replicas, decision.why, before=before)
+
+
+def _shares(row: Deployment, ready: Sequence[Replica]) -> ReplicaShares | None:
+    """Return the shares of its replicas, where they grow; None where they do not, or while a revision is rolled out."""
+    if row.max_fgpu is None or row.revision is None or not row.revision.fgpu or not ready:
+        return None
+    if hasattr(row, "rollout") or any(replica.revision_id != row.revision_id for replica in ready):
+        return None
+    now = min(replica.session.fgpu for replica in ready)
+    has_failed = SessionEvent.objects.filter(
+        session__in=[replica.pk for replica in ready],
+        reason=Reason.RESIZE_REFUSED,
+        at__gt=clock.now() - AFTER_REFUSAL,
+    )
+    most = now if has_failed.exists() else max(now, row.max_fgpu)
+    return ReplicaShares(base=row.revision.fgpu, now=now, most=max(row.revision.fgpu, most))
 
 
 def _try(act: Callable[[], bool]) -> bool:
@@ -132,22 +171,24 @@ def _try(act: Callable[[], bool]) -> bool:
         return False
 
 
-def _bounds(row: Deployment) -> Bounds:
+def _bounds(row: Deployment, grown: ReplicaShares | None) -> Bounds:
     assert row.max_replicas is not None  # `_followers` says so
     return Bounds(
         minimum=row.min_replicas,
-        maximum=row.max_replicas,
+        maximum=grown.most_units(row.max_replicas) if grown else row.max_replicas,
         down_after=row.down_after_seconds,
         cooldown=row.cooldown_seconds,
     )
 
 
-def _demand(rule: ScalingRule, found: ServiceLoad, per_second: float | None, scene: _Scene) -> Demand:
+def _demand(rule: ScalingRule, found: ServiceLoad, per_second: float | None, scene: _Scene, size: float) -> Demand:
+    """Return what a rule finds; `size` is how many units a replica is."""
     metric = ScalingMetric(rule.metric)
+    gpu = scene.gpu.get(rule.deployment_id)  # in percent of the shares that they have now
     totals = {
         ScalingMetric.OUTSTANDING: found.outstanding,
         ScalingMetric.REQUESTS: per_second,
-        ScalingMetric.GPU: scene.gpu.get(rule.deployment_id),
+        ScalingMetric.GPU: None if gpu is None else gpu * size,
         ScalingMetric.QUERY: scene.queries.get(rule.pk),
     }
     key = f"{metric.value} {rule.pk}" if metric == ScalingMetric.QUERY else metric.value

@@ -20,7 +20,10 @@ from deployments.replicas import launching, preemptible
 from deployments.scaling import validation
 from deployments.services import count, locked
 from resources import clock
+from resources.amounts.units import fgpu_text
 from sessions.errors import GENERAL, RejectedError
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize
 
 SETTINGS: Final = (
     "min_replicas",
@@ -30,6 +33,7 @@ SETTINGS: Final = (
     "idle_seconds",
     "idle_action",
     "wake_seconds",
+    "max_fgpu",
     "is_preemptible",
 )
 
@@ -42,7 +46,8 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
         if not changes:
             return row
         after = {name: getattr(row, name) for name in SETTINGS} | changes
-        errors = validation.settings_errors(after)
+        base = row.revision.fgpu if row.revision else 0
+        errors = validation.settings_errors(after, base=base, capacity=row.resource_group.gpu_capacity)
         most = after["max_replicas"]
         if "max_replicas" not in errors and most is not None and (error := _too_many(row, most)):
             errors["max_replicas"] = error
@@ -111,6 +116,24 @@ def scale(deployment: Deployment, replicas: int, why: str, *, before: int) -> bo
             return False
         events.record(row, f"Scaled from {before} to {replicas}: {why}.")
         _save(row, replicas=replicas)
+    return True
+
+
+def resize(deployment: Deployment, share: int, why: str, *, before: int) -> bool:
+    """Have all replicas that serve hold this share of their GPUs, in milli-fGPU, by its load.
+
+    Return False where somebody else has changed the number of replicas meanwhile. Raises RejectedError where one of
+    them cannot have it now; then none is resized.
+    """
+    with locked(deployment) as row:
+        if row.replicas != before or row.max_fgpu is None or row.asleep_since is not None:
+            return False
+        taking = row.replica_rows.taking_requests().select_related("session").order_by("pk")
+        for session in [replica.session for replica in taking if replica.session.fgpu != share]:
+            target = SessionSize(cpu=session.cpu, memory=session.memory, fgpu=share)
+            resizing.resize(session, target, actor=row.owner)
+        events.record(row, f"Each replica gets {fgpu_text(share)} fGPU: {why}.")
+        events.changed(row.pk)
     return True
 
 

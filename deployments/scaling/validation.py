@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from resources.amounts.units import FGPU_STEP, fgpu_text
+
 MAX_RULES: Final = 10
 MAX_REPLICAS: Final = 64
 METRICS: Final = ("outstanding", "requests", "gpu", "query")
@@ -24,8 +26,11 @@ _TARGETS: Final[Mapping[str, tuple[float, float]]] = {
 }
 
 
-def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return {field: message} for all settings of scaling together."""
+def settings_errors(values: Mapping[str, Any], *, base: int = 0, capacity: int = 0) -> dict[str, str]:
+    """Return {field: message} for all settings of scaling together.
+
+    `base` is the share of a replica's GPU, and `capacity` the whole of one, in milli-fGPU.
+    """
     errors = {
         name: f"Choose a number from {low} to {high}."
         for name, (low, high) in RANGES.items()
@@ -36,9 +41,21 @@ def settings_errors(values: Mapping[str, Any]) -> dict[str, str]:
         errors.setdefault("max_replicas", f"Choose at least {least}, as many as always run.")
     if values["idle_seconds"] is not None and most is None:
         errors.setdefault("idle_seconds", "Only what is scaled by its load falls asleep: set max replicas, too.")
+    if values["max_fgpu"] is not None and (error := _share_error(values["max_fgpu"], base, capacity, most)):
+        errors["max_fgpu"] = error
     if values["idle_action"] not in SLEEP_ACTIONS:
         errors["idle_action"] = 'Write "park" or "end".'
     return errors
+
+
+def _share_error(share: int, base: int, capacity: int, most: int | None) -> str:
+    if most is None:
+        return "Only what is scaled by its load grows: set max replicas, too."
+    if not 0 < base < capacity:
+        return "Only a replica with a part of one GPU grows."
+    if not base <= share < capacity or share % FGPU_STEP:
+        return f"Choose a part of one GPU, from {fgpu_text(base)} to {fgpu_text(capacity - FGPU_STEP)} fGPU."
+    return ""
 
 
 def rule_errors(

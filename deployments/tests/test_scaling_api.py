@@ -40,7 +40,7 @@ def test_scaling_is_set_and_shown(api: APIClient, deployment: Deployment) -> Non
     shown = api.get(address(deployment)).json()
     assert shown == answer.json()
     assert (shown["min_replicas"], shown["max_replicas"], shown["idle_seconds"]) == (1, 4, 900)
-    assert shown["preemptible"] is True
+    assert (shown["preemptible"], shown["max_fgpu"]) == (True, None)
     assert (shown["rules"], shown["asleep_since"], shown["decision"]) == ([], None, "")
 
 
@@ -73,6 +73,7 @@ def test_rules_are_added_changed_and_removed(api: APIClient, deployment: Deploym
         ({"max_replicas": 2, "min_replicas": 3}, "max_replicas"),
         ({"idle_seconds": 900}, "idle_seconds"),
         ({"idle_action": "sell"}, "idle_action"),
+        ({"max_replicas": 2, "max_fgpu": "0.5"}, "max_fgpu"),
         ({"speed": 3}, "speed"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from deployments.scaling.decision import Bounds, Decision, Demand, decide, is_idle, replicas_for, with_use
 from deployments.scaling.memory import Memory
+from deployments.scaling.shares import ReplicaShares, plan
 
 TICK = 2.0
 START = 1_000_000.0
@@ -276,3 +277,38 @@ def test_what_is_unknown_or_not_ready_is_never_idle(in_use: bool | None, ready: 
 def test_what_just_woke_is_not_idle() -> None:
     memory = replace(Memory(), seen_at=START, busy_at=START - 1000, wanted=0)
     assert memory.at(START + 4, 1).busy_at == START + 4
+
+
+SHARES = st.builds(
+    lambda base, more, grown: ReplicaShares(
+        base=base * 10, now=(base + grown % (more + 1)) * 10, most=(base + more) * 10
+    ),
+    st.integers(1, 50),
+    st.integers(0, 200),
+    st.integers(0, 200),
+)
+
+
+@given(SHARES, st.integers(1, 64), st.integers(1, 8), st.integers(1, 2000))
+def test_shares_grow_before_replicas_and_shrink_after(
+    shares: ReplicaShares, replicas: int, least: int, units: int
+) -> None:
+    replicas = max(replicas, least)
+    count, share = plan(units, replicas=replicas, least=least, shares=shares)
+    assert shares.base <= share <= shares.most
+    assert count >= least
+    is_enough = count * share >= units * shares.base
+    assert is_enough or (count, share) == (replicas, shares.most) != (replicas, shares.now), "too little for the load"
+    if count > replicas:
+        assert share == shares.now == shares.most or shares.most == shares.base, "not at their most yet"
+        assert (count - 1) * shares.most < units * shares.base, "a further replica before the shares are at their most"
+    if count < replicas:
+        assert share == shares.now, "shares change before the spare replicas have gone"
+    assert shares.replicas_without(units, least) * shares.now >= units * shares.base
+
+
+def test_one_replica_grows_to_its_most_before_another() -> None:
+    for units, now, wanted in ((2, 200, (1, 400)), (4, 400, (1, 800)), (5, 800, (2, 500)), (1, 800, (1, 200))):
+        shares = ReplicaShares(base=200, now=now, most=800)
+        assert plan(units, replicas=1, least=1, shares=shares) == wanted
+    assert plan(3, replicas=3, least=1, shares=ReplicaShares(base=200, now=800, most=800)) == (1, 800)

@@ -9,6 +9,7 @@ from deployments.models import Deployment, ScalingMetric, SleepAction
 from deployments.scaling import services
 from deployments.scaling.validation import RANGES
 from pages.deployments.forms import TEXT, checkbox, refuse
+from resources.amounts.fields import FgpuFormField
 from sessions.errors import RejectedError
 
 SELECT: Final = {"class": "form-select", "autocomplete": "off"}
@@ -20,6 +21,7 @@ AS_STORED: Final = (
     "wake_seconds",
     "down_after_seconds",
     "cooldown_seconds",
+    "max_fgpu",
     "is_preemptible",
 )
 
@@ -57,6 +59,12 @@ class ScalingForm(forms.Form):
         gettext_lazy("Seconds before fewer"), gettext_lazy("In which no more replicas were needed")
     )
     cooldown_seconds = _integer(gettext_lazy("Seconds between changes"), gettext_lazy("Of the number of replicas"))
+    max_fgpu = FgpuFormField(
+        label=gettext_lazy("fGPU at most"),
+        help_text=gettext_lazy("Of a replica, to which it grows before a further one comes; empty: it stays"),
+        required=False,
+        widget=forms.TextInput(attrs=TEXT),
+    )
     is_preemptible = checkbox(
         gettext_lazy("Preemptible"),
         gettext_lazy("Replicas beyond the least end for sessions that need their resources, and come back later."),

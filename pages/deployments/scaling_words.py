@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from deployments.models import Deployment, ScalingMetric, ScalingRule
 from deployments.services import count
+from resources.amounts.units import fgpu_text
 from resources.templatetags.units import duration
 from translation.english import from_english
 
@@ -39,6 +40,8 @@ def scaling_words(deployment: Deployment, rules: list[Any]) -> str:
         words = _("Not scaled by its load: the number of replicas stays as you set it.")
         return f"{words} ({gives})" if deployment.is_preemptible else words
     parts = [_bounds_words(least, most), *(rule.words for rule in rules if not rule.is_paused)]
+    if deployment.max_fgpu is not None:
+        parts.append(_("a replica grows to %(share)s fGPU first") % {"share": fgpu_text(deployment.max_fgpu)})
     if deployment.is_preemptible:
         parts.append(gives)
     if deployment.idle_seconds is None:

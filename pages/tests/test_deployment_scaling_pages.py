@@ -8,8 +8,8 @@ from django.test import Client
 from deployments import services
 from deployments.models import Deployment, ScalingRule
 from deployments.scaling import services as scaling
-from deployments.tests.making import make_deployment, offer_query
-from tests.factories import make_project, make_user
+from deployments.tests.making import make_deployment, offer_query, revision_request
+from tests.factories import make_host, make_project, make_user
 
 pytestmark = pytest.mark.django_db
 BOUNDS = {"min_replicas": 1, "max_replicas": 4, "idle_minutes": 30, "idle_action": "park", "wake_seconds": 120}
@@ -68,6 +68,16 @@ def test_queries_are_chosen_by_name(pages: Client, deployment: Deployment, setti
     assert add(pages, deployment, metric="query", target=2, query="jobs").status_code == 302
     assert "sum(secret)" not in text_of(pages, deployment)
     assert ScalingRule.objects.get().query == "jobs"
+
+
+def test_the_most_of_a_share_is_saved_and_said(client: Client) -> None:
+    deployment = make_deployment(host=make_host(gpus=1), revision=revision_request(fgpu=200))
+    client.force_login(deployment.owner)
+    assert save(client, deployment, max_fgpu="0.8").status_code == 302
+    page = text_of(client, deployment)
+    assert "a replica grows to 0.8 fGPU first" in page
+    assert 'value="0.8"' in page
+    assert save(client, deployment, max_fgpu="3").status_code == 422
 
 
 def test_a_part_of_a_minute_stays_as_it_is(pages: Client, deployment: Deployment) -> None:

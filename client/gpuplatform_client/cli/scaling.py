@@ -30,6 +30,9 @@ def scaling(
     hold: Annotated[str | None, typer.Option(metavar="TIME", help='That a request waits as it wakes: "60s"')] = None,
     down_after: Annotated[str | None, typer.Option(metavar="TIME", help="Without need, before fewer run")] = None,
     cooldown: Annotated[str | None, typer.Option(metavar="TIME", help="Between two changes of the number")] = None,
+    max_fgpu: Annotated[
+        str | None, typer.Option(metavar="FGPU|none", help="To which a replica grows before another one comes")
+    ] = None,
     preemptible: Annotated[
         bool | None, typer.Option("--preemptible/--no-preemptible", help="Beyond the least, replicas give way")
     ] = None,
@@ -42,6 +45,8 @@ def scaling(
         changes["max_replicas"] = _most(most)
     if sleep_after is not None:
         changes["idle_seconds"] = None if sleep_after == NEVER else _seconds(sleep_after, "--sleep-after")
+    if max_fgpu is not None:
+        changes["max_fgpu"] = None if max_fgpu == NO_NUMBER else max_fgpu
     if preemptible is not None:
         changes["preemptible"] = preemptible
     if sleep is not None:
@@ -161,6 +166,8 @@ def _facts(shown: ScalingInfo) -> list[tuple[str, str]]:
         ("Fewer", f"after {_span_text(shown.down_after_seconds)} without need"),
         ("Changes", f"at least {_span_text(shown.cooldown_seconds)} apart"),
     ]
+    if shown.max_fgpu is not None:
+        facts.append(("Grows", f"to {shown.max_fgpu} fGPU a replica, before another one comes"))
     if shown.preemptible:
         facts.append(("Gives way", f"beyond {shown.min_replicas}, to sessions that wait"))
     if shown.queries:

@@ -7,9 +7,9 @@ import pytest
 
 from accounts.models import User
 from deployments.models import Deployment, ScalingRule
-from deployments.tests.making import make_deployment
+from deployments.tests.making import make_deployment, revision_request
 from gpuplatform_client.tests.program import Command
-from tests.factories import make_user
+from tests.factories import make_host, make_user
 from tests.live import LiveServer, serving
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -92,7 +92,7 @@ def test_a_wrong_option_is_named(signed_in: Command, wrong: tuple[str, ...], sai
         (("scaling", "chat", "--max", "4", "--sleep-after", "10s"), "idle_seconds"),
         (("scaling", "chat", "--sleep", "nap"), "idle_action"),
         (("scaling-rules", "chat", "--add", "mood=1"), "metric"),
-        (("scaling-rules", "chat", "--add", "query=1"), "query"),
+        (("scaling-rules", "chat", "--add", "query=1"), "metric"),
     ],
 )
 def test_what_the_platform_refuses_names_the_field(
@@ -110,3 +110,12 @@ def test_it_is_sent_to_sleep_and_woken(signed_in: Command, deployment: Deploymen
     assert "1 wanted now" in signed_in("deployments", "wake", "chat").stdout
     deployment.refresh_from_db()
     assert (deployment.replicas, deployment.asleep_since) == (1, None)
+
+
+def test_the_most_of_a_share_is_set_and_shown(signed_in: Command, user: User) -> None:
+    make_deployment(user, name="draw", host=make_host(gpus=1), revision=revision_request(fgpu=200))
+    changed = signed_in("deployments", "scaling", "draw", "--max", "4", "--max-fgpu", "0.8")
+    assert "to 0.8 fGPU a replica" in changed.stdout, changed.stderr
+    assert "Grows" not in signed_in("deployments", "scaling", "draw", "--max-fgpu", "none").stdout
+    refused = signed_in("deployments", "scaling", "draw", "--max-fgpu", "9")
+    assert (refused.exit_code, "max_fgpu" in refused.stderr) == (1, True)
