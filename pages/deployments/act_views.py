@@ -12,7 +12,7 @@ from accounts.requests import UserRequest, signed_in_act, signed_in_form
 from deployments import services, tokens
 from deployments.models import Revision
 from pages.deployments.queries import operable_deployment
-from pages.deployments.tabs import Tab, to_tab
+from pages.deployments.tabs import DeploymentTab, to_tab
 from sessions.errors import RejectedError
 from translation.english import from_english
 
@@ -81,11 +81,17 @@ def revoke_token(request: UserRequest, deployment_id: str, token_id: int) -> Htt
     deployment = operable_deployment(request, deployment_id)
     token = get_object_or_404(deployment.tokens.select_related("deployment__owner"), pk=token_id)
     text = _("The token %(name)s is revoked.") % {"name": token.name}
-    return done(request, deployment_id, text, lambda: tokens.revoke_token(token, actor=request.user), Tab.TOKENS)
+    return done(
+        request, deployment_id, text, lambda: tokens.revoke_token(token, actor=request.user), DeploymentTab.TOKENS
+    )
 
 
 def done(
-    request: UserRequest, deployment_id: str, text: str, act: Callable[[], object], tab: Tab = Tab.OVERVIEW
+    request: UserRequest,
+    deployment_id: str,
+    text: str,
+    act: Callable[[], object],
+    tab: DeploymentTab = DeploymentTab.OVERVIEW,
 ) -> HttpResponse:
     """Carry out an act, say what was done or why not, and show the tab again."""
     try:

@@ -14,7 +14,7 @@ from deployments.scaling import services
 from pages.deployments.act_views import done
 from pages.deployments.queries import operable_deployment
 from pages.deployments.scaling_forms import RuleForm, ScalingForm
-from pages.deployments.tabs import Tab, to_tab
+from pages.deployments.tabs import DeploymentTab, to_tab
 from pages.deployments.views import page_of
 from sessions.errors import RejectedError
 
@@ -28,7 +28,7 @@ def change(request: UserRequest, deployment_id: str) -> HttpResponse:
         try:
             services.change(deployment, form.changes(), actor=request.user)
             messages.success(request, _("The settings are saved."))
-            return to_tab(deployment.pk, Tab.SCALING)
+            return to_tab(deployment.pk, DeploymentTab.SCALING)
         except RejectedError as error:
             form.refuse(error)
     return page_of(request, deployment, scaling_form=form)
@@ -39,7 +39,9 @@ def sleep(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Have no replicas run until a request comes."""
     deployment = operable_deployment(request, deployment_id)
     text = _("It falls asleep; the next request wakes it.")
-    return done(request, deployment_id, text, lambda: services.sleep_now(deployment, actor=request.user), Tab.SCALING)
+    return done(
+        request, deployment_id, text, lambda: services.sleep_now(deployment, actor=request.user), DeploymentTab.SCALING
+    )
 
 
 @signed_in_act
@@ -47,7 +49,7 @@ def wake(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Have the deployment run again before a request comes."""
     deployment = operable_deployment(request, deployment_id)
     act = partial(services.wake_now, deployment, actor=request.user)
-    return done(request, deployment_id, _("It wakes."), act, Tab.SCALING)
+    return done(request, deployment_id, _("It wakes."), act, DeploymentTab.SCALING)
 
 
 @signed_in_act
@@ -59,7 +61,7 @@ def add_rule(request: UserRequest, deployment_id: str) -> HttpResponse:
         try:
             services.add_rule(deployment, **form.cleaned_data, actor=request.user)
             messages.success(request, _("The rule is added."))
-            return to_tab(deployment.pk, Tab.SCALING)
+            return to_tab(deployment.pk, DeploymentTab.SCALING)
         except RejectedError as error:
             form.refuse(error)
     return page_of(request, deployment, rule_form=form)
@@ -76,7 +78,7 @@ def change_rule(request: UserRequest, deployment_id: str, rule_id: int) -> HttpR
         deployment_id,
         _("The rule is changed."),
         lambda: services.change_rule(rule, target=target, is_paused=is_paused, actor=request.user),
-        Tab.SCALING,
+        DeploymentTab.SCALING,
     )
 
 
@@ -85,7 +87,9 @@ def remove_rule(request: UserRequest, deployment_id: str, rule_id: int) -> HttpR
     """Remove a rule."""
     rule = _rule(request, deployment_id, rule_id)
     text = _("The rule is removed.")
-    return done(request, deployment_id, text, lambda: services.remove_rule(rule, actor=request.user), Tab.SCALING)
+    return done(
+        request, deployment_id, text, lambda: services.remove_rule(rule, actor=request.user), DeploymentTab.SCALING
+    )
 
 
 def _rule(request: UserRequest, deployment_id: str, rule_id: int) -> ScalingRule:

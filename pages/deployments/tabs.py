@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy
 
 
-class Tab(StrEnum):
+class DeploymentTab(StrEnum):
     """Names of the tabs in addresses."""
 
     OVERVIEW = "overview"
@@ -17,28 +17,28 @@ class Tab(StrEnum):
 
 
 LABELS = (
-    (Tab.OVERVIEW, gettext_lazy("Overview")),
-    (Tab.TOKENS, gettext_lazy("Tokens")),
-    (Tab.SCALING, gettext_lazy("Scaling")),
-    (Tab.SETTINGS, gettext_lazy("Settings")),
+    (DeploymentTab.OVERVIEW, gettext_lazy("Overview")),
+    (DeploymentTab.TOKENS, gettext_lazy("Tokens")),
+    (DeploymentTab.SCALING, gettext_lazy("Scaling")),
+    (DeploymentTab.SETTINGS, gettext_lazy("Settings")),
 )
 OF_FORMS = {  # the tab that has a form, by the form's name in the context
-    "settings_form": Tab.SETTINGS,
-    "hosts_form": Tab.SETTINGS,
-    "token_form": Tab.TOKENS,
-    "limits_form": Tab.TOKENS,
-    "made": Tab.TOKENS,
-    "scaling_form": Tab.SCALING,
-    "rule_form": Tab.SCALING,
+    "settings_form": DeploymentTab.SETTINGS,
+    "hosts_form": DeploymentTab.SETTINGS,
+    "token_form": DeploymentTab.TOKENS,
+    "limits_form": DeploymentTab.TOKENS,
+    "made": DeploymentTab.TOKENS,
+    "scaling_form": DeploymentTab.SCALING,
+    "rule_form": DeploymentTab.SCALING,
 }
 
 
-def tab_named(name: str | None) -> Tab:
+def tab_named(name: str | None) -> DeploymentTab:
     """Return the tab of this name; the overview for any other."""
-    return next((tab for tab in Tab if tab == name), Tab.OVERVIEW)
+    return next((tab for tab in DeploymentTab if tab == name), DeploymentTab.OVERVIEW)
 
 
-def to_tab(deployment_id: str, tab: Tab = Tab.OVERVIEW) -> HttpResponse:
+def to_tab(deployment_id: str, tab: DeploymentTab = DeploymentTab.OVERVIEW) -> HttpResponse:
     """Return a redirect to a tab of the deployment's page."""
     url = reverse("deployments:detail", args=(deployment_id,))
-    return HttpResponseRedirect(url if tab == Tab.OVERVIEW else f"{url}?tab={tab}")
+    return HttpResponseRedirect(url if tab == DeploymentTab.OVERVIEW else f"{url}?tab={tab}")

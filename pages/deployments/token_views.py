@@ -11,7 +11,7 @@ from accounts.requests import UserRequest, signed_in_act
 from deployments import tokens
 from pages.deployments.forms import refuse
 from pages.deployments.queries import operable_deployment
-from pages.deployments.tabs import Tab, to_tab
+from pages.deployments.tabs import DeploymentTab, to_tab
 from pages.deployments.token_forms import ChangedLimitsForm, DeploymentTokenForm
 from pages.deployments.views import page_of
 from resources import clock
@@ -51,7 +51,7 @@ def change_limits(request: UserRequest, deployment_id: str) -> HttpResponse:
         try:
             tokens.change_limits(token, form.limits(), actor=request.user)
             messages.success(request, _("The limits of the token %(name)s are changed.") % {"name": token.name})
-            return to_tab(deployment.pk, Tab.TOKENS)
+            return to_tab(deployment.pk, DeploymentTab.TOKENS)
         except RejectedError as error:
             refuse(form, error)
     return page_of(request, deployment, limits_form=form)

@@ -32,7 +32,7 @@ from pages.deployments.queries import (
 )
 from pages.deployments.scaling_forms import RuleForm, ScalingForm
 from pages.deployments.scaling_words import rules_of, scaling_words
-from pages.deployments.tabs import LABELS, OF_FORMS, Tab, tab_named, to_tab
+from pages.deployments.tabs import LABELS, OF_FORMS, DeploymentTab, tab_named, to_tab
 from pages.deployments.token_forms import ChangedLimitsForm, DeploymentTokenForm
 from sessions.errors import RejectedError
 
@@ -71,7 +71,7 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
         try:
             services.change(deployment, form.cleaned_data, actor=request.user)
             messages.success(request, _("The settings are saved."))
-            return to_tab(deployment.pk, Tab.SETTINGS)
+            return to_tab(deployment.pk, DeploymentTab.SETTINGS)
         except RejectedError as error:
             form.refuse(error)
     return page_of(request, deployment, settings_form=form)
@@ -86,7 +86,7 @@ def hosts(request: UserRequest, deployment_id: str) -> HttpResponse:
         try:
             host_services.set_hosts(deployment, form.cleaned_data["hosts"], actor=request.user)
             messages.success(request, _("The host names are saved."))
-            return to_tab(deployment.pk, Tab.SETTINGS)
+            return to_tab(deployment.pk, DeploymentTab.SETTINGS)
         except RejectedError as error:
             refuse(form, error)
     return page_of(request, deployment, hosts_form=form)
@@ -108,7 +108,7 @@ def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
     return render(request, "deployments/detail.html", context, status=422 if is_refused else 200)
 
 
-def _context(request: UserRequest, deployment: Any, tab: Tab) -> dict[str, Any]:
+def _context(request: UserRequest, deployment: Any, tab: DeploymentTab) -> dict[str, Any]:
     url, *other_urls = origins(deployment) or [""]
     steps = progress_of(deployment)
     said = steps.words if steps else ""  # by the card of the rollout

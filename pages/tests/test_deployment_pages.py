@@ -13,7 +13,7 @@ from deployments.models import Deployment, DeploymentState, DeploymentToken, Rep
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica
 from deployments.usage import metering
-from pages.deployments.tabs import Tab
+from pages.deployments.tabs import DeploymentTab
 from proxy.authorization.control_plane import DURATION_BOUNDS, ServiceFigures
 from proxy.authorization.signing import digest
 from proxy.budgets import TokenUse
@@ -52,7 +52,7 @@ def text_of(client: Client, path: str, **headers: str) -> str:
 
 
 def all_tabs(client: Client, deployment: Deployment) -> str:
-    return "".join(text_of(client, address(deployment, f"?tab={tab}")) for tab in Tab)
+    return "".join(text_of(client, address(deployment, f"?tab={tab}")) for tab in DeploymentTab)
 
 
 def filled(**overrides: Any) -> dict[str, Any]:
