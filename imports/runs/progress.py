@@ -7,6 +7,7 @@ session that ends takes its import with it.
 import asyncio
 import logging
 from datetime import timedelta
+from itertools import chain
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
@@ -39,19 +40,25 @@ STALE_NAMES: Final = 20
 
 
 def advance_all() -> int:
-    """Take each import a step further; return how many are still under way."""
+    """Take each import a step further; return how many are still under way.
+
+    A host that does not answer is asked once, so that its imports do not keep those of others waiting.
+    """
+    silent: set[int | None] = set()
     rows = Import.objects.live().select_related("session__host", "session__image", "credential", "owner")
-    for import_ in rows:
+    for step, import_ in chain(((advance, row) for row in rows), ((_stop, row) for row in _to_stop())):
+        host = import_.session.host_id if import_.session else None
         try:
-            advance(import_)
+            if host is None or host not in silent:
+                step(import_)
         except (HostUnreachableError, ExecError, TimeoutError) as failure:
-            logger.info("import %s: not reached now: %s", import_.pk, failure)
-    for import_ in _to_stop():
-        try:
-            _within(delivery.stop, *_container(import_.session), import_.pk)
-        except (HostUnreachableError, ExecError, TimeoutError) as failure:
-            logger.info("import %s: not stopped now: %s", import_.pk, failure)
+            silent.add(host)
+            logger.info("import %s: its host is not reached now: %s", import_.pk, failure)
     return Import.objects.live().count()
+
+
+def _stop(import_: Import) -> None:
+    _within(delivery.stop, *_container(import_.session), import_.pk)
 
 
 def advance(import_: Import) -> None:
