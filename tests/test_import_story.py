@@ -17,7 +17,7 @@ from folders.storage.paths import prepare_root
 from imports import credentials, services
 from imports.models import Import, ImportState
 from imports.requests import ImportRequest
-from imports.runs import progress
+from imports.runs import delivery, progress
 from resources.amounts.units import MIB
 from resources.models import Image, Installation, ResourceGroup
 from scheduler.cycle.passes import run_pass
@@ -50,7 +50,8 @@ cat >/tmp/host/cgi-bin/git <<'END'
 GIT_PROJECT_ROOT=/tmp/host GIT_HTTP_EXPORT_ALL=1 PATH_INFO="${{PATH_INFO%/work/*}}/work.git/${{PATH_INFO##*/work/}}" \\
     exec git http-backend
 END
-chmod +x /tmp/host/cgi-bin/git && cd /tmp/host
+printf '#!/bin/sh\nsleep 600\n' >/tmp/host/cgi-bin/slow
+chmod +x /tmp/host/cgi-bin/* && cd /tmp/host
 nohup python3 -m http.server --cgi 8123 >/tmp/host.log 2>&1 </dev/null &
 ssh-keygen -q -t ed25519 -N '' -f /tmp/hostkey && cat >/tmp/sshd_config <<'END'
 Port 2222
@@ -197,6 +198,21 @@ def test_into_a_running_session_and_cancelled(group: ResourceGroup) -> None:
     again = ended(services.begin(owner, ImportRequest(address=ADDRESS, session=session)))
     assert "already" in again.problem
     assert done(container, "ls -A ~ | grep -c '^[.]work' || true") == "0"
+
+    slow = services.begin(owner, ImportRequest(address=ADDRESS.replace("git/work", "slow/repo"), session=session))
+    program = f"pgrep -f '[p]ython3 {delivery.PLACE}{slow.pk}'"
+    until(lambda: progress.advance_all() and Import.objects.get(pk=slow.pk).progress == "Looks for the repository")
+    assert Import.objects.get(pk=slow.pk).state == ImportState.FETCHING
+    assert container.run(program)[0] == 0
+    services.cancel(slow, actor=owner)
+
+    def is_stopped() -> bool:
+        progress.advance_all()
+        return container.run(program)[0] == 1
+
+    until(is_stopped)
+    assert "It was cancelled." in done(container, f"cat {delivery.PLACE}{slow.pk}/output")
+    assert done(container, "ls -A ~ | grep -c repo || true") == "0"
 
     other = folders.create(owner, "other")
     made = services.begin(owner, ImportRequest(address=ADDRESS, folder=other))

@@ -48,7 +48,7 @@ place={PLACE}$1
 tail -c 40000 "$place/output"
 kill -0 "$(cat "$place/pid")" 2>/dev/null || echo gone
 """
-STOP: Final = f'kill -TERM "$(cat {PLACE}$1/pid)"'
+STOP: Final = f'kill -TERM "$(cat {PLACE}$1/pid)"; rm -f {PLACE}$1/job'
 
 
 def command_of(import_id: str) -> str:
