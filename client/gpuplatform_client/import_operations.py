@@ -37,7 +37,7 @@ def cancel_import(import_id: str) -> ApiOperation[ImportInfo]:
 
 def launch_options(import_id: str) -> ApiOperation[ImportProposal]:
     """Return what a finished import, or a look, proposes for a session."""
-    return ApiOperation("GET", _path(import_id, "launch-options/"), one(ImportProposal))
+    return ApiOperation("GET", _path(import_id, "options/"), one(ImportProposal))
 
 
 def launch_import(import_id: str, spec: LaunchSpec) -> ApiOperation[list[LaunchedSession]]:
