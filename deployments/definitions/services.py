@@ -20,11 +20,6 @@ class FolderDrafts:
     drafts: Sequence[Draft]
     is_complete: bool  # False: there is more than is ever looked at
 
-    def named(self, name: str) -> Draft | None:
-        """Return the draft of this name or source, or the only one if no name is given; None if there is none."""
-        found = [each for each in self.drafts if not name or name in (each.name, each.source)]
-        return found[0] if found and (name or len(found) == 1) else None
-
 
 def drafts_of(user: User, folder: Folder, path: str = "") -> FolderDrafts:
     """Return what a directory of the folder proposes; its definition file, first, is at its top.

@@ -89,14 +89,6 @@ def test_models_of_runs_are_listed_newest_first(found: Finder, files: Path) -> N
     assert found("mlruns/0/models").drafts == [drafts[0]]
 
 
-def test_a_name_chooses_the_newest_of_it(found: Finder, files: Path) -> None:
-    store_model(files / "mlruns/0/1/artifacts/digits", time="2025-01-01 00:00:00")
-    new = store_model(files / "mlruns/0/2/artifacts/digits", time="2026-01-01 00:00:00")
-    drafts = found()
-    assert drafts.named("") is drafts.named("letters") is None
-    assert drafts.named("digits") == drafts.named(f"{new.relative_to(files)}/MLmodel") == drafts.drafts[0]
-
-
 def track(path: Path, *, models: str = "TABLE logged_models AS SELECT 'm-1' model_id, 'digits' name") -> None:
     """Make the database that MLflow keeps beside its directory."""
     with closing(sqlite3.connect(path)) as database:
