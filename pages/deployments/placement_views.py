@@ -48,11 +48,11 @@ def of_change(request: UserRequest, deployment_id: str) -> HttpResponse:
         revisions = Revision.objects.select_related("image")
         revision = get_object_or_404(revisions, deployment=deployment, number=min(asked["revision"], 10**6))
         return _shown(request, lambda: previews.of_activation(deployment, revision))
-    return _shown(request, lambda: previews.of_scale(deployment, min(asked.get("replicas", -1), 10**6)))
+    replicas = min(asked.get("replicas", -1), 10**6)
+    return _shown(request, lambda: previews.of_scale(deployment, replicas), replicas=replicas)
 
 
-def _shown(request: UserRequest, preview: Callable[[], LaunchPreview] | None) -> HttpResponse:
-    context: dict[str, object] = {}
+def _shown(request: UserRequest, preview: Callable[[], LaunchPreview] | None, **context: object) -> HttpResponse:
     try:
         context["placement"] = placement_of(preview()) if preview else None
     except RejectedError as error:

@@ -61,7 +61,7 @@ def test_scaling_and_activating_say_it_before(pages: Client, deployment: Deploym
     assert f'hx-get="{page}placement/?revision=2"' in shown
     assert f'hx-get="{page}placement/"' in shown
     assert ROOM in said(pages.get(f"{page}placement/?revision=2"))
-    assert ROOM in said(pages.get(f"{page}placement/?replicas=3"))
+    assert f"<strong>3 replicas wanted:</strong> {ROOM}" in said(pages.get(f"{page}placement/?replicas=3"))
     assert "1 of 2 can start at once" in said(pages.get(f"{page}placement/?replicas=4"))
     for wrong in ("999999999999", "-1", "x", ""):
         assert "Choose a number from 0 to 64." in said(pages.get(f"{page}placement/?replicas={wrong}"))
