@@ -1,4 +1,4 @@
 """Changes of a running session's size.
 
-Used by hostworker and pages.
+Used by deployments, hostworker and pages.
 """
