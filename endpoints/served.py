@@ -12,7 +12,8 @@ from typing import Final
 from django.db import Error, close_old_connections
 from redis.exceptions import RedisError
 
-from deployments import figures, tokens
+from deployments import figures
+from deployments.access import tokens
 from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import services as scaling
 from deployments.usage import metering

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext
 
 from accounts.models import SshKey, User
 from deployments import services as deployment_services
-from deployments import tokens as deployment_tokens
+from deployments.access import tokens as deployment_tokens
 from deployments.models import Deployment, DeploymentState, ReplicaHealth, RuntimeVariant
 from deployments.scaling import services as scaling
 from deployments.tests.making import deployment_request, revision_request

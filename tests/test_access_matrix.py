@@ -22,7 +22,7 @@ from rest_framework.test import APIClient
 
 from accounts.models import ApiToken, SshKey, User
 from accounts.models.invitations import TOKEN_LENGTH
-from deployments import tokens as deployment_tokens
+from deployments.access import tokens as deployment_tokens
 from deployments.scaling import services as scaling
 from deployments.tests.making import make_deployment
 from folders.sharing import folders as folder_services

@@ -13,7 +13,8 @@ import pytest
 import requests
 from django.conf import settings
 
-from deployments import services, tokens
+from deployments import services
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentState, Replica
 from deployments.replicas.reconciliation import reconcile_all
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest

@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletionUserMessageParam
 from playwright.sync_api import Browser, expect
 
 from accounts.models import User
-from deployments import tokens
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentState, ReplicaHealth
 from deployments.replicas.reconciliation import reconcile_all
 from deployments.tests.model_folders import make_model_folder

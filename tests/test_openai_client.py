@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionUserMessageParam
 
-from deployments import tokens
+from deployments.access import tokens
 from deployments.models import Deployment, TokenUsage
 from deployments.tests.openai_server import MODEL, Seen, openai_server
 from deployments.tests.served_here import SUBNETS, served_here

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
-from deployments import tokens
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentToken, TokenUsage
 from deployments.requests import RevisionRequest
 from deployments.rest.bodies import number

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import AuditEntry, User
-from deployments import tokens
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentEvent, DeploymentToken, Replica, Revision, RuntimeVariant
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica

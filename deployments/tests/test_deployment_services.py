@@ -7,7 +7,8 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from accounts.models import AuditEntry
-from deployments import services, tokens
+from deployments import services
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentState, HealthKind, Revision, RuntimeVariant
 from deployments.requests import HealthCheck
 from deployments.tests.making import deployment_request, make_deployment, revision_request

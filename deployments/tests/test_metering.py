@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from django.db import Error, connection
 
-from deployments import tokens
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentToken, TokenUsage
 from deployments.tests.making import make_deployment
 from deployments.usage import metering

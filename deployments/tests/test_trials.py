@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from accounts.models import AuditEntry
-from deployments import services, tokens, trials
+from deployments import services
+from deployments.access import tokens, trials
 from deployments.models import DeploymentToken
 from deployments.tests.making import make_deployment
 from endpoints.routing import service_routes
@@ -41,7 +42,7 @@ def test_expired_ones_of_others_are_cleared_away() -> None:
 
 
 def test_they_take_no_place_of_other_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.tokens.MAX_TOKENS", 1)
+    monkeypatch.setattr("deployments.access.tokens.MAX_TOKENS", 1)
     deployment = make_deployment()
     trials.trial_token(deployment, actor=deployment.owner)
     tokens.create_token(deployment, name="shop", actor=deployment.owner)

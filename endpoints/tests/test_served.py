@@ -2,7 +2,8 @@
 
 import pytest
 
-from deployments import figures, tokens
+from deployments import figures
+from deployments.access import tokens
 from deployments.models import DeploymentToken
 from deployments.tests.making import make_deployment
 from endpoints import served

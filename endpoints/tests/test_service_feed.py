@@ -10,7 +10,8 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from accounts.models import User
-from deployments import events, hosts, services, tokens
+from deployments import events, hosts, services
+from deployments.access import tokens
 from deployments.models import Deployment, Replica, ReplicaHealth
 from deployments.tests.making import serving_deployment
 from endpoints.routing import feed, service_routes

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.urls import reverse
 
-from deployments import services, tokens
+from deployments import services
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, ReplicaHealth
 from deployments.replicas import reconciliation
 from deployments.tests.making import heal, make_deployment, revision_request, run_replicas, serving_deployment

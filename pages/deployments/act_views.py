@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form
-from deployments import services, tokens
+from deployments import services
+from deployments.access import tokens
 from deployments.models import Revision
 from pages.deployments.queries import operable_deployment
 from pages.deployments.tabs import DeploymentTab, to_tab

@@ -1,12 +1,12 @@
-"""Forms of tokens of deployments: of a new one, and of limits. The rules are in `deployments.tokens`."""
+"""Forms of tokens of deployments: of a new one, and of limits. The rules are in `deployments.access.tokens`."""
 
 from typing import Any
 
 from django import forms
 from django.utils.translation import gettext_lazy
 
+from deployments.access.tokens import LIMITS
 from deployments.models import Deployment, DeploymentToken
-from deployments.tokens import LIMITS
 from deployments.validation import MAX_TOKEN_LIFE, MAX_TOKEN_NAME_LENGTH
 from pages.deployments.forms import TEXT, number_field, text_field
 

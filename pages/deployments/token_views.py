@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
 from accounts.requests import UserRequest, signed_in_act
-from deployments import tokens
+from deployments.access import tokens
 from pages.deployments.forms import refuse
 from pages.deployments.queries import operable_deployment
 from pages.deployments.tabs import DeploymentTab, to_tab

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_variables
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_page
-from deployments import trials
+from deployments.access import trials
 from deployments.addresses import tried_origin
 from deployments.models import Deployment
 from pages.deployments.examples import is_openai

@@ -5,15 +5,14 @@ from django.urls.converters import StringConverter
 
 from pages.deployments import (
     act_views,
-    drafts,
-    form_views,
     log_views,
-    placement_views,
     scaling_views,
     token_views,
     try_views,
     views,
 )
+from pages.deployments.revising import drafts, placement
+from pages.deployments.revising import views as revision_views
 from sessions.models import SESSION_ID
 
 
@@ -28,14 +27,14 @@ app_name = "deployments"
 
 urlpatterns = [
     path("", views.deployment_list, name="list"),
-    path("new/", form_views.new, name="new"),
-    path("new/placement/", placement_views.of_creation, name="new-placement"),
+    path("new/", revision_views.new, name="new"),
+    path("new/placement/", placement.of_creation, name="new-placement"),
     path("from-folder/", drafts.from_folder, name="from-folder"),
     path("offer/", drafts.offer, name="offer"),
     path("<deployment:deployment_id>/", views.detail, name="detail"),
-    path("<deployment:deployment_id>/placement/", placement_views.of_change, name="placement"),
-    path("<deployment:deployment_id>/revisions/new/placement/", placement_views.of_revision, name="revision-placement"),
-    path("<deployment:deployment_id>/revisions/new/", form_views.new_revision, name="new-revision"),
+    path("<deployment:deployment_id>/placement/", placement.of_change, name="placement"),
+    path("<deployment:deployment_id>/revisions/new/placement/", placement.of_revision, name="revision-placement"),
+    path("<deployment:deployment_id>/revisions/new/", revision_views.new_revision, name="new-revision"),
     path("<deployment:deployment_id>/revisions/<int:number>/activate/", act_views.activate, name="activate"),
     path("<deployment:deployment_id>/rollback/", act_views.rollback, name="rollback"),
     path("<deployment:deployment_id>/promote/", act_views.promote, name="promote"),

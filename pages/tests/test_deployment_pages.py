@@ -8,7 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from deployments import addresses, figures, services, tokens
+from deployments import addresses, figures, services
+from deployments.access import tokens
 from deployments.models import Deployment, DeploymentState, DeploymentToken, ReplicaHealth, Revision, RuntimeVariant
 from deployments.tests.making import make_deployment, revision_request
 from deployments.tests.serving import make_replica

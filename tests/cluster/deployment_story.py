@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from bench.sizes import size
-from deployments import services, tokens
+from deployments import services
+from deployments.access import tokens
 from deployments.models import Deployment, Replica
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
 from resources.amounts.units import MIB

@@ -7,9 +7,9 @@ from django.utils.translation import gettext as _
 
 from accounts.requests import UserRequest, signed_in_form
 from deployments import services
-from pages.deployments.drafts import Proposal, fill, proposal_of
 from pages.deployments.forms import DeploymentForm, RevisionForm, variants
 from pages.deployments.queries import may_revise, visible_deployment
+from pages.deployments.revising.drafts import Proposal, fill, proposal_of
 from sessions.errors import RejectedError
 
 

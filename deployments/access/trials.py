@@ -11,8 +11,8 @@ from django.db import transaction
 from accounts import audit
 from accounts.models import User
 from deployments import events
+from deployments.access.tokens import CreatedToken, new_secret
 from deployments.models import Deployment, DeploymentToken
-from deployments.tokens import CreatedToken, new_secret
 from proxy.authorization.signing import digest
 from resources import clock
 from sessions.errors import GENERAL, RejectedError
