@@ -125,6 +125,7 @@ def test_it_is_fetched_into_a_folder(owner: User, image: Image, where: str) -> N
         ({"where": "new", "folder_name": "data"}, "folder_name"),
         ({"where": "folder"}, "folder"),
         ({"where": "folder", "folder": "no-such"}, "folder"),
+        ({"where": "folder", "folder": "\0"}, "folder"),
     ],
 )
 def test_a_wrong_target_is_said_at_its_field(owner: User, image: Image, typed: dict[str, str], field: str) -> None:
@@ -169,8 +170,9 @@ def test_an_import_of_others_is_not_launched(owner: User, host: Host, image: Ima
     other = make_import(make_user())
     page = browser_of(owner).get(f"{REVIEW}?import={other.pk}")
     assert list(page.context["form"].link_problems) == ["from_import"]
-    answer = browser_of(owner).post("/sessions/launch/", launch_form(image, host, from_import=other.pk))
-    assert list(errors_of(answer)) == ["from_import"]
+    for chosen in (other.pk, "\0", "x" * 10_000):
+        answer = browser_of(owner).post("/sessions/launch/", launch_form(image, host, from_import=chosen))
+        assert list(errors_of(answer)) == ["from_import"]
     for path in (f"/imports/{other.pk}/", f"/imports/{other.pk}/cancel/"):
         assert browser_of(owner).post(path).status_code == HTTPStatus.NOT_FOUND
 
