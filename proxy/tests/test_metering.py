@@ -37,6 +37,7 @@ USAGE = b'{"usage": {"prompt_tokens": 7, "completion_tokens": 12}}'
         (b'{"usage": {"prompt_tokens": 1e9, "completion_tokens": 1000000001}}', TokenUse()),
         (b'{"usage": {"prompt_tokens": 7', TokenUse()),
         (b'{"usage": ' + b'{"usage": ' * 3000, TokenUse()),
+        (b'{"usage": {"a": ' + b"[" * 9000, TokenUse()),
         (b"\xff\xfe" + USAGE + b" " * (KEPT_BYTES - 100), USED),
         (USAGE + b" " * 2 * KEPT_BYTES, TokenUse()),
         (b"", TokenUse()),
