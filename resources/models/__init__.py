@@ -1,7 +1,7 @@
 """The tables of machines and images.
 
 Used by deployments, endpoints, folders, gpuplatform, hostaccess, hostworker, imports, notifications, operations,
-pages, scheduler and sessions.
+pages, scheduler, sessions and specs.
 """
 
 from resources.models.image_state import BuildState, HostImage, ImageBuild, ImagePull, PullState

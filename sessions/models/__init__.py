@@ -1,6 +1,6 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached.
 
-Used by deployments, endpoints, gpuplatform, hostworker, imports, notifications, operations, pages, scheduler,
+Used by deployments, endpoints, gpuplatform, hostworker, imports, notifications, operations, pages, scheduler, specs,
 sshserver and webhooks.
 """
 
