@@ -6,6 +6,8 @@ session that ends takes its import with it.
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Final
@@ -16,7 +18,7 @@ from django.db import transaction
 from django.db.models import F
 
 from engine.containers import container_name
-from engine.engine import Engine, ExecError
+from engine.engine import Engine, EngineConnectionError, ExecError
 from engine.output import last_lines
 from imports import credentials
 from imports.models import Import, ImportCredential, ImportState, ImportTarget
@@ -33,7 +35,8 @@ MAX_BYTES: Final = 64 * 2**30
 MAX_FILES: Final = 1_000_000
 LOOK_BYTES: Final = 2**30
 TAIL_LINES: Final = 30
-ENGINE_SECONDS: Final = 30.0
+ENGINE_SECONDS: Final = 10.0  # of one look at one container
+MAX_PAUSE_SECONDS: Final = 60.0  # between two looks at containers that do not answer
 TIME_LIMIT: Final = timedelta(hours=4)  # of a program in a session that goes on
 STOP_SPAN: Final = timedelta(minutes=2)  # in which a cancelled program is told to stop
 STALE_NAMES: Final = 20
@@ -42,19 +45,49 @@ STALE_NAMES: Final = 20
 def advance_all() -> int:
     """Take each import a step further; return how many are still under way.
 
-    A host that does not answer is asked once, so that its imports do not keep those of others waiting.
+    A host that is not reached is asked once, and whoever has a container that does not answer waits longer each time,
+    so that neither keeps the imports of others waiting.
     """
-    silent: set[int | None] = set()
+    unreached: set[int | None] = set()
     rows = Import.objects.live().select_related("session__host", "session__image", "credential", "owner")
     for step, import_ in chain(((advance, row) for row in rows), ((_stop, row) for row in _to_stop())):
         host = import_.session.host_id if import_.session else None
+        if host in unreached or _pauses.holds(import_.owner_id):
+            continue
         try:
-            if host is None or host not in silent:
-                step(import_)
-        except (HostUnreachableError, ExecError, TimeoutError) as failure:
-            silent.add(host)
+            step(import_)
+            _pauses.end(import_.owner_id)
+        except (HostUnreachableError, EngineConnectionError) as failure:
+            unreached.add(host)
             logger.info("import %s: its host is not reached now: %s", import_.pk, failure)
+        except (ExecError, TimeoutError) as failure:
+            _pauses.lengthen(import_.owner_id)
+            logger.info("import %s: its container does not answer now: %s", import_.pk, failure)
     return Import.objects.live().count()
+
+
+class Pauses:
+    """Exponential back-off by owner, in this process."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._pauses: dict[int, tuple[float, float]] = {}  # by owner: until when, and seconds
+
+    def holds(self, owner: int) -> bool:
+        """Return whether nothing of this owner is looked at now."""
+        return owner in self._pauses and self._now() < self._pauses[owner][0]
+
+    def lengthen(self, owner: int) -> None:
+        """Wait twice as long as before, up to MAX_PAUSE_SECONDS."""
+        seconds = min(2 * self._pauses.get(owner, (0.0, 0.5))[1], MAX_PAUSE_SECONDS)
+        self._pauses[owner] = (self._now() + seconds, seconds)
+
+    def end(self, owner: int) -> None:
+        """Forget what went wrong before."""
+        self._pauses.pop(owner, None)
+
+
+_pauses = Pauses()
 
 
 def _stop(import_: Import) -> None:

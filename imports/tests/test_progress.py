@@ -67,6 +67,21 @@ def test_a_host_that_is_not_reached_is_asked_again(look: Import, settings: Setti
     assert (look.state, look.begun_attempt) == (ImportState.WAITING, 0)
 
 
+def test_silent_containers_are_asked_ever_less_often() -> None:
+    now = 0.0
+    pauses = progress.Pauses(lambda: now)
+    looks = []
+    while now < 300:
+        if not pauses.holds(1):
+            looks.append(now)
+            pauses.lengthen(1)
+        now += 1
+    assert looks == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+    assert not pauses.holds(2)
+    pauses.end(1)
+    assert not pauses.holds(1)
+
+
 def test_a_session_ended_by_hand_ends_its_import(look: Import) -> None:
     sessions.terminate(Session.objects.get(pk=look.session_id), actor=look.owner)
     Session.objects.update(ended_at=clock.now() - timedelta(minutes=1))
