@@ -10,6 +10,7 @@ from typing import Any, Final
 from django.http import QueryDict
 
 from imports import services
+from imports.models import ImportTarget
 from pages.launch.fields import ChosenFolders
 from pages.launch.offer import LaunchOffer
 from resources.amounts.units import GIB, MIB, exact_size_text, fgpu_text
@@ -140,7 +141,14 @@ def again(offer: LaunchOffer, session_id: str) -> Initial:
         "gpu_model": session.gpu_model,
         "min_gpu_memory": _own_gpu_memory(session),
         "cluster_runs_on_all": is_own and session.cluster is not None and session.cluster.runs_on_all,
+        **_import_of(offer, session),
     }
+
+
+def _import_of(offer: LaunchOffer, session: Session) -> Initial:
+    """Return the import of the user's with which a session was launched; {} without."""
+    launched = offer.imports.filter(session=session, target=ImportTarget.SESSION).first()
+    return {"from_import": launched.origin_id or launched.pk, "import_installs": launched.installs} if launched else {}
 
 
 def _sessions() -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 from django.db.models import Q, QuerySet
 
 from accounts.models import Project, User
-from imports.models import Import, ImportState, ImportTarget
+from imports.models import Import, ImportState
 from resources.images import builds
 from resources.models import Gpu, Image, Preset, ResourceGroup
 from sessions.launching import mounts
@@ -65,7 +65,7 @@ class LaunchOffer:
     @property
     def imports(self) -> QuerySet[Import]:
         """The imports with which a session can be launched."""
-        return Import.objects.filter(owner=self.owner, state=ImportState.DONE).exclude(target=ImportTarget.SESSION)
+        return Import.objects.filter(owner=self.owner, state=ImportState.DONE)
 
     @staticmethod
     def images_of(owner: User) -> QuerySet[Image]:

@@ -265,6 +265,20 @@ def test_a_session_of_an_import_shares_its_repository(owner: User, host: Host, i
     assert f"repo={ADDRESS}&ref=main&path=first.ipynb" in link
 
 
+def test_a_session_is_launched_again_with_its_import(owner: User, host: Host, image: Image) -> None:
+    session = run_session(owner=owner, host=host, image=image)
+    launched = make_import(owner, target=ImportTarget.SESSION, session=session, installs=True)
+    browser = browser_of(owner)
+    form = browser.get(f"{REVIEW}?again={session.pk}").context["form"]
+    assert [form[name].value() for name in ("from_import", "import_installs")] == [launched.pk, True]
+    typed = launch_form(image, host, from_import=launched.pk, import_installs="on", form_key="a" * 16)
+    browser.post("/sessions/launch/", typed)
+    assert Import.objects.exclude(pk=launched.pk).get().address == ADDRESS
+    fetched = make_import(owner, target=ImportTarget.FOLDER)
+    Import.objects.filter(pk=launched.pk).update(origin=fetched)
+    assert browser.get(f"{REVIEW}?again={session.pk}").context["form"]["from_import"].value() == fetched.pk
+
+
 def test_the_launcher_opens_the_file_once_it_is_there(owner: User, host: Host, image: Image) -> None:
     session = run_session(owner=owner, host=host, image=image)
     apps, browser = f"/sessions/{session.pk}/apps/", browser_of(owner)
