@@ -286,7 +286,7 @@ def test_queries_that_owners_wrote_become_disabled_named_ones() -> None:
     for row, expression in ((deployment, "up"), (other, "up"), (other, "sum(jobs)")):
         ScalingRule.objects.create(deployment=row, metric="query", target=1, query=expression)
     ScalingRule.objects.create(deployment=other, metric="requests", target=1)
-    migration = import_module("deployments.migrations.0011_named_prometheus_queries")
+    migration = import_module("deployments.migrations.0009_named_prometheus_queries")
     migration.name_queries(apps, None)
     found = {query.name: (query.expression, query.is_enabled) for query in PrometheusQuery.objects.all()}
     assert found == {"rule-1": ("sum(jobs)", False), "rule-2": ("up", False)}

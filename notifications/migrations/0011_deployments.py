@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0008_token_budgets'),
+        ('deployments', '0007_token_budgets'),
         ('notifications', '0010_shared_limit'),
     ]
 

@@ -9,7 +9,7 @@ CREATE TRIGGER note_is_preemptible AFTER UPDATE OF is_preemptible ON compute_ses
 
 
 class Migration(migrations.Migration):
-    dependencies = [("compute", "0033_replicas"), ("deployments", "0008_token_budgets")]
+    dependencies = [("compute", "0033_replicas"), ("deployments", "0007_token_budgets")]
 
     operations = [
         migrations.AddField(

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0011_named_prometheus_queries'),
+        ('deployments', '0009_named_prometheus_queries'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -27,7 +27,7 @@ def write_expressions(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("deployments", "0010_preemptible_deployments")]
+    dependencies = [("deployments", "0008_preemptible_deployments")]
 
     operations = [
         migrations.CreateModel(
