@@ -2,7 +2,6 @@
 
 from gpuplatform_client.async_client import AsyncClient
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
 from gpuplatform_client.errors import (
     AccessDeniedError,
     ApiError,
@@ -12,7 +11,15 @@ from gpuplatform_client.errors import (
     SignInRequiredError,
     UnreachableServerError,
 )
-from gpuplatform_client.models import ClusterSpec, ComputeSession, LaunchSpec, MemberSpec, MountSpec, ResizeSpec
+from gpuplatform_client.models.deployments import DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
+from gpuplatform_client.models.platform import (
+    ClusterSpec,
+    ComputeSession,
+    LaunchSpec,
+    MemberSpec,
+    MountSpec,
+    ResizeSpec,
+)
 
 __all__ = [
     "AccessDeniedError",

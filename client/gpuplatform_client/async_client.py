@@ -13,15 +13,16 @@ import httpx
 from httpx_sse import EventSource
 from tenacity import AsyncRetrying
 
-from gpuplatform_client import operations, transfers
-from gpuplatform_client.api_requests import ApiOperation, ApiStream, ResultPage
+from gpuplatform_client import transfers
 from gpuplatform_client.errors import UnreachableServerError, error_from
-from gpuplatform_client.methods import ApiMethods
-from gpuplatform_client.models import IssuedToken
-from gpuplatform_client.retries import RECONNECT_SECONDS, RETRY_SECONDS, retry_options, unreachable
-from gpuplatform_client.streams import StreamPosition, check_stream
+from gpuplatform_client.http.api_requests import ApiOperation, ApiStream, ResultPage
+from gpuplatform_client.http.retries import RECONNECT_SECONDS, RETRY_SECONDS, retry_options, unreachable
+from gpuplatform_client.http.streams import StreamPosition, check_stream
+from gpuplatform_client.http.transport import REQUEST_SECONDS, api_url, request_headers
+from gpuplatform_client.models.platform import IssuedToken
+from gpuplatform_client.operations import platform as operations
+from gpuplatform_client.operations.methods import ApiMethods
 from gpuplatform_client.transfers import PartialDownload, UploadState
-from gpuplatform_client.transport import REQUEST_SECONDS, api_url, request_headers
 
 Result = TypeVar("Result")
 

@@ -10,8 +10,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from gpuplatform_client.errors import ClientError, UnreachableServerError
+from gpuplatform_client.http.transport import request_headers
 from gpuplatform_client.terminal import MAX_UNCONFIRMED_BYTES, refusal, socket_address
-from gpuplatform_client.transport import request_headers
 
 ERRORS: Final = 2  # first byte of a frame of errors; others are output
 

@@ -11,8 +11,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from gpuplatform_client.errors import BY_STATUS, ApiError, UnreachableServerError
-from gpuplatform_client.retries import is_transient
-from gpuplatform_client.transport import request_headers
+from gpuplatform_client.http.retries import is_transient
+from gpuplatform_client.http.transport import request_headers
 
 SHELL_EXITED: Final = 1000  # close codes of the platform
 SESSION_ENDED: Final = 4410

@@ -11,8 +11,8 @@ from typing import BinaryIO, Self
 
 import httpx
 
-from gpuplatform_client.api_requests import ApiOperation
 from gpuplatform_client.errors import ClientError
+from gpuplatform_client.http.api_requests import ApiOperation
 
 PIECE_BYTES = 16 * 2**20  # in memory while it is sent
 TUS = {"Tus-Resumable": "1.0.0"}

@@ -11,7 +11,7 @@ import typer
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.lookups import FOLDER_SCHEME, find_folder, find_session
+from gpuplatform_client.operations.lookups import FOLDER_SCHEME, find_folder, find_session
 
 PASSED_ON: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}  # to what runs in the session
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpuplatform_client.models import ClusterMember, ComputeSession
+from gpuplatform_client.models.platform import ClusterMember, ComputeSession
 
 GIB = 2**30
 MIB = 2**20

@@ -7,22 +7,16 @@ import typer
 
 from gpuplatform_client.cli import (
     access,
-    attach,
-    changes,
     credentials,
-    deploy,
-    deployments,
-    execute,
     folders,
     importing,
     login,
     overview,
     projects,
-    resize,
-    run,
-    sessions,
     spec_files,
 )
+from gpuplatform_client.cli.deployments import deploy, deployments
+from gpuplatform_client.cli.sessions import attach, changes, execute, resize, run, sessions
 
 app = typer.Typer(
     help="GPU Platform from the command line.",

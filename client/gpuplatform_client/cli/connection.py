@@ -13,7 +13,7 @@ from rich.table import Table
 from gpuplatform_client import stored_login
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError, SignInRequiredError
-from gpuplatform_client.retries import RETRY_SECONDS
+from gpuplatform_client.http.retries import RETRY_SECONDS
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -7,7 +7,7 @@ import typer
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.lookups import find_credential
+from gpuplatform_client.operations.lookups import find_credential
 
 app = typer.Typer(help="Tokens and keys for private repositories.", no_args_is_help=True)
 

@@ -7,7 +7,7 @@ import typer
 from gpuplatform_client.cli.amounts import clock_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.lookups import find_folder
+from gpuplatform_client.operations.lookups import find_folder
 
 app = typer.Typer(
     help="Data folders: list, create, look into, remove. `gpuplatform cp` copies files.", no_args_is_help=True

@@ -8,11 +8,11 @@ import typer
 from gpuplatform_client.cli.amounts import size_text
 from gpuplatform_client.cli.connection import FAILED, connected, messages, output, reporting
 from gpuplatform_client.cli.printing import ListFormat
-from gpuplatform_client.cli.run import DEFAULT_CPU, DEFAULT_MEMORY, INTERRUPTED, fgpu_of
+from gpuplatform_client.cli.sessions.run import DEFAULT_CPU, DEFAULT_MEMORY, INTERRUPTED, fgpu_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.import_models import ImportInfo, ImportProposal, ImportSpec
-from gpuplatform_client.lookups import LookupFailedError, choose_image, find_credential, find_folder
-from gpuplatform_client.models import LaunchSpec
+from gpuplatform_client.models.imports import ImportInfo, ImportProposal, ImportSpec
+from gpuplatform_client.models.platform import LaunchSpec
+from gpuplatform_client.operations.lookups import LookupFailedError, choose_image, find_credential, find_folder
 
 POLL_SECONDS: Final = 1.0
 MAX_NOTEBOOKS: Final = 5  # that are printed

@@ -8,8 +8,8 @@ import typer
 from gpuplatform_client.cli.amounts import fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.lookups import find_running_session, find_session
-from gpuplatform_client.models import HostInfo, LimitAmounts
+from gpuplatform_client.models.platform import HostInfo, LimitAmounts
+from gpuplatform_client.operations.lookups import find_running_session, find_session
 
 UNLIMITED: Final = "-"
 AMOUNTS: Final = (

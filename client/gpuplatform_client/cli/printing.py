@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from gpuplatform_client.cli.connection import output, table_of
-from gpuplatform_client.models import ApiModel
+from gpuplatform_client.models.platform import ApiModel
 
 Item = TypeVar("Item", bound=ApiModel)
 

@@ -6,7 +6,7 @@ import typer
 
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.lookups import find_member, find_project
+from gpuplatform_client.operations.lookups import find_member, find_project
 
 app = typer.Typer(help="Projects: list them, and choose their members.", no_args_is_help=True)
 

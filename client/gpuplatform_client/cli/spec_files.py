@@ -10,9 +10,9 @@ from gpuplatform_client.cli.amounts import clock_text, fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.lookups import LookupFailedError, find_deployment, find_session
-from gpuplatform_client.models import LaunchEstimate
-from gpuplatform_client.spec_models import SpecDocumentInfo, SpecResult, SpecText
+from gpuplatform_client.models.platform import LaunchEstimate
+from gpuplatform_client.models.specs import SpecDocumentInfo, SpecResult, SpecText
+from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment, find_session
 
 STDIN: Final = Path("-")
 FileOption = Annotated[

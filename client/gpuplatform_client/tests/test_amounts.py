@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuplatform_client.cli.amounts import resources_text
-from gpuplatform_client.models import ComputeSession
+from gpuplatform_client.models.platform import ComputeSession
 
 NAMES = dict.fromkeys(("id", "name", "owner", "status", "image", "resource_group"), "a")
 SESSION: dict[str, Any] = {**NAMES, "cpu": 4, "memory": 2**30, "created_at": datetime(2026, 1, 1, tzinfo=UTC)}

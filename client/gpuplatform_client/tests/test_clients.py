@@ -20,7 +20,7 @@ from folders.sharing import folders as services
 from folders.storage import paths as storage
 from gpuplatform_client import AsyncClient, Client, transfers
 from gpuplatform_client.errors import ApiError, MissingObjectError, SignInRequiredError, UnreachableServerError
-from gpuplatform_client.models import LaunchSpec
+from gpuplatform_client.models.platform import LaunchSpec
 from resources.amounts.units import GIB
 from tests.factories import PASSWORD, make_group, make_host, make_image, make_root, make_user
 from tests.live import LiveServer, serving

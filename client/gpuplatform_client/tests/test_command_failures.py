@@ -24,9 +24,9 @@ from websockets.sync.server import ServerConnection, serve
 
 from gpuplatform_client import commands
 from gpuplatform_client.cli.app import app
-from gpuplatform_client.cli.run import _exit_code
+from gpuplatform_client.cli.sessions.run import _exit_code
 from gpuplatform_client.commands import CommandBrokenError, RemoteCommand
-from gpuplatform_client.models import ComputeSession
+from gpuplatform_client.models.platform import ComputeSession
 from gpuplatform_client.tests.test_failures import responding
 from tests.live import ROOT
 from tests.wait import SECONDS

@@ -13,7 +13,7 @@ from tenacity import RetryCallState, Retrying
 
 from gpuplatform_client import AsyncClient, Client, transfers
 from gpuplatform_client.errors import ApiError, ClientError, UnreachableServerError
-from gpuplatform_client.retries import StopAfterSeconds, is_transient
+from gpuplatform_client.http.retries import StopAfterSeconds, is_transient
 from gpuplatform_client.tests.test_clients import BlockingClient
 from gpuplatform_client.transfers import UploadState
 

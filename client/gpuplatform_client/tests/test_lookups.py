@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuplatform_client.lookups import LookupFailedError, choose_image
-from gpuplatform_client.models import ImageVersion
+from gpuplatform_client.models.platform import ImageVersion
+from gpuplatform_client.operations.lookups import LookupFailedError, choose_image
 
 
 def image(environment: str, version: str, *, is_default: bool = False, is_enabled: bool = True) -> ImageVersion:

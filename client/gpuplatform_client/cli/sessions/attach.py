@@ -14,7 +14,7 @@ import typer
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import FAILED, connected, messages, reporting
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.lookups import find_running_session
+from gpuplatform_client.operations.lookups import find_running_session
 from gpuplatform_client.terminal import RemoteTerminal, TerminalEnd, WindowSize, copy_input
 
 LEAVE_KEY: Final = b"\x1d"  # Ctrl-], as telnet has it

@@ -10,8 +10,8 @@ import httpx
 from httpx_sse import ServerSentEvent
 
 from gpuplatform_client.errors import UnreachableServerError, no_api
-from gpuplatform_client.models import ApiModel
-from gpuplatform_client.streams import StreamPosition
+from gpuplatform_client.http.streams import StreamPosition
+from gpuplatform_client.models.platform import ApiModel
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=ApiModel)

@@ -14,7 +14,7 @@ import typer
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import connected, reporting
 from gpuplatform_client.commands import RemoteCommand
-from gpuplatform_client.lookups import find_running_session
+from gpuplatform_client.operations.lookups import find_running_session
 
 FAILED: Final = 255  # as ssh exits where no command was run
 READ_BYTES: Final = 16 * 1024

@@ -9,9 +9,10 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
-from gpuplatform_client.cli.run import fgpu_of, mount_of, variables_of
+from gpuplatform_client.cli.sessions.run import fgpu_of, mount_of, variables_of
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import (
+from gpuplatform_client.errors import ClientError
+from gpuplatform_client.models.deployments import (
     AnsweredInfo,
     DeploymentInfo,
     DeploymentSpec,
@@ -20,8 +21,7 @@ from gpuplatform_client.deployment_models import (
     PlacementInfo,
     RevisionSpec,
 )
-from gpuplatform_client.errors import ClientError
-from gpuplatform_client.lookups import choose_image, find_deployment
+from gpuplatform_client.operations.lookups import choose_image, find_deployment
 
 OUTAGE_SECONDS = 600.0  # of the connection, after which following is given up
 POLL_SECONDS = 1.0

@@ -6,11 +6,11 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.deploy import DeploymentName
+from gpuplatform_client.cli.deployments.deploy import DeploymentName
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo, DeploymentTokenInfo
-from gpuplatform_client.lookups import LookupFailedError, find_deployment
+from gpuplatform_client.models.deployments import DeploymentInfo, DeploymentTokenInfo
+from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment
 
 tokens = typer.Typer(help="Tokens of a deployment.", no_args_is_help=True)
 TokenName = Annotated[str, typer.Argument(metavar="TOKEN", help="Its name")]

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuplatform_client.api_requests import (
+from gpuplatform_client.http.api_requests import (
     FIRST_PAGE,
     ApiOperation,
     ApiStream,
@@ -20,7 +20,8 @@ from gpuplatform_client.api_requests import (
     path_part,
     text,
 )
-from gpuplatform_client.models import (
+from gpuplatform_client.http.streams import read_output, read_session
+from gpuplatform_client.models.platform import (
     AccountInfo,
     AccountLimits,
     AppState,
@@ -40,8 +41,7 @@ from gpuplatform_client.models import (
     UsageTable,
     UsageWindow,
 )
-from gpuplatform_client.spec_models import SpecResult, SpecText
-from gpuplatform_client.streams import read_output, read_session
+from gpuplatform_client.models.specs import SpecResult, SpecText
 
 
 def issue_token(email: str, password: str, code: str = "") -> ApiOperation[IssuedToken]:

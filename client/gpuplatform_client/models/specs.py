@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from gpuplatform_client.models import ApiModel, LaunchEstimate
+from gpuplatform_client.models.platform import ApiModel, LaunchEstimate
 
 
 class SpecDocumentInfo(ApiModel):

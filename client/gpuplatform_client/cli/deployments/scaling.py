@@ -7,10 +7,10 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.deploy import DeploymentName
+from gpuplatform_client.cli.deployments.deploy import DeploymentName
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.deployment_models import ScalingInfo
-from gpuplatform_client.lookups import find_deployment
+from gpuplatform_client.models.deployments import ScalingInfo
+from gpuplatform_client.operations.lookups import find_deployment
 
 SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SPAN: Final = re.compile("([0-9]{1,9})([smhd])")

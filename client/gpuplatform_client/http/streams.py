@@ -10,7 +10,7 @@ import httpx
 from httpx_sse import ServerSentEvent
 
 from gpuplatform_client.errors import UnreachableServerError, no_api
-from gpuplatform_client.models import ComputeSession
+from gpuplatform_client.models.platform import ComputeSession
 
 END = "end"  # the event after which nothing follows
 

@@ -1,6 +1,6 @@
 """The operations of the API on imports as values, without I/O; see `operations`."""
 
-from gpuplatform_client.api_requests import (
+from gpuplatform_client.http.api_requests import (
     FIRST_PAGE,
     ApiOperation,
     ResultPage,
@@ -11,8 +11,8 @@ from gpuplatform_client.api_requests import (
     page,
     path_part,
 )
-from gpuplatform_client.import_models import CredentialInfo, ImportInfo, ImportProposal, ImportSpec, LaunchedSession
-from gpuplatform_client.models import LaunchSpec
+from gpuplatform_client.models.imports import CredentialInfo, ImportInfo, ImportProposal, ImportSpec, LaunchedSession
+from gpuplatform_client.models.platform import LaunchSpec
 
 
 def imports() -> ApiOperation[ResultPage[ImportInfo]]:

@@ -13,8 +13,8 @@ from gpuplatform_client.cli.amounts import age_text, clock_text, resources_text,
 from gpuplatform_client.cli.connection import connected, output, reporting, table_of
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.client import Client
-from gpuplatform_client.lookups import find_session
-from gpuplatform_client.models import ComputeSession, UsagePoint
+from gpuplatform_client.models.platform import ComputeSession, UsagePoint
+from gpuplatform_client.operations.lookups import find_session
 
 OUTAGE_SECONDS: Final = 600.0  # of the connection, after which waiting is given up
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuplatform_client.api_requests import (
+from gpuplatform_client.http.api_requests import (
     FIRST_PAGE,
     ApiOperation,
     ApiStream,
@@ -15,7 +15,8 @@ from gpuplatform_client.api_requests import (
     path_part,
     text,
 )
-from gpuplatform_client.deployment_models import (
+from gpuplatform_client.http.streams import read_output
+from gpuplatform_client.models.deployments import (
     DeploymentEventInfo,
     DeploymentInfo,
     DeploymentSpec,
@@ -31,7 +32,6 @@ from gpuplatform_client.deployment_models import (
     ScalingRuleInfo,
     TokenUsageInfo,
 )
-from gpuplatform_client.streams import read_output
 
 
 def deployments(**query: str) -> ApiOperation[ResultPage[DeploymentInfo]]:

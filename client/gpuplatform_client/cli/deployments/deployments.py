@@ -6,7 +6,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import age_text, clock_text, fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.deploy import (
+from gpuplatform_client.cli.deployments.deploy import (
     CanarySteps,
     DeploymentName,
     DryRun,
@@ -19,12 +19,12 @@ from gpuplatform_client.cli.deploy import (
     print_placement,
     rollout_settings,
 )
+from gpuplatform_client.cli.deployments.scaling import scaling, scaling_rules, sleep, wake
+from gpuplatform_client.cli.deployments.tokens import tokens, usage
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.cli.scaling import scaling, scaling_rules, sleep, wake
-from gpuplatform_client.cli.tokens import tokens, usage
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo, RevisionInfo
-from gpuplatform_client.lookups import LookupFailedError, find_deployment
+from gpuplatform_client.models.deployments import DeploymentInfo, RevisionInfo
+from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment
 
 app = typer.Typer(help="Deployments: list them, change them, and make tokens.", invoke_without_command=True)
 app.add_typer(tokens, name="token")

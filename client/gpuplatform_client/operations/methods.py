@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from gpuplatform_client import deployment_operations, import_operations, operations
-from gpuplatform_client.api_requests import ApiOperation, ApiStream, ResultPage
+from gpuplatform_client.http.api_requests import ApiOperation, ApiStream, ResultPage
+from gpuplatform_client.operations import deployments as deployment_operations
+from gpuplatform_client.operations import imports as import_operations
+from gpuplatform_client.operations import platform as operations
 
 if TYPE_CHECKING:
     from gpuplatform_client.async_client import AsyncClient

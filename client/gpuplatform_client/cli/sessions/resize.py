@@ -9,8 +9,8 @@ import typer
 from gpuplatform_client.cli.amounts import resources_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.client import Client
-from gpuplatform_client.lookups import find_session
-from gpuplatform_client.models import ClusterMember, ComputeSession, ResizeSpec, SessionAmounts
+from gpuplatform_client.models.platform import ClusterMember, ComputeSession, ResizeSpec, SessionAmounts
+from gpuplatform_client.operations.lookups import find_session
 
 
 @reporting()

@@ -10,8 +10,8 @@ import typer
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.client import Client
-from gpuplatform_client.lookups import find_session
-from gpuplatform_client.models import ComputeSession, ConversionInfo
+from gpuplatform_client.models.platform import ComputeSession, ConversionInfo
+from gpuplatform_client.operations.lookups import find_session
 
 Name = Annotated[str, typer.Argument(help="Name or id of a session")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or ids of sessions")]

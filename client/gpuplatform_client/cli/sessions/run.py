@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuplatform_client import operations
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
 from gpuplatform_client.cli.spec_files import (
@@ -21,8 +20,9 @@ from gpuplatform_client.cli.spec_files import (
 )
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.lookups import choose_image
-from gpuplatform_client.models import ClusterSpec, ComputeSession, LaunchSpec, MemberSpec, MountSpec
+from gpuplatform_client.models.platform import ClusterSpec, ComputeSession, LaunchSpec, MemberSpec, MountSpec
+from gpuplatform_client.operations import platform as operations
+from gpuplatform_client.operations.lookups import choose_image
 
 NOT_STARTED: Final = 125  # as `docker run` exits when no container was started
 INTERRUPTED: Final = 130

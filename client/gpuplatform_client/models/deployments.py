@@ -4,7 +4,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal
 
-from gpuplatform_client.models import ApiModel, MountSpec
+from gpuplatform_client.models.platform import ApiModel, MountSpec
 
 
 class HealthSpec(ApiModel):

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from gpuplatform_client.client import Client
-from gpuplatform_client.deployment_models import DeploymentInfo
 from gpuplatform_client.errors import ClientError, MissingObjectError
-from gpuplatform_client.import_models import CredentialInfo
-from gpuplatform_client.models import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
+from gpuplatform_client.models.deployments import DeploymentInfo
+from gpuplatform_client.models.imports import CredentialInfo
+from gpuplatform_client.models.platform import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
 
 SESSION_ID = re.compile("[a-z2-7]{16}")
 FOLDER_SCHEME = "folder://"

@@ -1,0 +1,1 @@
+"""Commands that launch, watch and change sessions."""

@@ -1,0 +1,1 @@
+"""Requests to the API over HTTP: their form, repetitions, streams."""
