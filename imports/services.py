@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from accounts import audit
 from accounts.models import User
@@ -94,6 +96,8 @@ def launch(owner: User, import_: Import, request: LaunchRequest, *, installs: bo
         raise RejectedError({GENERAL: "Launch with an import of your own that is done."})
     if request.cluster is not None:
         raise RejectedError({"cluster": "What is imported goes into a session of one container."})
+    if request.command and import_.target != ImportTarget.FOLDER:
+        raise RejectedError({"command": "It would begin before the files are there: import them into a folder first."})
     mount_path = HOME
     if import_.target == ImportTarget.FOLDER:
         mounted = next((each for each in request.mounts if each.folder.pk == import_.folder_id), None)
@@ -103,6 +107,8 @@ def launch(owner: User, import_: Import, request: LaunchRequest, *, installs: bo
         installs = installs and not mounted.is_read_only and access(owner, mounted.folder) == Access.WRITE
         if not installs:
             return sessions.submit(owner, request)
+        if request.command:
+            raise RejectedError({"command": "It would begin before the packages are there: launch it without them."})
     with transaction.atomic():
         made = sessions.submit(owner, request)
         Import.objects.bulk_create(_into(import_, session, mount_path, installs=installs) for session in made)
@@ -201,7 +207,10 @@ def _credential_error(owner: User, request: ImportRequest, source: Source) -> st
 def _check_number(owner: User) -> None:
     """Raise RejectedError where the user has too many imports under way; call it in the transaction that adds one."""
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    if Import.objects.filter(owner=owner).live().count() >= MAX_LIVE:
+    with_session = Q(
+        target=ImportTarget.SESSION, begun_attempt=0
+    )  # begins once its session does, which may wait for days
+    if Import.objects.filter(owner=owner).live().exclude(with_session).count() >= MAX_LIVE:
         raise RejectedError({GENERAL: f"You have {MAX_LIVE} imports under way; wait for one, or cancel it."})
 
 
@@ -216,9 +225,11 @@ def _folder(owner: User, request: ImportRequest) -> Folder:
     if not request.folder_name:
         raise RejectedError({"folder": "Choose a folder, name a new one, or choose a session."})
     try:
-        return folders.create(owner, request.folder_name)
+        folder = folders.create_row(owner, request.folder_name)
     except FolderRejectedError as error:
         raise RejectedError({"folder_name": " ".join(error.errors.values())}) from error
+    transaction.on_commit(partial(folders.make_directory, folder))  # nothing stays of an import that is refused
+    return folder
 
 
 def _check_free(made: Import) -> None:

@@ -233,5 +233,6 @@ def _remove(path: Path) -> None:
 
 
 def _stop(_signal: int, _frame: object) -> None:
-    """End as a failure does, so that what was begun is removed."""
+    """End as a failure does, so that what was begun is removed; once, since the signal comes until the program ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise FetchError("It was cancelled.")

@@ -45,8 +45,9 @@ echo $! >"$place/pid"
 """
 READ: Final = f"""
 place={PLACE}$1
+kill -0 "$(cat "$place/pid")" 2>/dev/null || gone=gone
 tail -c 40000 "$place/output"
-kill -0 "$(cat "$place/pid")" 2>/dev/null || echo gone
+echo "$gone"
 """
 STOP: Final = f'kill -TERM "$(cat {PLACE}$1/pid)"; rm -f {PLACE}$1/job'
 

@@ -1,7 +1,7 @@
 """What the program prints, read with the suspicion that belongs to what a user's container says. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -59,8 +59,8 @@ def _checked(found: Mapping[str, Any]) -> dict[str, Any]:
         "present": _texts,
         "notebooks": _texts,
         "notes": _texts,
-        "frameworks": _mapping,
-        "devcontainer": _mapping,
+        "frameworks": _versions,
+        "devcontainer": _devcontainer,
     }
     return {name: check(found[name]) for name, check in checks.items() if name in found}
 
@@ -77,14 +77,22 @@ def _texts(value: Any) -> list[str]:
     return [text for each in value[:MAX_ITEMS] if (text := _text(each))] if isinstance(value, list) else []
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _versions(value: Any) -> dict[str, str]:
+    """Return texts by their names."""
     if not isinstance(value, dict):
         return {}
-    plain = {_text(key): each for key, each in list(value.items())[:MAX_ITEMS]}
-    return {
-        key: each if isinstance(each, bool) else _number(each) if isinstance(each, int) else _text(each)
-        for key, each in plain.items()
-    }
+    return {_text(key): _text(each) for key, each in list(value.items())[:MAX_ITEMS]}
+
+
+def _gpu(value: Any) -> bool | str:
+    return value if value in (True, "optional") else False
+
+
+def _devcontainer(value: Any) -> dict[str, Any]:
+    """Return what a devcontainer.json asks for."""
+    checks: Mapping[str, Callable[[Any], Any]] = {"image": _text, "cpus": _number, "memory": _number, "gpu": _gpu}
+    given = value if isinstance(value, dict) else {}
+    return {name: found for name, check in checks.items() if (found := check(given.get(name)))}
 
 
 def _hosts(value: Any) -> str:

@@ -6,10 +6,11 @@ session that ends takes its import with it.
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from itertools import chain
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
@@ -21,6 +22,7 @@ from engine.containers import container_name
 from engine.engine import Engine, EngineConnectionError, ExecError
 from engine.output import last_lines
 from imports import credentials
+from imports.addresses import MAX_REF_LENGTH
 from imports.models import Import, ImportCredential, ImportState, ImportTarget
 from imports.runs import delivery
 from imports.runs.findings import Message, last_message
@@ -36,6 +38,8 @@ MAX_FILES: Final = 1_000_000
 LOOK_BYTES: Final = 2**30
 TAIL_LINES: Final = 30
 ENGINE_SECONDS: Final = 10.0  # of one look at one container
+OWNER_SECONDS: Final = 5  # in which the containers of one owner are looked at in a round
+SLOW_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 60.0  # between two looks at containers that do not answer
 TIME_LIMIT: Final = timedelta(hours=4)  # of a program in a session that goes on
 STOP_SPAN: Final = timedelta(minutes=2)  # in which a cancelled program is told to stop
@@ -45,24 +49,33 @@ STALE_NAMES: Final = 20
 def advance_all() -> int:
     """Take each import a step further; return how many are still under way.
 
-    A host that is not reached is asked once, and whoever has a container that does not answer waits longer each time,
-    so that neither keeps the imports of others waiting.
+    A host that is not reached is asked once. Each owner's containers get a bounded time, and whoever has one that is
+    slow to answer waits longer each time. So nobody keeps the imports of others waiting.
     """
     unreached: set[int | None] = set()
+    taken: defaultdict[int, float] = defaultdict(float)  # seconds, by owner
     rows = Import.objects.live().select_related("session__host", "session__image", "credential", "owner")
-    for step, import_ in chain(((advance, row) for row in rows), ((_stop, row) for row in _to_stop())):
+    steps = [*((advance, row) for row in rows), *((_stop, row) for row in _to_stop())]
+    random.shuffle(steps)
+    for step, import_ in steps:
         host = import_.session.host_id if import_.session else None
-        if host in unreached or _pauses.holds(import_.owner_id):
+        if host in unreached or taken[import_.owner_id] > OWNER_SECONDS or _pauses.holds(import_.owner_id):
             continue
+        begun = time.monotonic()
         try:
             step(import_)
-            _pauses.end(import_.owner_id)
+            seconds = time.monotonic() - begun
+            taken[import_.owner_id] += seconds
+            (_pauses.lengthen if seconds > SLOW_SECONDS else _pauses.end)(import_.owner_id)
         except (HostUnreachableError, EngineConnectionError) as failure:
             unreached.add(host)
             logger.info("import %s: its host is not reached now: %s", import_.pk, failure)
         except (ExecError, TimeoutError) as failure:
             _pauses.lengthen(import_.owner_id)
             logger.info("import %s: its container does not answer now: %s", import_.pk, failure)
+        except Exception:
+            _pauses.lengthen(import_.owner_id)
+            logger.exception("import %s: not carried on", import_.pk)
     return Import.objects.live().count()
 
 
@@ -132,7 +145,9 @@ def _begin(import_: Import, session: Session) -> None:
     starts = import_.target == ImportTarget.SESSION
     async_to_sync(_delivered)(engine, container, import_.pk, job, starts=starts)
     now = clock.now()
-    _live(import_).update(state=ImportState.FETCHING, begun_at=now, begun_attempt=session.attempt)
+    begun = _live(import_).update(state=ImportState.FETCHING, begun_at=now, begun_attempt=session.attempt)
+    if not begun:  # it was cancelled meanwhile, and its program is told so once it is known to run
+        Import.objects.filter(pk=import_.pk).update(begun_attempt=session.attempt)
     if import_.credential_id:
         ImportCredential.objects.filter(pk=import_.credential_id).update(last_used_at=now)
     return None
@@ -191,7 +206,16 @@ def _store(import_: Import, message: Message) -> None:
     if message.known_hosts and import_.credential_id:
         unknown = ImportCredential.objects.filter(pk=import_.credential_id, known_hosts="")
         unknown.update(known_hosts=message.known_hosts)
-    return _end(import_, ImportState.DONE, found=message.found, path=message.found.get("path") or import_.path)
+    return _end(import_, ImportState.DONE, found=message.found, **_place(import_, message.found))
+
+
+def _place(import_: Import, found: Mapping[str, Any]) -> dict[str, str]:
+    """Return `ref` and `path`, now that it is known where the name of the branch ends and the path begins."""
+    whole, branch = f"{import_.ref}/{import_.path}", found.get("branch") or ""
+    path = found.get("path") or ""
+    if not import_.ref or not 0 < len(branch) <= MAX_REF_LENGTH or not f"{whole}/".startswith(f"{branch}/"):
+        return {"path": path or import_.path}
+    return {"ref": branch, "path": path or whole[len(branch) :].strip("/")}
 
 
 def _end(import_: Import, state: ImportState, **fields: Any) -> None:

@@ -162,6 +162,38 @@ def test_what_was_looked_at_is_fetched_into_the_home(owner: User) -> None:
     assert (row.origin, row.tree, row.url) == (None, "/home/work/r", ADDRESS)
 
 
+def test_no_command_begins_before_what_it_needs(owner: User) -> None:
+    look = done(services.look(owner, ImportRequest(address=ADDRESS)))
+    with pytest.raises(RejectedError, match="before the files"):
+        launch(owner, look, command="python r/train.py")
+    made = done(services.begin(owner, ImportRequest(address=ADDRESS, folder_name="course")))
+    assert made.folder
+    with pytest.raises(RejectedError, match="before the packages"):
+        launch(owner, made, MountRequest(folder=made.folder), command="python course/r/train.py")
+
+
+def test_a_refused_import_leaves_no_directory(
+    owner: User, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    directories: list[Folder] = []
+    monkeypatch.setattr(folders, "make_directory", directories.append)
+    Image.objects.update(is_enabled=False)
+    with django_capture_on_commit_callbacks(execute=True):
+        refused(owner, folder_name="course")
+    assert (directories, Folder.objects.count()) == ([], 0)
+    Image.objects.update(is_enabled=True)
+    with django_capture_on_commit_callbacks(execute=True):
+        services.begin(owner, ImportRequest(address=ADDRESS, folder_name="course"))
+    assert [each.name for each in directories] == ["course"]
+
+
+def test_sessions_that_queue_take_no_place_of_imports(owner: User) -> None:
+    look = done(services.look(owner, ImportRequest(address=ADDRESS)))
+    for _each in range(services.MAX_LIVE):
+        launch(owner, look)
+    assert services.look(owner, ImportRequest(address=f"{ADDRESS}/tree/dev")).is_live
+
+
 def test_a_proposal_follows_what_was_found(owner: User) -> None:
     made = services.begin(owner, ImportRequest(address=ADDRESS, folder_name="course"))
     needs = {"cpus": 4, "memory": 8 * GIB, "gpu": True}

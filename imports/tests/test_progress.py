@@ -17,7 +17,8 @@ from resources import clock
 from sessions.launching import services as sessions
 from sessions.lifecycle import Status
 from sessions.models import Session
-from tests.factories import moved_to
+from tests.api import client_of
+from tests.factories import make_user, moved_to
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +41,26 @@ def test_the_log_of_an_ended_session_has_the_result(look: Import) -> None:
     log = '{"progress": "x", "bytes": 1}\n{"found": {"files": 3, "path": "a.ipynb"}}\n'
     assert ended(look, log).state == ImportState.DONE
     assert (look.found, look.path) == ({"files": 3, "path": "a.ipynb"}, "a.ipynb")
+
+
+def test_the_branch_and_the_path_are_told_apart() -> None:
+    made = services.look(make_world()[0], ImportRequest(address=f"{ADDRESS}/blob/feature/x/a/b.ipynb"))
+    assert (made.ref, made.path) == ("feature", "x/a/b.ipynb")
+    assert ended(made, '{"found": {"branch": "feature/x", "path": "a/b.ipynb"}}').ref == "feature/x"
+    assert made.path == "a/b.ipynb"
+
+
+def test_a_forged_branch_changes_no_ref() -> None:
+    made = services.look(make_world()[0], ImportRequest(address=f"{ADDRESS}/tree/main"))
+    assert ended(made, '{"found": {"branch": "other", "path": "a"}}').ref == "main"
+
+
+def test_a_forged_result_breaks_no_list(look: Import) -> None:
+    forged = {"devcontainer": {"cpus": "x", "memory": [1], "gpu": "<b>", "image": 7}, "frameworks": {"torch": 1}}
+    ended(look, json.dumps({"found": forged}))
+    assert look.found == {"devcontainer": {}, "frameworks": {"torch": ""}}
+    response = client_of(make_user(is_superuser=True)).get("/api/v1/imports/")
+    assert response.status_code == 200
 
 
 def test_a_problem_is_told(look: Import) -> None:
@@ -116,7 +137,7 @@ def test_what_was_found_is_bounded(line: dict[str, Any], found: dict[str, Any] |
     assert len(json.dumps(message.found)) < 40_000
     assert "\u202e" not in str(message.found)
     if "devcontainer" in message.found:
-        assert message.found["devcontainer"] == {"cpus": 2**60, "gpu": True, "x": ""}
+        assert message.found["devcontainer"] == {"cpus": 2**60, "gpu": True}
 
 
 @pytest.mark.parametrize(
