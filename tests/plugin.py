@@ -82,9 +82,12 @@ def _own_networks() -> str:
 
 
 def write_without_care(var_dir: Path) -> None:
-    """Let PostgreSQL wait for no disk: nobody needs these data after a crash of the machine."""
+    """Let PostgreSQL wait for no disk, and vacuum nothing.
+
+    Nobody needs these data after a crash of the machine. A vacuum may deadlock with tests that drop what they made.
+    """
     with psycopg.connect(embedded.database_url(var_dir), autocommit=True) as connection:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        for setting in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
             connection.execute(f"ALTER SYSTEM SET {setting} = off")
         connection.execute("SELECT pg_reload_conf()")
 

@@ -74,7 +74,7 @@ def fill(page: Page) -> None:
 def scale_by_load(page: Page) -> None:
     """Have the deployment follow its load, for 16 requests a replica."""
     page.locator("#tab-scaling").click()
-    page.locator("#change-scaling").get_by_label("At most").fill("4")
+    page.locator("#change-scaling").get_by_label("At most", exact=True).fill("4")
     page.locator("#change-scaling").get_by_role("button", name="Save").click()
     page.locator("#add-rule").get_by_label("For one replica").fill("16")
     page.get_by_role("button", name="Add rule").click()

@@ -354,14 +354,15 @@ def test_a_superadmin_gives_host_names_on_the_page(client: Client) -> None:
     deployment = make_deployment()
     path = f"/deployments/{deployment.pk}/"
     client.force_login(deployment.owner)
-    assert 'id="hosts"' not in client.get(path).content.decode()
+    assert 'id="hosts"' not in client.get(f"{path}?tab=settings").content.decode()
     assert client.post(f"{path}hosts/", {"names-hosts": "models.example.org"}).status_code == 404
     client.force_login(make_user(is_superuser=True))
-    assert 'id="hosts"' in client.get(path).content.decode()
+    assert 'id="hosts"' in client.get(f"{path}?tab=settings").content.decode()
     refused = client.post(f"{path}hosts/", {"names-hosts": "models"})
     assert (refused.status_code, set(refused.context["hosts_form"].errors)) == (422, {"hosts"})
-    given = client.post(f"{path}hosts/", {"names-hosts": "models.example.org\nb.example.org"}, follow=True)
-    shown = given.content.decode()
+    given = client.post(f"{path}hosts/", {"names-hosts": "models.example.org\nb.example.org"})
+    assert given.url.endswith("?tab=settings")
+    shown = client.get(path).content.decode()
     first, *others = addresses.origins(deployment)
     assert (f'value="{first}"' in shown, all(f'href="{each}"' in shown for each in others)) == (True, True)
     assert addresses.origin(deployment) in others
