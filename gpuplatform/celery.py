@@ -25,6 +25,7 @@ app.autodiscover_tasks(
         "folders",
         "gpuplatform",
         "hostaccess",
+        "imports",
         "notifications",
         "scheduler",
         "sessions",
