@@ -1,5 +1,7 @@
 """Packages that a tree names are installed once, and again only when something has changed."""
 
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,36 @@ def test_a_tree_that_names_nothing_gets_nothing(tmp_path: Path) -> None:
     packages.install(tmp_path, own)
     assert own.notes == ["environment.yml is conda's, which is not installed by itself."]
     assert not (tmp_path / ".venv").exists()
+
+
+def test_sessions_that_share_a_tree_install_once(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tree / ".git").mkdir()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda image: packages.install(tree, job(tree, image)), "aaa"))
+    assert capsys.readouterr().out.count("Installs packages") == 1
+    assert list((tree / ".venv").glob("lib/*/site-packages/hello.py"))
+    assert (tree / ".git" / "info" / "exclude").read_text().splitlines() == [packages.LOCK]
+
+
+def test_an_environment_of_another_python_is_made_anew(tree: Path) -> None:
+    assert installed(tree)
+    [own] = (tree / ".venv" / "lib").iterdir()
+    own.rename(own.with_name("python3.0"))
+    assert installed(tree, image="b")
+    assert [each.name for each in (tree / ".venv" / "lib").iterdir()] == [own.name]
+    (tree / ".venv" / "pyvenv.cfg").unlink()  # so that its Python is the image's
+    assert installed(tree)
+    assert (tree / ".venv" / "pyvenv.cfg").exists()
+
+
+def test_an_end_ends_what_installs(tree: Path) -> None:
+    def end(*_: object) -> None:
+        raise SystemExit
+
+    before = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(SystemExit):
+            packages._run(["sh", "-c", "kill -USR1 $PPID; sleep 5; touch late"], tree, job(tree))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not (tree / "late").exists()
