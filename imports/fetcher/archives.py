@@ -81,10 +81,11 @@ def unpack(archive: Path, tree: Path, job: FetchJob) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(path):
                 os.symlink(link, path)
-        drop_outward_links(tree, [str(path.relative_to(tree)) for path, _ in target.links], job)
+        lifted = _lift_only_directory(tree)
+        links = [os.path.relpath(path, lifted) for path, _ in target.links]
+        drop_outward_links(tree, links, job)  # after the move: a level up is out of the tree by now
     except BROKEN as error:
         raise FetchError(f"The archive cannot be unpacked: {str(error)[:150] or type(error).__name__}.") from error
-    _lift_only_directory(tree)
 
 
 def _unpack_zip(archive: Path, target: _Target) -> None:
@@ -142,12 +143,17 @@ def _copy_linked(target: _Target, path: Path, entry: tarfile.TarInfo) -> None:
         target.write(path, source, is_executable=os.access(before, os.X_OK))
 
 
-def _lift_only_directory(tree: Path) -> None:
-    """Have the contents of the only directory in the tree's place, as archives of repositories have one."""
+def _lift_only_directory(tree: Path) -> Path:
+    """Have the contents of the only directory in the tree's place, as archives of repositories have one.
+
+    Return where they were.
+    """
     entries = list(tree.iterdir())
     if len(entries) != 1 or entries[0].is_symlink() or not entries[0].is_dir():
-        return
+        return tree
+    [only] = entries
     aside = tree.with_name(f"{tree.name}.only")
-    os.rename(entries[0], aside)
+    os.rename(only, aside)
     shutil.rmtree(tree)
     os.rename(aside, tree)
+    return only

@@ -278,6 +278,8 @@ def test_an_archive_that_unpacks_to_far_more_is_not(
         lambda: _tar([("/tmp/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("l", tarfile.SYMTYPE, ".."), ("l/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("bad", tarfile.SYMTYPE, "/etc/passwd"), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("repo/ok", tarfile.REGTYPE, ""), ("repo/bad", tarfile.SYMTYPE, "../x")]),
+        lambda: _tar([("repo/ok", tarfile.REGTYPE, ""), ("repo/bad", tarfile.SYMTYPE, "../repo/ok")]),
         lambda: _tar([("bad", tarfile.LNKTYPE, "/etc/passwd"), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("bad", tarfile.LNKTYPE, "../host/ca.pem"), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("bad", tarfile.CHRTYPE, ""), ("bad2", tarfile.FIFOTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
