@@ -66,6 +66,16 @@ class _Target:
         path.chmod(0o755 if is_executable else 0o644)
         self.job.show(f"Unpacks {self.files} files", self.size)
 
+    def link(self, path: Path, to: str) -> None:
+        """Make a symbolic link, unless something is there, or another link leads to where it would be."""
+        top = os.path.realpath(self.tree)
+        if os.path.realpath(path.parent) != os.path.join(top, *path.parent.relative_to(self.tree).parts):
+            self.job.note("Links below other links were left out.")
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(path):
+            os.symlink(to, path)
+
 
 def unpack(archive: Path, tree: Path, job: FetchJob) -> None:
     """Unpack an archive into a new directory. Raises FetchError."""
@@ -78,9 +88,7 @@ def unpack(archive: Path, tree: Path, job: FetchJob) -> None:
         else:
             _unpack_tar(archive, target)
         for path, link in target.links:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.path.lexists(path):
-                os.symlink(link, path)
+            target.link(path, link)
         lifted = _lift_only_directory(tree)
         links = [os.path.relpath(path, lifted) for path, _ in target.links]
         drop_outward_links(tree, links, job)  # after the move: a level up is out of the tree by now

@@ -21,6 +21,7 @@ MAX_LISTING_BYTES: Final = 512 * 2**20
 WATCH_SECONDS: Final = 1.0
 SERVICE: Final = "/info/refs?service=git-upload-pack"
 _SCP: Final = re.compile(r"(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^-:].*)")
+_SSH_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9.:-]+")  # as it may stand in a command of the shell
 # Keys of hosts that many use, as they publish them; others are trusted at first use.
 KNOWN_HOSTS: Final = """\
 github.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl
@@ -94,6 +95,8 @@ def remote_of(url: str, job: FetchJob, scratch: Path) -> Remote:
 
 
 def _ssh_remote(url: str, host: str, port: int, job: FetchJob, scratch: Path) -> Remote:
+    if not _SSH_HOST.fullmatch(host):
+        raise FetchError("The host of this address is not one.")
     address = network.resolve(host, port, job, scheme="ssh")
     known, credential = scratch / "known_hosts", job.credential
     is_its_host = credential is not None and credential.host == host

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from imports.fetcher import archives
-from imports.fetcher.job import Credential
+from imports.fetcher.git import remote_of
+from imports.fetcher.job import Credential, FetchError
 from imports.fetcher.public_addresses import networks_of
 from imports.runs import delivery
 from imports.tests.fetching import fetched, job_for, token_for
@@ -80,6 +81,8 @@ def test_a_name_with_one_inner_address_is_refused(tmp_path: Path, capsys: Any, m
         "ssh://-oProxyCommand=touch%20{marker}/x",
         "git@-oProxyCommand=x:y",
         "git@localhost:--upload-pack=touch {marker}",
+        "ssh://git@a -oProxyCommand=touch${{IFS}}{marker}/x",
+        "ssh://git@a;touch${{IFS}}{marker};/x",
         "fd::17/foo",
         "git://localhost/x",
         "http://repo.example/x",
@@ -95,6 +98,22 @@ def test_no_address_runs_a_program(url: str, host: GitHost, tmp_path: Path, caps
     last = fetched(capsys, job_for(host.url("work"), tmp_path / "u"))
     assert "gitmodulesUrl" in last.get("problem", "") or "x was left out." in last["found"]["notes"][0]
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("host_name", ["-oa", "a b", "a;b", "a$b", "a_b", "a%b", "a'b", "", "가"])
+def test_no_host_of_ssh_becomes_an_option(host_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = names_lead_to({host_name: ["127.0.0.1"], "": ["127.0.0.1"]})
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    for url in (f"ssh://git@{host_name}/x", f"ssh://git@{host_name}:22/x", f"git@{host_name}:x"):
+        with pytest.raises(FetchError):
+            remote_of(url, job_for(url, tmp_path / "t"), tmp_path)
+
+
+@pytest.mark.parametrize("url", ["ssh://git@Host-1.example:2222/x", "ssh://[::1]/x", "git@Host-1.example:x"])
+def test_hosts_of_ssh_are_taken(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"host-1.example": ["127.0.0.1"], "Host-1.example": ["127.0.0.1"], "::1": ["127.0.0.1"]}
+    monkeypatch.setattr(socket, "getaddrinfo", names_lead_to(names))
+    assert " -o HostName=127.0.0.1 " in remote_of(url, job_for(url, tmp_path / "t"), tmp_path).ssh
 
 
 def test_submodules_of_other_names_and_places_do_no_harm(host: GitHost, tmp_path: Path, capsys: Any) -> None:
@@ -278,6 +297,7 @@ def test_an_archive_that_unpacks_to_far_more_is_not(
         lambda: _tar([("/tmp/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("l", tarfile.SYMTYPE, ".."), ("l/bad", tarfile.REGTYPE, ""), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("bad", tarfile.SYMTYPE, "/etc/passwd"), ("ok", tarfile.REGTYPE, "")]),
+        lambda: _tar([("l", tarfile.SYMTYPE, ".."), ("l/bad", tarfile.SYMTYPE, "/etc"), ("ok", tarfile.REGTYPE, "")]),
         lambda: _tar([("repo/ok", tarfile.REGTYPE, ""), ("repo/bad", tarfile.SYMTYPE, "../x")]),
         lambda: _tar([("repo/ok", tarfile.REGTYPE, ""), ("repo/bad", tarfile.SYMTYPE, "../repo/ok")]),
         lambda: _tar([("bad", tarfile.LNKTYPE, "/etc/passwd"), ("ok", tarfile.REGTYPE, "")]),
