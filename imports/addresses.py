@@ -24,6 +24,12 @@ _DOI: Final = re.compile(r"/?10\.5281/zenodo\.([0-9]{1,12})", re.IGNORECASE)
 _RECORD: Final = re.compile(r"/records?/([0-9]{1,12})(?:/.*)?")
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _OUTSIDE_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_USER_AND_SECRET: Final = re.compile(r"[^/@]*:[^/]*@")  # without a scheme
+# Names in queries, in small letters and digits alone, whose values let anybody in who reads them.
+_SECRET_NAMES: Final = re.compile(
+    "(.*(token|signature|credentials?|secret|password|passphrase|(api|access|account|auth|private|secret)key))"
+    "|key|sig|auth|authorization|passwd|pass|pwd|jwt"
+)
 # How hosts write "a file or directory of this branch" in the addresses of their pages, after the repository.
 _PAGES: Final = (
     re.compile(r"(?P<repository>/.+?)/-/(?:tree|blob|raw)/(?P<rest>.+)"),  # GitLab
@@ -86,14 +92,7 @@ def parse(address: str, networks: Sequence[str] = ()) -> Source:
     Raises AddressError.
     """
     address = address.strip().removeprefix("git+")
-    if not address:
-        raise AddressError("Paste the address of a repository, a notebook or an archive.")
-    if len(address) > MAX_ADDRESS_LENGTH:
-        raise AddressError(f"An address has at most {MAX_ADDRESS_LENGTH} characters.")
-    if _UNSAFE.search(address):
-        raise AddressError("An address has no spaces, backslashes or control characters.")
-    if address.startswith("-"):
-        raise AddressError("An address does not begin with a hyphen.")
+    _check_text(address)
     if _DOI.fullmatch(address.removeprefix("doi:")):
         address = f"https://doi.org/{address.removeprefix('doi:')}"
     elif "://" not in address and _BARE.fullmatch(address) and not _SCP.fullmatch(address):
@@ -136,6 +135,32 @@ def host_error(host: str) -> str:
     return "" if _HOST.fullmatch(host) else "Write the name of a host, such as github.com."
 
 
+def _check_text(address: str) -> None:
+    if not address:
+        raise AddressError("Paste the address of a repository, a notebook or an archive.")
+    if len(address) > MAX_ADDRESS_LENGTH:
+        raise AddressError(f"An address has at most {MAX_ADDRESS_LENGTH} characters.")
+    if _UNSAFE.search(address):
+        raise AddressError("An address has no spaces, backslashes or control characters.")
+    if address.startswith("-"):
+        raise AddressError("An address does not begin with a hyphen.")
+    if _has_secret(address):
+        raise AddressError(_NO_SECRETS)
+
+
+def _has_secret(address: str) -> bool:
+    """Return whether a query has a secret, or there is one before the host of what names no scheme."""
+    if "://" not in address and _USER_AND_SECRET.match(address):
+        return True
+    _before, *queries = re.split("[?#]", address)
+    pairs = (pair.partition("=") for query in queries for pair in re.split("[&;]", query))
+    return any(value and _SECRET_NAMES.fullmatch(_plain(name)) for name, _equals, value in pairs)
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", unquote(name).lower())
+
+
 def _is_ssh(address: str) -> bool:
     return address.startswith("ssh://") or ("://" not in address and _SCP.fullmatch(address) is not None)
 
@@ -166,10 +191,10 @@ def _of_page(address: str, networks: Sequence[str]) -> Source:
     parts = _split(address)
     if parts.scheme not in ("https", "http"):
         raise AddressError("Write an address that begins with https://, ssh:// or git@.")
-    if parts.scheme == "http" and not networks:
-        raise AddressError("Write an address that begins with https://: what comes without TLS may be anybody's.")
     if parts.username is not None or parts.password is not None:
         raise AddressError(_NO_SECRETS)
+    if parts.scheme == "http" and not networks:
+        raise AddressError("Write an address that begins with https://: what comes without TLS may be anybody's.")
     if ".." in unquote(parts.path).split("/"):
         raise AddressError("The path of this address is not one.")
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
