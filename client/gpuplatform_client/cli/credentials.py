@@ -42,13 +42,21 @@ def add_credential(
     key_file: Annotated[typer.FileText | None, typer.Option(help="Holds a private key; - is standard input")] = None,
 ) -> None:
     """Store a token, which is asked for unless a file has it; or a key."""
-    private_key = key_file.read() if key_file else ""
-    token = token_file.read().strip() if token_file else ""
+    private_key = _content(key_file, "--key-file")
+    token = _content(token_file, "--token-file").strip()
     if not (deploy_key or key_file or token_file):
         token = typer.prompt("Token", hide_input=True)
     with connected() as client:
         added = client.add_import_credential(name, host, token=token, username=username, private_key=private_key)
         output.print(added.public_key or added.name, highlight=False, markup=False)
+
+
+def _content(file: typer.FileText | None, option: str) -> str:
+    """Return what a file holds, "" without a file. Raises BadParameter for an empty one."""
+    content = file.read() if file else ""
+    if file and not content.strip():
+        raise typer.BadParameter("There is nothing in this file.", param_hint=option)
+    return content
 
 
 @app.command("rm")

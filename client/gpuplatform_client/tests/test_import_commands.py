@@ -133,3 +133,12 @@ def test_a_token_is_read_from_a_file(signed_in: Command, tmp_path: Path) -> None
     made = signed_in("credentials", "add", "lab", "github.com", "--token-file", str(tmp_path / "token"))
     assert (made.exit_code, made.stdout) == (0, "lab\n")
     assert ImportCredential.objects.get().kind == "token"
+
+
+@pytest.mark.parametrize("option", ["--token-file", "--key-file"])
+def test_an_empty_file_makes_no_credential(signed_in: Command, tmp_path: Path, option: str) -> None:
+    (tmp_path / "empty").write_text(" \n")
+    made = signed_in("credentials", "add", "lab", "github.com", option, str(tmp_path / "empty"))
+    assert made.exit_code == 2
+    assert option in made.stderr
+    assert not ImportCredential.objects.exists()
