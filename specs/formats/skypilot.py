@@ -64,7 +64,7 @@ def _accelerators(made: Translation, option: TaskOption) -> None:
         number = Decimal(count or 1)
     except InvalidOperation:
         number = Decimal(-1)
-    if not 0 <= number <= 10**4:
+    if not number.is_finite() or not 0 <= number <= 10**4:
         made.refuse(option.line, option.text, _("Write GPUs such as A100:2."))
     made.put_gpus(option.line, option.text, number, model)
 

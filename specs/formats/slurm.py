@@ -42,6 +42,7 @@ LATER: Final = re.compile(r"now(\+(?P<number>[0-9]{1,8})(?P<unit>[a-z]*))?")
 DELAYS: Final = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 MINUTE: Final = 60
 OF_SLURM: Final = re.compile(r"\s*(?P<name>srun|module|ml|sbatch|scontrol|squeue|sacct)\s")
+NODES: Final = re.compile(r"[0-9]{1,4}")
 UNLIMITED: Final = frozenset({"0", "UNLIMITED", "INFINITE", "-1"})
 
 
@@ -107,7 +108,10 @@ def _begin(made: Translation, option: ScriptOption) -> None:
     unit = (later["unit"] or "").removesuffix("s") if later else ""
     if later and unit in DELAYS:
         if later["number"]:
-            start = clock.now() + timedelta(seconds=int(later["number"]) * DELAYS[unit])
+            try:
+                start = clock.now() + timedelta(seconds=int(later["number"]) * DELAYS[unit])
+            except OverflowError:
+                made.refuse(option.line, f"#SBATCH {option.text}", _("There is no such moment."))
             made.put(option.line, option.text, "not_before", f"{start:%Y-%m-%dT%H:%M:%SZ}")
         else:
             made.leave(option.line, option.text, _("It starts as soon as it can anyway."))
@@ -181,7 +185,7 @@ def _nodes(made: Translation, options: Mapping[str, ScriptOption]) -> tuple[int,
     if option is None:
         return 1, None
     least, dash, most = option.value.partition("-")
-    if not least.isdecimal() or not 0 < int(least) < 10**4 or (dash and not (most.isdecimal() and len(most) < 5)):
+    if not (NODES.fullmatch(least) and int(least)) or (dash and not NODES.fullmatch(most)):
         made.refuse(option.line, f"#SBATCH {option.text}", _("Write a number of nodes such as 4, or 2-4."))
     if option.value in ("1", "1-1"):
         made.leave(option.line, option.text, _("A session is on one host anyway."))

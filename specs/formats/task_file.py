@@ -58,7 +58,11 @@ def put_cpu(made: Translation, option: TaskOption) -> None:
 def put_memory(made: Translation, option: TaskOption) -> None:
     """Ask for the memory of an option, which is in GiB without a unit."""
     number, unit, note = least_of(made, option)
-    made.put_memory(option.line, option.text, int(bytes_from(f"{number}{unit}") if unit else number * GIB), note)
+    try:
+        size = bytes_from(f"{number}{unit}") if unit else int(number * GIB)
+    except ValueError:
+        made.refuse(option.line, option.text, _("Write memory such as 16G or 512M."))
+    made.put_memory(option.line, option.text, size, note)
 
 
 def put_env(made: Translation, option: TaskOption) -> None:
