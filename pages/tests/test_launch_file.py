@@ -115,3 +115,16 @@ def test_a_deployment_leads_to_the_deployments(page: Client) -> None:
 
 def test_a_stranger_is_sent_to_the_sign_in_page(client: Client) -> None:
     assert "sign-in" in client.get(URL)["Location"]
+
+
+@pytest.mark.parametrize("priority", [0, 30])
+def test_a_priority_is_not_lost_in_the_wizard(page: Client, owner: User, priority: int) -> None:
+    make_folder(owner, name="data", root=StorageRoot.objects.get())
+    text = f"{CLUSTER}priority: {priority}\n"
+    assert 'name="fill"' in send(page, CLUSTER).content.decode()
+    for button in ("check", "fill"):
+        html = send(page, text, button).content.decode()
+        assert 'name="fill"' not in html
+        assert 'name="make"' in html
+    send(page, text, "make")
+    assert set(Session.objects.values_list("priority", flat=True)) == {priority}

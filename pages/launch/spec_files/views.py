@@ -58,9 +58,11 @@ def from_file(request: UserRequest) -> HttpResponse:
 
 
 def _one_launch(outcomes: list[SpecOutcome]) -> LaunchRequest | None:
-    """Return the only request, if it is for sessions, as the wizard takes it."""
+    """Return the only request, if it is for sessions and says nothing that the wizard does not ask for."""
     [first, *others] = outcomes
-    return first.launched_as if not others and first.document.kind in ("session", "cluster") else None
+    if others or first.document.kind not in ("session", "cluster"):
+        return None
+    return first.launched_as if first.launched_as and first.launched_as.priority is None else None
 
 
 def _outlook(file: SpecFile, outcomes: list[SpecOutcome]) -> dict[str, Any]:
