@@ -89,7 +89,7 @@ TEXTS: Final = (
     ),
     *("~", "$HOME", "../..", "'", "%s", "{0}", "9999999d", "999999w", "999999h", "0m", "1.5 h", "a/b:c", "data:/x:rw"),
 )
-OTHERS: Final = (
+OTHERS: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, -1, 10**30, 1.5, float("inf"), float("-inf"), float("nan")),
     *([], [[]], [None], [{}], ["A=1", 2], {}, {"": None}, {"a": []}, {1: 2}, {"A100": float("nan")}, {"A100": None}),
     *([{"A100": "NaN"}], {"name": [], "memory": {}, "count": "²"}, {"count": LONG}, {"memory": "16XB", "count": -1}),
