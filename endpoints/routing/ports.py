@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from django.conf import settings
@@ -27,6 +28,7 @@ MAX_PORT: Final = 65535
 NONE_LEFT: Final = (
     "All ports for apps are taken. Close an app that you do not need any more, or ask an administrator for more ports."
 )
+OWNER_SHARE: Final = 10  # one owner's deployments hold a tenth of the pool at most: each keeps its port until it ends
 _RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
@@ -82,12 +84,18 @@ def assign(endpoint: Endpoint, preferred: int | None) -> str:
 def assign_to_deployment(deployment: Deployment) -> None:
     """Assign the deployment a port until it ends, if it needs one and has none, in the caller's transaction.
 
-    Raises RejectedError where none is left.
+    Raises RejectedError where none is left, or its owner has as many as one may.
     """
     if not site().is_by_port or deployment.listen_port or deployment.ended_at is not None:
         return
     _lock()
-    free = _free(pool(), deployment.owner)
+    ports = pool()
+    most = max(1, len(ports) // OWNER_SHARE)
+    if Deployment.objects.filter(owner=deployment.owner, listen_port__in=ports).count() >= most:
+        raise RejectedError(
+            {GENERAL: f"The deployments of one owner hold at most {most} of the ports for apps; end one first."}
+        )
+    free = _free(ports, deployment.owner)
     if not free:
         raise RejectedError({GENERAL: NONE_LEFT})
     deployment.listen_port = secrets.choice(free)
@@ -101,12 +109,9 @@ def assign_to_deployments() -> None:
     if not site().is_by_port:
         return
     for deployment in Deployment.objects.live().filter(listen_port=None).select_related("owner").order_by("created_at"):
-        try:
-            with transaction.atomic():
-                assign_to_deployment(deployment)
-                events.changed(deployment.pk)
-        except RejectedError:
-            return
+        with suppress(RejectedError), transaction.atomic():  # the next may have another owner
+            assign_to_deployment(deployment)
+            events.changed(deployment.pk)
 
 
 def _lock() -> None:

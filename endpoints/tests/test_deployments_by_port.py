@@ -10,7 +10,7 @@ from endpoints.routing import ports, service_routes
 from endpoints.tests.test_service_access import ask, signed_in
 from sessions.errors import RejectedError
 from sessions.models import AppPort
-from tests.factories import make_endpoint
+from tests.factories import make_endpoint, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -65,3 +65,24 @@ def test_a_hand_over_goes_to_the_port() -> None:
     deployment = make_deployment()
     status, location = ask(signed_in(deployment.owner), deployment.label)
     assert (status, location.partition("?")[0]) == (303, f"{addresses.origin(deployment)}/.gp/callback")
+
+
+def test_one_owner_takes_a_tenth_of_the_ports(settings: Settings) -> None:
+    settings.COMPUTE_APP_PORTS = "10200-10219"
+    owner = make_user()
+    first, _ = make_deployment(owner, name="a"), make_deployment(owner, name="b")
+    with pytest.raises(RejectedError, match="hold at most 2 of the ports"):
+        make_deployment(owner, name="c")
+    assert make_deployment().listen_port
+    services.end(first, actor=owner)
+    assert make_deployment(owner, name="c").listen_port
+
+
+def test_others_get_ports_after_one_who_has_enough(settings: Settings) -> None:
+    settings.COMPUTE_APPS_DOMAIN = "apps.localhost"
+    owner = make_user()
+    old = [make_deployment(owner, name="a"), make_deployment(owner, name="b"), make_deployment()]
+    settings.COMPUTE_APPS_DOMAIN = ""
+    ports.assign_to_deployments()
+    found = [Deployment.objects.get(pk=each.pk).listen_port for each in old]
+    assert [bool(port) for port in found] == [True, False, True]
