@@ -114,7 +114,8 @@ def test_a_folder_fills_the_form(browser: Browser, server: LiveServer, tmp_path:
         files.joinpath("runs").rename(files / "mlruns")
         page.get_by_role("button", name="Read from folder").click()
         expect(page.locator("#drafts li")).to_have_count(2)
-        page.locator("#drafts li").last.get_by_role("button", name="Fill in").click()
+        with page.expect_response("**/deployments/new/placement/"):
+            page.locator("#drafts li").last.get_by_role("button", name="Fill in").click()
         expect(page.get_by_label("Port", exact=True)).to_have_value("5000")
         expect(page.get_by_label("Command", exact=True)).to_have_value(re.compile("mlflow models serve"))
         page.reload()

@@ -1,24 +1,14 @@
 // What a runtime or a folder proposes fills the form: where nobody has typed anything else, or where it is asked for.
+import { fillFields } from "#filled-fields";
+
 const variants = JSON.parse(document.getElementById("variants").textContent);
 const form = document.getElementById("deployment-form");
 const chooser = form.elements.variant;
 const drafts = document.getElementById("drafts");
 let filled = variants[chooser.value] ?? {};
 
-function initialOf(field) {
-  if (field.tagName !== "SELECT") return field.type === "checkbox" ? field.defaultChecked : field.defaultValue;
-  return [...field.options].find((option) => option.defaultSelected)?.value ?? field.options[0]?.value;
-}
-
 function fillIn(values, replaces) {
-  for (const [name, value] of Object.entries(values)) {
-    const field = form.elements[name];
-    if (!field) continue; // a form of a revision has no name
-    const property = field.type === "checkbox" ? "checked" : "value";
-    const present = field[property];
-    const untouched = present === "" || present === (filled[name] ?? initialOf(field));
-    if (replaces || untouched) field[property] = value ?? "";
-  }
+  fillFields(form, values, filled, replaces);
   filled = { ...filled, ...values };
 }
 
@@ -30,6 +20,7 @@ function fill() {
 function useDraft(button, replaces) {
   for (const other of drafts.querySelectorAll("[data-draft]")) other.setAttribute("aria-pressed", other === button);
   fillIn(JSON.parse(button.nextElementSibling.textContent), replaces);
+  form.dispatchEvent(new Event("change", { bubbles: true })); // what is said of the form holds of these values
 }
 
 chooser.addEventListener("change", fill);
