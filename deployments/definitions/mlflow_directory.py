@@ -27,6 +27,7 @@ SERVED_FLAVOR: Final = "python_function"
 MAX_DIRECTORIES: Final = 1000  # that are looked into
 MAX_ENTRIES: Final = 1000  # of each
 MAX_MODELS: Final = 200
+MAX_DATABASES: Final = 4  # that are read; each is large
 MAX_DEPTH: Final = 6  # below mlruns
 MAX_READ: Final = 2**21  # characters of all files
 _WITHOUT_MODELS: Final = frozenset({"metrics", "params", "tags", "inputs", "outputs", "traces", ".trash"})
@@ -148,6 +149,9 @@ class _Search:
         tree = max((index for index, part in enumerate(parts) if part in TREES), default=0)
         place = posixpath.join(*parts[:tree], mlflow_database.FILE)
         if place not in self._tracked:
+            if len(self._tracked) == MAX_DATABASES:
+                self.is_complete = False
+                return TrackedNames()
             self._tracked[place] = mlflow_database.names_in(self._files, place)
         return self._tracked[place]
 

@@ -182,6 +182,15 @@ def test_there_is_an_end_to_the_search(found: Finder, files: Path, monkeypatch: 
     assert not found("mlruns/1").is_complete
 
 
+def test_few_databases_are_read(found: Finder, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_directory, "MAX_DATABASES", 1)
+    for tree in ("mlruns/a/mlruns", "mlruns/b/mlruns"):
+        store_model(files / tree / "0/models/m-1/artifacts")
+        track((files / tree).parent / "mlflow.db")
+    assert sorted(draft.name for draft in found().drafts) == ["digits", "m-1"]
+    assert not found().is_complete
+
+
 def test_the_definition_file_comes_first(found: Finder, files: Path) -> None:
     store_model(files / "mlruns/0/models/m/artifacts")
     text = "models: [{name: a, model_path: /models, service: {start_command: [serve], port: 8000}}]"
