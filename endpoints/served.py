@@ -127,11 +127,11 @@ def _write() -> None:
         _pending.clear()
         uses = _ledger.take()
         _write_is_due.clear()
+    _store_uses(uses)  # first, since budgets wait for them, and they are kept until they are stored
     try:
         figures.store(PROCESS, served)
     except (RedisError, OSError) as error:
         logger.warning("what was served could not be recorded: %s", error)
-    _store_uses(uses)
     _note_use({pk for pk, use in uses.items() if use.requests > 0})
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from deployments import figures
 from deployments.access import tokens
-from deployments.models import DeploymentToken
+from deployments.models import DeploymentToken, TokenUsage
 from deployments.tests.making import make_deployment
 from endpoints import served
 from endpoints.data_plane import DatabaseControlPlane
@@ -51,3 +51,14 @@ def test_nothing_is_raised_without_redis(monkeypatch: pytest.MonkeyPatch, caplog
     until(lambda: "could not be recorded: no Redis" in caplog.text)
     monkeypatch.setattr(figures, "proxies_redis", notify.proxies_redis)
     served.record([])
+
+
+def test_uses_are_stored_whatever_becomes_of_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(process: str, reports: object) -> None:
+        raise RuntimeError(process)
+
+    deployment = make_deployment()
+    token = tokens.create_token(deployment, name="ci", actor=deployment.owner).token
+    monkeypatch.setattr(figures, "store", fails)
+    served.meter({token.pk: TokenUse(requests=3)})
+    until(lambda: TokenUsage.objects.filter(token=token, requests=3).exists(), seconds=5)
