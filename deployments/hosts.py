@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts import audit
@@ -62,7 +63,8 @@ def names_error(names: Sequence[str], place: Site) -> str:
 def _name_error(name: str, place: Site) -> str:
     if len(name) > MAX_HOST_NAME_LENGTH or not _NAME.fullmatch(name):
         return f"{name[:80]} is no host name: write one such as models.example.org, without scheme, port and path."
-    own = [place.host_name.lower(), place.apps_domain.lower()]
+    exact = [host.lower() for host in settings.ALLOWED_HOSTS if not host.startswith((".", "*"))]
+    own = [place.host_name.lower(), place.apps_domain.lower(), *exact]
     if any(own_name and (name == own_name or own_name.endswith(f".{name}")) for own_name in own):
         return f"{name} is the platform's own, or above it."
     if place.is_of_apps(name.encode()):

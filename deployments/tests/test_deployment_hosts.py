@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 from accounts.models import AuditEntry, User
 from deployments import addresses, hosts, services
@@ -54,6 +55,12 @@ def test_a_host_name_may_be_given(name: str) -> None:
 )
 def test_other_host_names_are_refused(names: Sequence[str], why: str) -> None:
     assert why in hosts.names_error(names, PLACE)
+
+
+def test_allowed_hosts_are_the_platforms_own(settings: Settings) -> None:
+    settings.ALLOWED_HOSTS = ["Old.example.org", "127.0.0.1", ".example.com", "*"]
+    assert "platform's own" in hosts.names_error(["old.example.org"], PLACE)
+    assert hosts.names_error(["models.example.org", "models.example.com"], PLACE) == ""
 
 
 def test_names_are_given_replaced_and_removed(admin: User) -> None:
