@@ -24,7 +24,8 @@ LIFETIME: Final = timedelta(hours=1)
 def trial_token(deployment: Deployment, *, actor: User) -> CreatedToken:
     """Make a token for the page of the actor, who may see the deployment; it takes the place of their last one.
 
-    That one is void at once, and its row is gone: the page makes one each time it is opened.
+    That one is void at once. They have one row, so that what they have used stays counted: the page makes one each
+    time it is opened.
     """
     secret, now = new_secret(), clock.now()
     with transaction.atomic():
@@ -32,16 +33,17 @@ def trial_token(deployment: Deployment, *, actor: User) -> CreatedToken:
         row = rows.get(pk=deployment.pk)
         if row.ended_at is not None:
             raise RejectedError({GENERAL: "This deployment has ended."})
-        row.tokens.filter(is_trial=True, created_by=actor).delete()
-        row.tokens.filter(is_trial=True, expires_at__lte=now).delete()
-        token = DeploymentToken.objects.create(
+        token, _ = DeploymentToken.objects.update_or_create(
             deployment=row,
-            name=NAME,
-            digest=digest(secret),
-            created_by=actor,
-            created_at=now,
-            expires_at=now + LIFETIME,
             is_trial=True,
+            created_by=actor,
+            defaults={
+                "name": NAME,
+                "digest": digest(secret),
+                "created_at": now,
+                "expires_at": now + LIFETIME,
+                "revoked_at": None,
+            },
         )
         if actor != row.owner:
             audit.record(actor, "add token", row, {"token": (None, token.name)})

@@ -26,6 +26,11 @@ class DeploymentTokenQuerySet(models.QuerySet["DeploymentToken"]):
         lasting = Q(expires_at=None) | Q(expires_at__gt=clock.now())
         return self.filter(lasting, Q(is_trial=False) | Q(created_by__is_active=True), revoked_at=None)
 
+    def listed(self) -> "DeploymentTokenQuerySet":
+        """Return those that lists show: those of pages only while they last; what they have used stays counted."""
+        is_over = Q(revoked_at__isnull=False) | Q(expires_at__lte=clock.now())
+        return self.exclude(is_over, is_trial=True)
+
     def with_usage(self) -> "DeploymentTokenQuerySet":
         """Annotate what each has used in this calendar month: `used_requests`, and the tokens of models."""
         used = {f"used_{name}": Coalesce(F(f"now_used__{name}"), 0) for name in USED}

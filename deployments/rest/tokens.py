@@ -113,7 +113,7 @@ class TokenActions(ApiViewSet[Deployment]):
     @action(detail=True)
     def tokens(self, request: Request, pk: str) -> Response:
         """List the tokens, newest first, without their secrets, with what they have used in this month."""
-        found = DeploymentToken.objects.filter(deployment=self.get_object()).with_usage()
+        found = DeploymentToken.objects.filter(deployment=self.get_object()).listed().with_usage()
         return self.rows_page(found.select_related("created_by"), DeploymentTokenSerializer)
 
     @extend_schema(request=NewDeploymentTokenBody, responses={201: IssuedDeploymentTokenSerializer})

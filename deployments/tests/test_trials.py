@@ -7,10 +7,12 @@ import pytest
 from accounts.models import AuditEntry
 from deployments import services
 from deployments.access import tokens, trials
-from deployments.models import DeploymentToken
+from deployments.models import DeploymentToken, TokenUsage
 from deployments.tests.making import make_deployment
+from deployments.usage import metering
 from endpoints.routing import service_routes
 from proxy.authorization.signing import digest
+from proxy.budgets import TokenUse
 from resources import clock
 from sessions.errors import GENERAL, RejectedError
 from tests.factories import make_project, make_user
@@ -33,12 +35,18 @@ def test_a_new_token_takes_the_place_of_the_last() -> None:
     assert opening[digest(second.secret)] == expires_at.timestamp()
 
 
-def test_expired_ones_of_others_are_cleared_away() -> None:
-    deployment = make_deployment()
-    trials.trial_token(deployment, actor=make_user())
+def test_expired_ones_are_not_listed_and_stay_counted() -> None:
+    deployment, member = make_deployment(), make_user()
+    first = trials.trial_token(deployment, actor=member).token
+    metering.store({first.pk: TokenUse(requests=3)})
+    second = trials.trial_token(deployment, actor=member).token
+    metering.store({second.pk: TokenUse(requests=2)})
+    assert list(deployment.tokens.listed()) == [second]
+    assert sum(TokenUsage.objects.values_list("requests", flat=True)) == 5
     DeploymentToken.objects.update(expires_at=clock.now())
-    trials.trial_token(deployment, actor=deployment.owner)
-    assert deployment.tokens.get().created_by == deployment.owner
+    other = trials.trial_token(deployment, actor=deployment.owner).token
+    assert list(deployment.tokens.listed()) == [other]
+    assert sum(TokenUsage.objects.values_list("requests", flat=True)) == 5
 
 
 def test_they_take_no_place_of_other_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +75,7 @@ def test_they_end_with_the_access_of_their_user() -> None:
     trials.trial_token(deployment, actor=owner)
     kept = tokens.create_token(deployment, name="shop", actor=member).token
     project.memberships.get(user=member).delete()
-    assert {token.created_by for token in deployment.tokens.exclude(pk=kept.pk)} == {owner}
+    assert {token.created_by for token in deployment.tokens.listed().exclude(pk=kept.pk)} == {owner}
     owner.is_active = False
     owner.save()
     assert list(DeploymentToken.objects.valid()) == [kept]

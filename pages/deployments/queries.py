@@ -136,7 +136,7 @@ def last_hour(deployment: Deployment) -> LastHour | None:
 
 def tokens_of(deployment: Deployment) -> list[Any]:
     """Return the tokens, those that are valid first."""
-    rows = DeploymentToken.objects.filter(deployment=deployment).with_usage()
+    rows = DeploymentToken.objects.filter(deployment=deployment).listed().with_usage()
     now, found = clock.now(), list[Any](rows[:TOKENS_SHOWN])
     for token in found:
         token.has_expired = token.expires_at is not None and token.expires_at <= now

@@ -45,7 +45,7 @@ class ChangedLimitsForm(TokenLimitsForm):
         """Return the form for the tokens of the deployment that are not revoked."""
         form = cls(data, prefix="limits")
         field: Any = form.fields["token"]
-        field.queryset = deployment.tokens.filter(revoked_at=None).select_related("deployment__owner")
+        field.queryset = deployment.tokens.listed().filter(revoked_at=None).select_related("deployment__owner")
         return form
 
 
