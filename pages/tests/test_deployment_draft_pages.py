@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from deployments.models import Deployment, RuntimeVariant
@@ -94,6 +96,17 @@ def test_a_model_of_mlflow_fills_the_form(pages: Client, place: tuple[Folder, Pa
     assert len(proposed(page)) == 2
     several = text_of(pages, NEW, folder=place[0].pk)  # the user chooses
     assert (field(several, "command"), chosen(several, "model_folder")) == ("", "models")
+
+
+def test_more_models_ask_no_more_of_the_database(pages: Client, place: tuple[Folder, Path]) -> None:
+    folder, files = place
+    asked = []
+    for number in range(2):
+        store_model(files / f"mlruns/0/run{number}/artifacts/digits")
+        with CaptureQueriesContext(connection) as queries:
+            pages.get(FROM, {"model_folder": folder.pk})
+        asked.append(len(queries))
+    assert asked[0] == asked[1]
 
 
 def test_the_filled_form_makes_what_it_shows(pages: Client, place: tuple[Folder, Path]) -> None:

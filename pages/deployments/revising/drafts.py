@@ -63,8 +63,8 @@ def proposal_of(user: User, folder_id: str, path: str = "") -> Proposal | None:
         return Proposal(source=error.source, mistakes=error.mistakes)
     except (FilesError, FolderError) as error:
         return Proposal(problem=str(error))
-    runtimes = {each.name: each for each in RuntimeVariant.objects.filter(is_enabled=True)}
-    drafts = [OfferedDraft(each, _values(user, folder, each, runtimes)) for each in found.drafts]
+    runtimes = _runtimes(user, {each.revision.get("variant", "") for each in found.drafts})
+    drafts = [OfferedDraft(each, _values(folder, each, runtimes)) for each in found.drafts]
     return Proposal(drafts, found.is_complete)
 
 
@@ -101,18 +101,27 @@ def _readable(user: User, folder_id: str) -> Folder | None:
     return Folder.objects.readable_by(user).filter(pk=folder_id, trashed_at=None).select_related("root").first()
 
 
-def _values(user: User, folder: Folder, draft: Draft, runtimes: dict[str, RuntimeVariant]) -> dict[str, Any]:
+def _runtimes(user: User, names: set[str]) -> dict[str, dict[str, Any]]:
+    """Return what each of these runtimes fills in, with its variables as a mapping."""
+    texts, found = variants(), {}
+    for variant in RuntimeVariant.objects.filter(is_enabled=True, name__in=names):
+        filled = {"variant": variant.pk, **texts.get(str(variant.pk), {}), "environment": variant.environment}
+        images = Image.objects.usable_by(user).filter(apps__name=variant.name)
+        if image := images.order_by("environment", "-version").first():
+            filled["image"] = image.pk
+        found[variant.name] = filled
+    return found
+
+
+def _values(folder: Folder, draft: Draft, runtimes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     revision = dict(draft.revision)
     if not revision:
         return {}
     name, health = revision.pop("variant", ""), revision.pop("health")
     values: dict[str, Any] = {"model_folder": folder.pk, "variant": "", "health_path": "", "is_tcp": False}
-    if variant := runtimes.get(name):
-        values |= {"variant": variant.pk, **variants()[str(variant.pk)]}
-        revision["environment"] = {**variant.environment, **revision["environment"]}
-        images = Image.objects.usable_by(user).filter(apps__name=name)
-        if image := images.order_by("environment", "-version").first():
-            values["image"] = image.pk
+    if runtime := runtimes.get(name):
+        values |= runtime
+        revision["environment"] = {**runtime["environment"], **revision["environment"]}
     if health:
         values |= {
             "is_tcp": health.pop("kind") == HealthKind.TCP,
