@@ -53,6 +53,8 @@ def _deployment(request: UserRequest, deployment_id: str) -> Any:
 
 def _reader(deployment: Any, replica: str) -> Any:
     """Return what reads the output. Raises Http404 for a replica that there is not."""
+    if not replica.isprintable():  # such as NUL, which no text of the database has
+        raise Http404
     try:
         logs.chosen(deployment, replica)
     except RejectedError as error:

@@ -369,3 +369,34 @@ def test_a_superadmin_gives_host_names_on_the_page(client: Client) -> None:
     assert first in client.get("/deployments/").content.decode()
     client.post(f"{path}hosts/", {"names-hosts": ""})
     assert not deployment.hosts.exists()
+
+
+def test_odd_input_is_refused_in_order(pages: Client, owner: User) -> None:
+    deployment, long = make_deployment(owner, host=Host.objects.get()), "9" * 5000
+    for rest, status in {
+        f"placement/?revision={long}": 404,
+        f"placement/?replicas={long}": 200,
+        f"placement/?replicas=2&other={long}": 200,
+        "placement/?revision=x": 404,
+        "logs/?replica=%00": 404,
+        "logs/download/?replica=a%00": 404,
+        f"logs/?replica={long}": 404,
+        "?tab=%00": 200,
+        "try/?with=%00&as=%00": 200,
+        f"revisions/{long}/activate/": 404,
+        f"scaling/rules/{long}/remove/": 404,
+        f"tokens/{long}/revoke/": 404,
+    }.items():
+        answer = pages.post(address(deployment, rest)) if rest.endswith("/") else pages.get(address(deployment, rest))
+        assert answer.status_code == status, rest
+    for path in (f"?page={long}", "from-folder/?model_folder=%00&path=%00", "offer/?folder=%00", "new/?folder=%00"):
+        assert pages.get(f"{LIST}{path}").status_code == 200, path
+    for post in ({"image": long, "model_folder": "\0", "cpu": long}, {"resource_group": "\0", "memory": f"{long}g"}):
+        assert pages.post(f"{LIST}new/", filled(**post)).status_code == 422
+    assert (
+        pages.post(address(deployment, "scaling/rules/"), {"rule-metric": "\0", "rule-target": long}).status_code == 422
+    )
+    assert pages.post(address(deployment, "tokens/limits/"), {"limits-token": long}).status_code == 422
+    assert pages.post(address(deployment, "settings/"), {"name": "\0", "drain_seconds": long}).status_code == 422
+    assert pages.post(address(deployment, "scaling/"), {"min_replicas": long}).status_code == 422
+    assert pages.post(address(deployment, "scale/"), {"replicas": long}).status_code == 302

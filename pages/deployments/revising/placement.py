@@ -1,5 +1,6 @@
 """Whether there is room for what a form or a button of a deployment launches: a sentence that is read before."""
 
+import re
 from collections.abc import Callable
 
 from django.http import Http404, HttpResponse
@@ -43,13 +44,17 @@ def of_revision(request: UserRequest, deployment_id: str) -> HttpResponse:
 def of_change(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Say it of a revision to activate, by its number, or of another number of replicas."""
     deployment = operable_deployment(request, deployment_id)
-    asked = {name: int(text) for name, text in request.GET.dict().items() if text.isascii() and text.isdecimal()}
-    if "revision" in asked:
+    if "revision" in request.GET:
         revisions = Revision.objects.select_related("image")
-        revision = get_object_or_404(revisions, deployment=deployment, number=min(asked["revision"], 10**6))
+        revision = get_object_or_404(revisions, deployment=deployment, number=_number(request.GET["revision"]))
         return _shown(request, lambda: previews.of_activation(deployment, revision))
-    replicas = min(asked.get("replicas", -1), 10**6)
+    replicas = _number(request.GET.get("replicas", ""))
     return _shown(request, lambda: previews.of_scale(deployment, replicas), replicas=replicas)
+
+
+def _number(text: str) -> int:
+    """Return the number; one that nothing has for what is none."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else -1
 
 
 def _shown(request: UserRequest, preview: Callable[[], LaunchPreview] | None, **context: object) -> HttpResponse:
