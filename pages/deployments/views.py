@@ -113,8 +113,6 @@ def _context(request: UserRequest, deployment: Any, tab: DeploymentTab) -> dict[
     steps = progress_of(deployment)
     said = steps.words if steps else ""  # by the card of the rollout
     title, *lines = [line for line in deployment.problem.split("\n") if line != said] or [""]
-    rules = rules_of(deployment)
-    revisions = deployment.revisions.select_related("image", "variant", "created_by").prefetch_related("mounts")
     return {
         "deployment": deployment,
         "tab": tab,
@@ -127,14 +125,26 @@ def _context(request: UserRequest, deployment: Any, tab: DeploymentTab) -> dict[
         "python_example": examples.python(deployment, url),
         "problem_title": title,
         "problem_lines": lines,
-        "rollout": rollout_of(deployment),
         "steps": steps,
+        "tokens": tokens_of(deployment),
+        **_shown_on(tab, request, deployment),
+    }
+
+
+def _shown_on(tab: DeploymentTab, request: UserRequest, deployment: Any) -> dict[str, Any]:
+    """Return what this tab alone shows: each is asked for again every few seconds."""
+    if tab == DeploymentTab.TOKENS:
+        return {"usage": usage_of(deployment)}
+    rules = rules_of(deployment)
+    scaling = {"rules": rules, "scaling_words": scaling_words(deployment, rules)}
+    if tab != DeploymentTab.OVERVIEW:
+        return scaling
+    revisions = deployment.revisions.select_related("image", "variant", "created_by").prefetch_related("mounts")
+    return {
+        **scaling,
+        "rollout": rollout_of(deployment),
         "hour": None if deployment.ended_at else last_hour(deployment),
         "replicas": replicas_of(deployment, request.user),
-        "rules": rules,
-        "scaling_words": scaling_words(deployment, rules),
         "revisions": revisions[:REVISIONS_SHOWN],
-        "tokens": tokens_of(deployment),
-        "usage": usage_of(deployment),
         "events": deployment.events.select_related("actor")[:EVENTS_SHOWN],
     }

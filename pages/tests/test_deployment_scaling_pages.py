@@ -9,6 +9,7 @@ from deployments import services
 from deployments.models import Deployment, ScalingRule
 from deployments.scaling import services as scaling
 from deployments.tests.making import make_deployment, offer_query, revision_request
+from pages.deployments.tabs import DeploymentTab
 from tests.factories import make_host, make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -194,3 +195,18 @@ def test_scaling_and_what_was_done_is_said_in_korean(pages: Client, deployment: 
     page = pages.get(address(deployment), headers={"Accept-Language": "ko"}).content.decode()
     assert "레플리카당 요청 16개; 요청 없이 30분 지나면 잠듦" in page
     assert 'data-bs-dismiss="alert"' in page
+
+
+def test_a_tab_asks_for_what_it_shows_alone(pages: Client, deployment: Deployment) -> None:
+    parts = {"hour", "replicas", "revisions", "events", "rules", "usage"}
+    found = {}
+    for tab in DeploymentTab:
+        answer = pages.get(f"/deployments/{deployment.pk}/?tab={tab}", headers={"HX-Request": "true"})
+        assert answer.status_code == 200
+        found[tab] = {name for name in parts if name in answer.context}
+    assert found == {
+        DeploymentTab.OVERVIEW: parts - {"usage"},
+        DeploymentTab.TOKENS: {"usage"},
+        DeploymentTab.SCALING: {"rules"},
+        DeploymentTab.SETTINGS: {"rules"},
+    }
