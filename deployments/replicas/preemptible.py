@@ -47,6 +47,8 @@ def mark(row: Deployment, serving: Sequence[Replica] | None = None) -> None:
         if session.status == Status.PENDING:  # for what has run already, its charge stays
             charge = preemption.charge_percent(row.resource_group, is_preemptible=is_preemptible)
             Session.objects.filter(pk=session.pk, status=Status.PENDING).update(**changes, charge_percent=charge)
+        elif not is_preemptible:  # nothing ends it for others any more, so it has no discount either
+            Session.objects.filter(pk=session.pk).update(**changes, charge_percent=preemption.WHOLE_CHARGE)
         else:
             Session.objects.filter(pk=session.pk).update(**changes)
 

@@ -70,6 +70,17 @@ def test_those_beyond_the_least_may_end_at_once(host: Host) -> None:
     assert marked(deployment) == [False, False, False]
 
 
+def test_what_is_no_longer_preemptible_pays_whole(host: Host) -> None:
+    deployment = giving(host, 1)
+    services.set_replicas(deployment, 3, actor=deployment.owner)
+    reconcile(deployment.pk)
+    heal(*run_replicas(deployment, host))
+    charges = Session.objects.filter(replica__deployment=deployment).values_list("charge_percent", flat=True)
+    assert sorted(charges.all()) == [50, 50, 100]
+    scaling.change(deployment, {"is_preemptible": False}, actor=deployment.owner)
+    assert sorted(charges.all()) == [100, 100, 100]
+
+
 def test_a_session_that_waits_gets_what_is_beyond_the_least(host: Host) -> None:
     deployment = giving(host)
     passes.run_pass()
