@@ -14,7 +14,7 @@ from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events, revisions, validation
-from deployments.models import Deployment, DeploymentState, Revision, StepwiseRollout
+from deployments.models import Deployment, DeploymentState, Replica, Revision, StepwiseRollout
 from deployments.replicas import launching, stepping
 from deployments.requests import DeploymentRequest, RevisionRequest
 from resources import clock
@@ -146,7 +146,7 @@ def check_activation(row: Deployment, revision: Revision) -> None:
     _check_launch(row, revision)
     is_return = revision.pk == row.previous_revision_id and stepping.under_way(row) is not None
     if not is_return:  # whose replicas serve still
-        _check_rollout(row, _amounts(revision), "revision")
+        _check_rollout(row, _amounts(revision), "revision", revision)
 
 
 @audit.recorded_for_others("abort rollout")
@@ -311,13 +311,27 @@ def _check_replicas(row: Deployment, replicas: int, each: Amounts, field: str = 
         raise RejectedError({field: error})
 
 
-def _check_rollout(row: Deployment, each: Amounts, field: str = "replicas") -> None:
-    """Raise RejectedError where the policies have no room for what a rollout needs beside the replicas that serve."""
+def _check_rollout(row: Deployment, each: Amounts, field: str = "replicas", revision: Revision | None = None) -> None:
+    """Raise RejectedError where the policies have no room for what a rollout needs beside the replicas that serve.
+
+    Those of this very revision, as in the middle of another rollout, need not be launched.
+    """
     _, least = launching.beside(row)
     if row.revision is None or not least:
         return
-    if error := launching.rollout_error(row, _amounts(row.revision), least, each):
+    serving = _kept(row)
+    least = min(least, row.replicas - sum(revision is not None and it.revision_id == revision.pk for it in serving))
+    error = launching.rollout_error(row, [it.session for it in serving], least, each) if least > 0 else None
+    if error:
         raise RejectedError({field: error})
+
+
+def _kept(row: Deployment) -> list[Replica]:
+    """Return the replicas that take requests and still do as another rollout begins: the oldest, as many as wanted."""
+    taking = row.replica_rows.taking_requests().select_related("session")
+    if (rollout := stepping.under_way(row)) is not None:
+        taking = taking.filter(revision=stepping.proven(row, rollout))
+    return list(taking[: row.replicas])
 
 
 def _amounts(revision: Revision) -> Amounts:

@@ -1,7 +1,7 @@
 """Launches replicas, through the service by which users launch sessions: the same limits, policies and queue."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from accounts.limits import Amounts, exceeded
@@ -15,7 +15,7 @@ from sessions.launching import services
 from sessions.launching.mounts import MountRequest
 from sessions.launching.requests import LaunchRequest
 from sessions.limits import policy_checks
-from sessions.models import Endpoint, EndpointState
+from sessions.models import Endpoint, EndpointState, Session
 
 REPLICA_APP: Final = "serve"  # the name of a replica's endpoint
 _LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -74,13 +74,15 @@ def replicas_error(owner: User, deployment: Deployment, replicas: int, each: Amo
     return None
 
 
-def rollout_error(deployment: Deployment, serving: Amounts, least: int, each: Amounts) -> str | None:
-    """Return why so many new replicas can never run beside all those that serve, under the policies; or None."""
-    replicas = deployment.replicas
-    for whose, most in _exceeded_limits(deployment.owner, deployment, times(serving, replicas) + times(each, least)):
+def rollout_error(deployment: Deployment, serving: Sequence[Session], least: int, each: Amounts) -> str | None:
+    """Return why so many new replicas can never run beside these that serve, under the policies; or None."""
+    together = times(each, least)
+    for session in serving:
+        together += Amounts(cpu=session.cpu, memory=session.memory, fgpu=session.fgpu, sessions=1)
+    for whose, most in _exceeded_limits(deployment.owner, deployment, together):
         return (
-            f"{whose} allows {most} at once, which is too little for the {replicas} that serve and {least} of the new"
-            " revision: let some be unavailable in a rollout, or scale down first."
+            f"{whose} allows {most} at once, which is too little for the {len(serving)} that serve and {least} of the"
+            " new revision: let some be unavailable in a rollout, or scale down first."
         )
     return None
 

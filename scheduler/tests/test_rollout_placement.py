@@ -8,13 +8,22 @@ from rest_framework.test import APIClient
 from deployments import services
 from deployments.models import Deployment
 from deployments.replicas.reconciliation import reconcile
-from deployments.tests.making import deployment_request, make_deployment, revision_request, serving_deployment
+from deployments.tests.making import (
+    deployment_request,
+    heal,
+    make_deployment,
+    revision_request,
+    run_replicas,
+    serving_deployment,
+)
 from resources.amounts.units import GIB
 from resources.models import Host
 from scheduler.cycle.passes import run_pass
 from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Session
+from sessions.resizing import services as resizing
+from sessions.resizing.services import SessionSize, StoredResize
 from tests.api import client_of
 from tests.factories import make_host, make_policy, make_user
 
@@ -147,3 +156,30 @@ def test_a_preview_checks_names_as_the_command_does() -> None:
     deployment = make_deployment(name="chat")
     with pytest.raises(RejectedError):
         services.check(deployment.owner, deployment_request(name="chat"))
+
+
+def test_a_return_in_mid_rollout_counts_what_serves() -> None:
+    """The new revision is bigger, and most replicas are of the old one still."""
+    owner = make_user(policy=make_policy(cpu=8))
+    deployment = serving_deployment(4, host=make_host(cpu=32), owner=owner, revision=revision_request(cpu=1))
+    old = deployment.revision
+    assert old is not None
+    services.new_revision(deployment, revision_request(cpu=2), actor=owner)
+    reconcile(deployment.pk)
+    heal(*run_replicas(deployment, Host.objects.get(group=deployment.resource_group)))
+    reconcile(deployment.pk)
+    assert services.activate(deployment, old, actor=owner).revision == old
+
+
+def test_grown_replicas_count_with_what_they_hold_now() -> None:
+    owner = make_user(policy=make_policy(fgpu=1000))
+    host = make_host(gpus=1)
+    deployment = serving_deployment(1, host=host, owner=owner, revision=revision_request(fgpu=200))
+    services.check_revision(deployment, revision_request(fgpu=300))
+    [session] = Session.objects.filter(replica__deployment=deployment)
+    size = SessionSize(cpu=session.cpu, memory=session.memory, fgpu=800)
+    stored = StoredResize.of(resizing.resize(session, size, actor=owner))
+    assert stored is not None
+    resizing.finish(session.pk, stored.id)
+    with pytest.raises(RejectedError, match="too little for the 1 that serve and 1 of the new revision"):
+        services.check_revision(deployment, revision_request(fgpu=300))
