@@ -114,7 +114,7 @@ def _scale(row: Deployment, found: ServiceLoad, ready: Sequence[Replica], scene:
     per_second = load.rate(memory.served if memory.served >= 0 else None, found.served, now - memory.seen_at)
     grown = _shares(row, ready)
     units = grown.units if grown else int
-    size = grown.now / grown.base if grown else 1.0
+    size = sum(grown.held) / len(grown.held) / grown.base if grown else 1.0
     demands = [_demand(rule, found, per_second, scene, size) for rule in row.scaling_rules.all()]
     decision, after = decide(
         _bounds(row, grown), demands, memory, now=now, current=units(row.replicas), ready=units(len(ready))
@@ -125,7 +125,7 @@ def _scale(row: Deployment, found: ServiceLoad, ready: Sequence[Replica], scene:
     idle_seconds = None if hasattr(row, "rollout") else row.idle_seconds
     if idle_seconds is not None and is_idle(after, now=now, idle_seconds=idle_seconds):
         return after if _try(partial(services.sleep, row, before=row.replicas)) else None
-    if decision.replicas == units(row.replicas):
+    if decision.replicas == units(row.replicas) and not (grown and _has_spare(row, grown)):
         return after
     is_scaled = _try(partial(_change, row, decision, grown))
     # Refused, it waits for the cool-down before the next try; changed by somebody else, that is the next look's.
@@ -136,14 +136,23 @@ def _change(row: Deployment, decision: Decision, grown: ReplicaShares | None) ->
     """Have as many replicas, with such shares, as are wanted: further replicas where shares cannot grow now."""
     replicas, before = decision.replicas, row.replicas
     if grown is not None:
-        replicas, share = shares.plan(decision.replicas, replicas=before, least=row.min_replicas, shares=grown)
+        wanted = shares.plan(decision.replicas, replicas=before, least=row.min_replicas, shares=grown)
+        replicas = wanted.replicas
         if replicas == before:
             try:
-                return services.resize(row, share, decision.why, before=before)
+                return services.resize(row, wanted, decision.why, before=before)
             except RejectedError as error:
                 logger.info("deployment %s: its replicas are not resized: %s", row.pk, error.errors)
                 replicas = min(row.max_replicas or 0, grown.replicas_without(decision.replicas, row.min_replicas))
     return replicas == before or services.scale(row, replicas, decision.why, before=before)
+
+
+def _has_spare(row: Deployment, grown: ReplicaShares) -> bool:
+    """Return whether a share is larger than it need be, though as many units are wanted as there are."""
+    if any(replica.session.resize is not None for replica in _ready(row)):
+        return False
+    as_now = shares.plan(grown.units(row.replicas), replicas=row.replicas, least=row.min_replicas, shares=grown)
+    return as_now.share > 0 and not as_now.grows
 
 
 def _shares(row: Deployment, ready: Sequence[Replica]) -> ReplicaShares | None:
@@ -152,14 +161,14 @@ def _shares(row: Deployment, ready: Sequence[Replica]) -> ReplicaShares | None:
         return None
     if hasattr(row, "rollout") or any(replica.revision_id != row.revision_id for replica in ready):
         return None
-    now = min(replica.session.fgpu for replica in ready)
     has_failed = SessionEvent.objects.filter(
         session__in=[replica.pk for replica in ready],
         reason=Reason.RESIZE_REFUSED,
         at__gt=clock.now() - AFTER_REFUSAL,
     )
-    most = now if has_failed.exists() else max(now, row.max_fgpu)
-    return ReplicaShares(base=row.revision.fgpu, now=now, most=max(row.revision.fgpu, most))
+    held = tuple(replica.session.fgpu for replica in ready)
+    can_change = not has_failed.exists()
+    return ReplicaShares(base=row.revision.fgpu, held=held, limit=row.max_fgpu, can_change=can_change)
 
 
 def _try(act: Callable[[], bool]) -> bool:

@@ -18,6 +18,7 @@ from deployments import events
 from deployments.models import Deployment, DeploymentState, PrometheusQuery, ScalingRule, StepwiseRollout
 from deployments.replicas import launching, preemptible
 from deployments.scaling import validation
+from deployments.scaling.shares import SharePlan
 from deployments.services import count, locked
 from resources import clock
 from resources.amounts.units import fgpu_text
@@ -119,20 +120,26 @@ def scale(deployment: Deployment, replicas: int, why: str, *, before: int) -> bo
     return True
 
 
-def resize(deployment: Deployment, share: int, why: str, *, before: int) -> bool:
-    """Have all replicas that serve hold this share of their GPUs, in milli-fGPU, by its load.
+def resize(deployment: Deployment, wanted: SharePlan, why: str, *, before: int) -> bool:
+    """Have the replicas that serve hold the shares of their GPUs that are planned, by its load.
 
-    Return False where somebody else has changed the number of replicas meanwhile. Raises RejectedError where one of
-    them cannot have it now; then none is resized.
+    Return False where none changes, or somebody else has changed the number of replicas meanwhile. Raises RejectedError
+    where one of them cannot have its share now; then none is resized.
     """
     with locked(deployment) as row:
         if row.replicas != before or row.max_fgpu is None or row.asleep_since is not None:
             return False
         taking = row.replica_rows.taking_requests().select_related("session").order_by("pk")
-        for session in [replica.session for replica in taking if replica.session.fgpu != share]:
-            target = SessionSize(cpu=session.cpu, memory=session.memory, fgpu=share)
+        changed = [it.session for it in taking if wanted.of(it.session.fgpu) != it.session.fgpu]
+        if not changed:
+            return False
+        for session in changed:
+            target = SessionSize(cpu=session.cpu, memory=session.memory, fgpu=wanted.of(session.fgpu))
             resizing.resize(session, target, actor=row.owner)
-        events.record(row, f"Each replica gets {fgpu_text(share)} fGPU: {why}.")
+        share = fgpu_text(wanted.share)
+        grown = f"Each replica gets at least {share} fGPU: {why}."
+        shrunk = f"Each replica gets at most {share} fGPU: {why}."
+        events.record(row, grown if wanted.grows else shrunk)
         events.changed(row.pk)
     return True
 

@@ -55,6 +55,8 @@ def _share_error(share: int, base: int, capacity: int, most: int | None) -> str:
         return "Only a replica with a part of one GPU grows."
     if not base <= share < capacity or share % FGPU_STEP:
         return f"Choose a part of one GPU, from {fgpu_text(base)} to {fgpu_text(capacity - FGPU_STEP)} fGPU."
+    if share < 2 * base:  # less adds nothing that its rules count
+        return f"Choose at least twice the share of a replica, {fgpu_text(2 * base)} fGPU."
     return ""
 
 

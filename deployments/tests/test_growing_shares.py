@@ -10,7 +10,7 @@ from deployments.models import Deployment
 from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import autoscaler
 from deployments.scaling import services as scaling
-from deployments.tests.making import revision_request, serving_deployment
+from deployments.tests.making import heal, revision_request, run_replicas, serving_deployment
 from deployments.tests.test_autoscaler import report, said
 from resources import clock
 from resources.models import Host
@@ -42,9 +42,9 @@ class _Clock:
         return self.now
 
 
-def growing(host: Host, replicas: int = 1, *, fgpu: int = 200, **overrides: Any) -> Deployment:
+def growing(host: Host, replicas: int = 1, *, fgpu: int = 200, max_fgpu: int = 800, **overrides: Any) -> Deployment:
     deployment = serving_deployment(replicas, host=host, revision=revision_request(fgpu=fgpu), **overrides)
-    fields = {"max_replicas": 3, "max_fgpu": 800, "down_after_seconds": 10, "cooldown_seconds": 0}
+    fields = {"max_replicas": 3, "max_fgpu": max_fgpu, "down_after_seconds": 10, "cooldown_seconds": 0}
     scaling.change(deployment, fields, actor=deployment.owner)
     scaling.add_rule(deployment, metric="outstanding", target=10, actor=deployment.owner)
     return deployment
@@ -58,28 +58,59 @@ def look(deployment: Deployment, outstanding: int, *, times: int = 1) -> tuple[i
         report(deployment, outstanding=outstanding)
         autoscaler.look()
         reconcile(deployment.pk)
-        for session in Session.objects.filter(resize__isnull=False):
-            stored = StoredResize.of(session)
-            assert stored is not None
-            resizing.finish(session.pk, stored.id)
+        finish_resizes()
     sessions = Session.objects.filter(replica__deployment=deployment).order_by("created_at")
     return Deployment.objects.get(pk=deployment.pk).replicas, list(sessions.values_list("fgpu", flat=True))
+
+
+def make_ready(deployment: Deployment, host: Host) -> None:
+    """Have the replicas that wait run and be healthy."""
+    heal(*run_replicas(deployment, host))
+
+
+def resize(deployment: Deployment, share: int) -> None:
+    """Have the host of each replica be asked for this share."""
+    for replica in deployment.replica_rows.select_related("session"):
+        size = SessionSize(cpu=replica.session.cpu, memory=replica.session.memory, fgpu=share)
+        resizing.resize(replica.session, size, actor=deployment.owner)
+
+
+def finish_resizes() -> None:
+    """Have hosts apply what was asked of them."""
+    for session in Session.objects.filter(resize__isnull=False):
+        stored = StoredResize.of(session)
+        assert stored is not None
+        resizing.finish(session.pk, stored.id)
 
 
 def test_a_replica_grows_to_its_most_before_another_comes(host: Host) -> None:
     deployment = growing(host)
     assert look(deployment, 20) == (1, [400])
-    assert said(deployment) == "Each replica gets 0.4 fGPU: 20 requests outstanding, 10 a replica."
+    assert said(deployment) == "Each replica gets at least 0.4 fGPU: 20 requests outstanding, 10 a replica."
     assert look(deployment, 60) == (1, [800])
     assert look(deployment, 100) == (2, [800, 200])
     assert said(deployment).startswith("Scaled from 1 to 2: ")
 
 
+def test_the_big_replica_stays_big_at_peak_load(host: Host) -> None:
+    deployment = growing(host)
+    assert look(deployment, 100, times=3) == (2, [800, 200])
+    make_ready(deployment, host)
+    totals = [1000, *[sum(look(deployment, 100)[1]) for _ in range(4)]]
+    assert totals == sorted(totals)
+    assert look(deployment, 100)[1][0] == 800
+
+
+def test_a_share_that_never_counted_is_given_back(host: Host) -> None:
+    deployment = growing(host, fgpu=500, max_fgpu=1000)
+    resize(deployment, 900)
+    finish_resizes()
+    assert look(deployment, 5, times=2) == (1, [500])
+
+
 def test_it_shrinks_once_the_spare_replicas_have_gone(host: Host) -> None:
     deployment = growing(host, 2)
-    for replica in deployment.replica_rows.select_related("session"):
-        size = SessionSize(cpu=replica.session.cpu, memory=replica.session.memory, fgpu=800)
-        resizing.resize(replica.session, size, actor=deployment.owner)
+    resize(deployment, 800)
     wanted, held = look(deployment, 5, times=40)
     assert (wanted, sorted(held)) == (1, [200, 800])  # one drains as it is
     said = list(deployment.events.values_list("what", flat=True))[:2]
@@ -106,7 +137,7 @@ def test_a_policy_bounds_what_grows(host: Host) -> None:
     owner = make_user(policy=make_policy(fgpu=700))
     deployment = growing(host, owner=owner)
     assert look(deployment, 20) == (1, [400])
-    assert look(deployment, 60) == (2, [400, 200])
+    assert look(deployment, 60) == (3, [400, 200, 200])
 
 
 def test_nothing_grows_while_a_revision_is_rolled_out(host: Host) -> None:
@@ -117,7 +148,10 @@ def test_nothing_grows_while_a_revision_is_rolled_out(host: Host) -> None:
     assert not deployment.events.filter(what__startswith="Each replica").exists()
 
 
-@pytest.mark.parametrize(("share", "fgpu", "is_refused"), [(800, 200, False), (100, 200, True), (2000, 200, True)])
+@pytest.mark.parametrize(
+    ("share", "fgpu", "is_refused"),
+    [(400, 200, False), (390, 200, True), (100, 200, True), (2000, 200, True)],
+)
 def test_only_a_larger_part_of_one_gpu_is_allowed(host: Host, share: int, fgpu: int, is_refused: bool) -> None:
     deployment = serving_deployment(1, host=host, revision=revision_request(fgpu=fgpu))
     fields = {"max_replicas": 3, "max_fgpu": share}

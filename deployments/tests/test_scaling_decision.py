@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deployments.scaling.decision import Bounds, Decision, Demand, decide, is_idle, replicas_for, with_use
 from deployments.scaling.memory import Memory
-from deployments.scaling.shares import ReplicaShares, plan
+from deployments.scaling.shares import ReplicaShares, SharePlan, plan
 
 TICK = 2.0
 START = 1_000_000.0
@@ -280,35 +280,75 @@ def test_what_just_woke_is_not_idle() -> None:
 
 
 SHARES = st.builds(
-    lambda base, more, grown: ReplicaShares(
-        base=base * 10, now=(base + grown % (more + 1)) * 10, most=(base + more) * 10
+    lambda base, growth, held: ReplicaShares(
+        base=base * 10,
+        held=tuple(base * 10 + more % (base * growth // 10 + 1) * 10 for more in held),
+        limit=base * (growth + 10),
     ),
     st.integers(1, 50),
-    st.integers(0, 200),
-    st.integers(0, 200),
+    st.integers(0, 50),  # tenths of the base
+    st.lists(st.integers(0, 250), min_size=1, max_size=8),
 )
 
 
-@given(SHARES, st.integers(1, 64), st.integers(1, 8), st.integers(1, 2000))
-def test_shares_grow_before_replicas_and_shrink_after(
-    shares: ReplicaShares, replicas: int, least: int, units: int
-) -> None:
-    replicas = max(replicas, least)
-    count, share = plan(units, replicas=replicas, least=least, shares=shares)
-    assert shares.base <= share <= shares.most
-    assert count >= least
-    is_enough = count * share >= units * shares.base
-    assert is_enough or (count, share) == (replicas, shares.most) != (replicas, shares.now), "too little for the load"
-    if count > replicas:
-        assert share == shares.now == shares.most or shares.most == shares.base, "not at their most yet"
-        assert (count - 1) * shares.most < units * shares.base, "a further replica before the shares are at their most"
-    if count < replicas:
-        assert share == shares.now, "shares change before the spare replicas have gone"
-    assert shares.replicas_without(units, least) * shares.now >= units * shares.base
+def planned_total(shares: ReplicaShares, replicas: int, wanted: SharePlan) -> int:
+    """Return what all hold once the plan is carried out: those yet to serve count with what they begin with."""
+    after = replace(shares, held=tuple(wanted.of(held) for held in shares.held))
+    return after.total(max(wanted.replicas, replicas) if wanted.grows else wanted.replicas)
+
+
+@given(SHARES, st.integers(0, 3), st.integers(1, 8), st.integers(1, 2000))
+def test_shares_grow_before_replicas_and_shrink_after(shares: ReplicaShares, yet: int, least: int, units: int) -> None:
+    replicas = max(len(shares.held) + yet, least)
+    wanted = plan(units, replicas=replicas, least=least, shares=shares)
+    before, after, needed = shares.total(replicas), planned_total(shares, replicas, wanted), units * shares.base
+    assert wanted.replicas >= least
+    assert after >= min(before, needed), "the total falls below what is needed"
+    if wanted.share:
+        assert wanted.replicas == replicas, "shares change before the spare replicas have gone"
+        assert shares.base <= wanted.share
+        assert not wanted.grows or wanted.share <= shares.most
+    if wanted.replicas > replicas:
+        assert min(shares.held) >= shares.most, "not at their most yet"
+        assert after - shares.base < needed or (wanted.replicas - 1) * shares.most < needed, "one too many"
+
+
+@given(SHARES, st.lists(st.integers(1, 60), min_size=1, max_size=12))
+def test_the_total_never_falls_while_the_need_does_not(shares: ReplicaShares, needs: Sequence[int]) -> None:
+    """Units are counted, decided and planned again and again, as replicas come and grow."""
+    replicas = len(shares.held)
+    for need in sorted(needs):
+        for _ in range(20):
+            before = shares.total(replicas)
+            units = min(max(need, shares.units(replicas)), 2 * shares.units(replicas))
+            wanted = plan(units, replicas=replicas, least=1, shares=shares)
+            replicas = wanted.replicas
+            held = [wanted.of(each) for each in shares.held]
+            shares = replace(shares, held=(*held, *[shares.base] * (replicas - len(held)))[:replicas])
+            assert shares.total(replicas) >= min(before, units * shares.base)
+            assert shares.units(replicas) >= min(need, before // shares.base), "less though no less is needed"
+        assert shares.units(replicas) >= need, "the need is never met"
 
 
 def test_one_replica_grows_to_its_most_before_another() -> None:
-    for units, now, wanted in ((2, 200, (1, 400)), (4, 400, (1, 800)), (5, 800, (2, 500)), (1, 800, (1, 200))):
-        shares = ReplicaShares(base=200, now=now, most=800)
-        assert plan(units, replicas=1, least=1, shares=shares) == wanted
-    assert plan(3, replicas=3, least=1, shares=ReplicaShares(base=200, now=800, most=800)) == (1, 800)
+    for units, held, wanted in ((2, 200, (1, 400)), (4, 400, (1, 800)), (5, 800, (2, 0)), (1, 800, (1, 200))):
+        shares = ReplicaShares(base=200, held=(held,), limit=800)
+        planned = plan(units, replicas=1, least=1, shares=shares)
+        assert (planned.replicas, planned.share) == wanted
+    shares = ReplicaShares(base=200, held=(800, 800, 800), limit=800)
+    assert plan(3, replicas=3, least=1, shares=shares) == SharePlan(replicas=1)
+
+
+def test_only_the_smaller_replica_grows_at_peak() -> None:
+    shares = ReplicaShares(base=200, held=(800, 200), limit=800)
+    assert shares.units(2) == 5
+    wanted = plan(7, replicas=2, least=1, shares=shares)
+    assert [wanted.of(held) for held in shares.held] == [800, 600]
+
+
+def test_growth_is_by_whole_units_alone() -> None:
+    shares = ReplicaShares(base=500, held=(900,), limit=900)
+    assert plan(1, replicas=1, least=1, shares=shares) == SharePlan(replicas=1, share=500)
+    assert plan(2, replicas=1, least=1, shares=shares) == SharePlan(replicas=2)
+    for limit, wanted in ((900, SharePlan(replicas=2)), (1200, SharePlan(replicas=1, share=1000, grows=True))):
+        assert plan(2, replicas=1, least=1, shares=ReplicaShares(base=500, held=(500,), limit=limit)) == wanted
