@@ -2,8 +2,8 @@
 
 One process of each on a core of its own, where there are enough cores also the upstream and the load; ours verifies a
 token and counts what it serves. Every round measures 1, 2 and 4 replicas with each, in another order: 32 connections
-for requests a second, one for what a request takes longer than straight to the upstream. Then memory of open streams.
-The last line is one JSON object of medians over the rounds.
+for requests a second, one for what a request takes longer than straight to the upstream. Then memory of open streams,
+and how long requests wait for a deployment that sleeps. The last line is one JSON object of medians over the rounds.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from typing import Final
 
 from bench.common import load
 from bench.deployment_servers import EVENT, REPLICAS, SECRET, STREAMS, label
+from bench.deployment_wake import wake_figures
 from bench.proxy import PROGRAMS, Servers, Way, free_ports, nginx_command, wrk
 from bench.proxy_servers import HOST, SITE
 from bench.sizes import size
@@ -191,7 +192,7 @@ def main() -> None:
                 {name: measure(ways[name], processes.get(name.split()[0]), options.seconds) for name in order}
             )
             print(f"round {number + 1}: {json.dumps(rounds[-1])}", flush=True)
-    print(json.dumps(summary(rounds, stream_bytes)))
+    print(json.dumps(summary(rounds, stream_bytes) | wake_figures()))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,13 @@ KEYS: Final = Path(__file__).with_name("smoke_keys.json")
 OUTPUT: Final = Path(__file__).resolve().parent.parent / "var" / "bench-smoke"
 AT_ONCE: Final = 2  # of those that need no platform, beside one that does
 SHARED: Final = "platform"  # its output and file
-ON_PLATFORM: Final = {"bench-launch", "bench-promote", "bench-terminal", "bench-abuse"}  # one at a time
+ON_PLATFORM: Final = {
+    "bench-launch",
+    "bench-promote",
+    "bench-terminal",
+    "bench-abuse",
+    "bench-deployments",
+}  # one at a time
 POLL_SECONDS: Final = 0.1
 LIMIT_SECONDS: Final = 600
 LAST_LINES: Final = 15
