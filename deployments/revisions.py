@@ -1,5 +1,6 @@
 """Makes revisions: resolves what a request leaves to its runtime variant, checks it, and stores it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,15 +64,8 @@ def resolve(deployment: Deployment, request: RevisionRequest) -> ResolvedRevisio
         mounts=asked,
     )
     planned = mounts.plan(deployment.owner, asked)
-    errors = sessions.problems(deployment.owner, launch, planned)
-    errors |= validation.range_errors({"port": port})
+    errors = sessions.problems(deployment.owner, launch, planned) | _errors(request, command, port)
     errors |= validation.health_errors(kind=kind, path=path, numbers=numbers)
-    if not command:
-        errors["command"] = "Write the command that serves, or choose a runtime variant that has one."
-    if variant and not variant.is_enabled:
-        errors["variant"] = f"The runtime variant {variant} is no longer offered."
-    if len(request.note) > validation.MAX_NOTE_LENGTH:
-        errors["note"] = f"Write at most {validation.MAX_NOTE_LENGTH} characters."
     if errors:
         raise RejectedError(errors)
     return ResolvedRevision(
@@ -91,18 +85,37 @@ def resolve(deployment: Deployment, request: RevisionRequest) -> ResolvedRevisio
             "note": request.note,
             **numbers,
         },
-        mounts=[
-            RevisionMount(
-                folder=each.folder,
-                folder_name=mount.folder_name,
-                path=mount.path,
-                is_read_only=mount.is_read_only,
-                is_model=bool(request.model_folder) and position == 0,
-            )
-            for position, (each, mount) in enumerate(zip(asked, planned.mounts, strict=False))
-        ],
+        mounts=_stored_mounts(request, asked, planned),
         amounts=Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1),
     )
+
+
+def _errors(request: RevisionRequest, command: str, port: int) -> dict[str, str]:
+    """Return what is wrong with the program of a revision, by field."""
+    errors = validation.range_errors({"port": port})
+    if not command:
+        errors["command"] = "Write the command that serves, or choose a runtime variant that has one."
+    if request.variant and not request.variant.is_enabled:
+        errors["variant"] = f"The runtime variant {request.variant} is no longer offered."
+    if len(request.note) > validation.MAX_NOTE_LENGTH:
+        errors["note"] = f"Write at most {validation.MAX_NOTE_LENGTH} characters."
+    return errors
+
+
+def _stored_mounts(
+    request: RevisionRequest, asked: Sequence[MountRequest], planned: mounts.MountPlan
+) -> list[RevisionMount]:
+    """Return the mounts as they are stored; the model folder is the first that was asked for."""
+    return [
+        RevisionMount(
+            folder=each.folder,
+            folder_name=mount.folder_name,
+            path=mount.path,
+            is_read_only=mount.is_read_only,
+            is_model=bool(request.model_folder) and position == 0,
+        )
+        for position, (each, mount) in enumerate(zip(asked, planned.mounts, strict=False))
+    ]
 
 
 def store(deployment: Deployment, resolved: ResolvedRevision, actor: User) -> Revision:

@@ -126,7 +126,15 @@ class StepsField(forms.CharField):
         return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-class SettingsForm(forms.Form):
+class RefusableForm(forms.Form):
+    """A form whose request a service may refuse."""
+
+    def refuse(self, refusal: RejectedError) -> None:
+        """Show the messages of a refusal at their fields."""
+        refuse(self, refusal)
+
+
+class SettingsForm(RefusableForm):
     """Settings of a deployment."""
 
     is_public = checkbox(gettext_lazy("Public"), gettext_lazy("Anybody who knows the address may use it."))
@@ -166,10 +174,6 @@ class SettingsForm(forms.Form):
         widget=forms.Textarea(attrs=CODE),
     )
 
-    def refuse(self, refusal: RejectedError) -> None:
-        """Show the messages of a refusal at their fields."""
-        refuse(self, refusal)
-
     @classmethod
     def of(cls, deployment: Deployment, data: Any = None) -> "SettingsForm":
         """Return the form with the values of now, or what was posted."""
@@ -177,7 +181,7 @@ class SettingsForm(forms.Form):
         return cls(data, initial={name: getattr(deployment, name) for name in names}, prefix="settings")
 
 
-class HostsForm(forms.Form):
+class HostsForm(RefusableForm):
     """The host names of a deployment."""
 
     hosts = LinesField(

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy
 from deployments.models import Deployment, ScalingMetric, SleepAction
 from deployments.scaling import services
 from deployments.scaling.validation import RANGES
-from pages.deployments.forms import TEXT, checkbox, refuse
+from pages.deployments.forms import TEXT, RefusableForm, checkbox, refuse
 from resources.amounts.fields import FgpuFormField
 from sessions.errors import RejectedError
 
@@ -90,7 +90,7 @@ class ScalingForm(forms.Form):
         refuse(self, refusal, idle_seconds="idle_minutes")
 
 
-class RuleForm(forms.Form):
+class RuleForm(RefusableForm):
     """A rule to add."""
 
     metric = forms.ChoiceField(
@@ -115,7 +115,3 @@ class RuleForm(forms.Form):
         choices=lambda: [("", gettext_lazy("None")), *services.offered_queries().values_list("name", "title")],
         widget=forms.Select(attrs=SELECT),
     )
-
-    def refuse(self, refusal: RejectedError) -> None:
-        """Show the messages of a refusal at their fields."""
-        refuse(self, refusal)

@@ -3,7 +3,6 @@
 import math
 from functools import partial
 
-from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
@@ -14,9 +13,8 @@ from deployments.scaling import services
 from pages.deployments.act_views import done
 from pages.deployments.queries import operable_deployment
 from pages.deployments.scaling_forms import RuleForm, ScalingForm
-from pages.deployments.tabs import DeploymentTab, to_tab
-from pages.deployments.views import page_of
-from sessions.errors import RejectedError
+from pages.deployments.tabs import DeploymentTab
+from pages.deployments.views import saved
 
 
 @signed_in_act
@@ -24,14 +22,11 @@ def change(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Change bounds and sleep; a refused form is shown again, as 422."""
     deployment = operable_deployment(request, deployment_id)
     form = ScalingForm.of(deployment, request.POST)
-    if form.is_valid():
-        try:
-            services.change(deployment, form.changes(), actor=request.user)
-            messages.success(request, _("The settings are saved."))
-            return to_tab(deployment.pk, DeploymentTab.SCALING)
-        except RejectedError as error:
-            form.refuse(error)
-    return page_of(request, deployment, scaling_form=form)
+
+    def act() -> None:
+        services.change(deployment, form.changes(), actor=request.user)
+
+    return saved(request, deployment, _("The settings are saved."), act, scaling_form=form)
 
 
 @signed_in_act
@@ -57,14 +52,11 @@ def add_rule(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Add a rule; a refused form is shown again, as 422."""
     deployment = operable_deployment(request, deployment_id)
     form = RuleForm(request.POST, prefix="rule")
-    if form.is_valid():
-        try:
-            services.add_rule(deployment, **form.cleaned_data, actor=request.user)
-            messages.success(request, _("The rule is added."))
-            return to_tab(deployment.pk, DeploymentTab.SCALING)
-        except RejectedError as error:
-            form.refuse(error)
-    return page_of(request, deployment, rule_form=form)
+
+    def act() -> None:
+        services.add_rule(deployment, **form.cleaned_data, actor=request.user)
+
+    return saved(request, deployment, _("The rule is added."), act, rule_form=form)
 
 
 @signed_in_act

@@ -1,5 +1,6 @@
 """The list of deployments, and the page of one with its settings and tokens."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -14,7 +15,7 @@ from deployments import services
 from deployments.addresses import first_origin, origins
 from deployments.replicas.progress import progress_of
 from pages.deployments import examples
-from pages.deployments.forms import HostsForm, SettingsForm, refuse
+from pages.deployments.forms import HostsForm, SettingsForm
 from pages.deployments.queries import (
     EVENTS_SHOWN,
     REVISIONS_SHOWN,
@@ -67,14 +68,11 @@ def settings(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Change the settings; a refused form is shown again, as 422."""
     deployment = operable_deployment(request, deployment_id)
     form = SettingsForm.of(deployment, request.POST)
-    if form.is_valid():
-        try:
-            services.change(deployment, form.cleaned_data, actor=request.user)
-            messages.success(request, _("The settings are saved."))
-            return to_tab(deployment.pk, DeploymentTab.SETTINGS)
-        except RejectedError as error:
-            form.refuse(error)
-    return page_of(request, deployment, settings_form=form)
+
+    def act() -> None:
+        services.change(deployment, form.cleaned_data, actor=request.user)
+
+    return saved(request, deployment, _("The settings are saved."), act, settings_form=form)
 
 
 @signed_in_act
@@ -82,14 +80,24 @@ def hosts(request: UserRequest, deployment_id: str) -> HttpResponse:
     """Have other host names lead to the deployment; a refused form is shown again, as 422."""
     deployment = named_deployment(request, deployment_id)
     form = HostsForm.of(deployment, request.POST)
+
+    def act() -> None:
+        host_services.set_hosts(deployment, form.cleaned_data["hosts"], actor=request.user)
+
+    return saved(request, deployment, _("The host names are saved."), act, hosts_form=form)
+
+
+def saved(request: UserRequest, deployment: Any, text: str, act: Callable[[], object], **own: Any) -> HttpResponse:
+    """Carry out what a form asks, which is named as in the context, and show its tab; a refused form again, as 422."""
+    [(name, form)] = own.items()
     if form.is_valid():
         try:
-            host_services.set_hosts(deployment, form.cleaned_data["hosts"], actor=request.user)
-            messages.success(request, _("The host names are saved."))
-            return to_tab(deployment.pk, DeploymentTab.SETTINGS)
+            act()
+            messages.success(request, text)
+            return to_tab(deployment.pk, OF_FORMS[name])
         except RejectedError as error:
-            refuse(form, error)
-    return page_of(request, deployment, hosts_form=form)
+            form.refuse(error)
+    return page_of(request, deployment, **own)
 
 
 def page_of(request: UserRequest, deployment: Any, **own: Any) -> HttpResponse:
