@@ -30,7 +30,7 @@ SELECT new_status, at FROM compute_sessionevent WHERE session_id = %s AND at >= 
 """
 PARKED: Final = """
 SELECT s.id, now() AS at FROM compute_session s JOIN deployments_replica r ON r.session_id = s.id
-WHERE r.deployment_id = %s AND s.status = 'PARKED'
+WHERE r.deployment_id = %s AND s.status IN ('PARKED')
 """
 
 
