@@ -14,7 +14,6 @@ from redis.exceptions import RedisError
 
 from deployments import figures
 from deployments.access import tokens
-from deployments.replicas.reconciliation import reconcile
 from deployments.scaling import services as scaling
 from deployments.usage import metering
 from messaging.background import BackgroundThread
@@ -113,8 +112,7 @@ def wake(deployment: str) -> None:
 def _wake(deployment: str) -> None:
     try:
         close_old_connections()
-        if scaling.wake(deployment):
-            reconcile(deployment)  # here and now: its task would wait for its turn
+        scaling.wake(deployment)
     except (Error, RejectedError) as error:
         logger.warning("deployment %s could not be woken; requests ask for it again: %s", deployment, error)
     finally:

@@ -88,6 +88,14 @@ def reconcile(pk: str) -> None:
             _Reconciliation(row, clock.now(), busy, totals).run()
 
 
+def step(row: Deployment) -> None:
+    """Take the next step with a deployment whose row the caller's transaction has locked.
+
+    What drains is left as it is, since what it still serves is not asked for.
+    """
+    _Reconciliation(row, clock.now(), None, None).run()
+
+
 def _last_busy(pk: str) -> dict[str, float] | None:
     """Return when each replica was busy last, in Unix seconds; None where that is not known."""
     try:

@@ -16,7 +16,7 @@ from accounts.limits import Amounts
 from accounts.models import User
 from deployments import events
 from deployments.models import Deployment, DeploymentState, PrometheusQuery, ScalingRule, StepwiseRollout
-from deployments.replicas import launching, preemptible
+from deployments.replicas import launching, preemptible, reconciliation
 from deployments.scaling import validation
 from deployments.scaling.shares import SharePlan
 from deployments.services import count, locked
@@ -176,22 +176,28 @@ def wake_now(deployment: Deployment, *, actor: User) -> Deployment:
     """Have the deployment run again before a request comes; without effect where it runs."""
     with locked(deployment) as row:
         if row.asleep_since is not None:
-            _wake(row, f"Woken: {count(row.min_replicas)} to run.", actor)
+            events.record(row, f"Woken: {count(row.min_replicas)} to run.", actor)
+            _save(row, **_awake(row))
         elif not row.replicas:
             raise RejectedError({GENERAL: "It does not sleep, it is stopped: say how many replicas are to run."})
     return row
 
 
 def wake(deployment_id: str) -> bool:
-    """Have the deployment run again for a request that came; without effect where it does not sleep."""
+    """Have the deployment run again for a request that came; without effect where it does not sleep.
+
+    The parked replica goes on, or one is launched, in the same transaction: the request waits for it.
+    """
     asleep = Deployment.objects.live().filter(pk=deployment_id, asleep_since__isnull=False)
-    deployment = asleep.first()  # so that requests in numbers do not wait for the row's lock
-    if deployment is None:
+    if not asleep.exists():  # so that requests in numbers do not wait for the row's lock
         return False
-    with locked(deployment) as row:
-        if row.asleep_since is None:
+    with transaction.atomic():
+        rows = asleep.select_for_update(no_key=True, of=("self",)).select_related("owner", "revision")
+        if (row := rows.first()) is None:
             return False
-        _wake(row, f"A request wakes it: {count(row.min_replicas)} to run.")
+        events.record(row, f"A request wakes it: {count(row.min_replicas)} to run.")
+        _store(row, **_awake(row))
+        reconciliation.step(row)
     return True
 
 
@@ -200,9 +206,8 @@ def _fall_asleep(row: Deployment, what: str, actor: User | None = None) -> None:
     _save(row, replicas=0, asleep_since=clock.now(), waking_since=None, state=DeploymentState.ASLEEP.value)
 
 
-def _wake(row: Deployment, what: str, actor: User | None = None) -> None:
-    events.record(row, what, actor)
-    _save(row, replicas=row.min_replicas, asleep_since=None, waking_since=clock.now())
+def _awake(row: Deployment) -> dict[str, Any]:
+    return {"replicas": row.min_replicas, "asleep_since": None, "waking_since": clock.now()}
 
 
 def _is_rolled_out_by_steps(row: Deployment) -> bool:
@@ -260,10 +265,14 @@ def _record_rule(row: Deployment, rule: ScalingRule, what: str, actor: User) -> 
 
 
 def _save(row: Deployment, **changes: Any) -> None:
+    _store(row, **changes)
+    events.changed(row.pk)
+
+
+def _store(row: Deployment, **changes: Any) -> None:
     for name, value in changes.items():
         setattr(row, name, value)
     row.save(update_fields=[*changes])
-    events.changed(row.pk)
 
 
 def _said(value: object) -> str:

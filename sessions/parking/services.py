@@ -108,7 +108,10 @@ def _refusal(session: Session) -> str:
 
 def resume_refusal(session: Session) -> str:
     """Return why the session, or its cluster, could never be resumed as it is, or not now; "" if it can."""
-    members = _members(session)
+    return _refusal_of_all(session, list(session.members.filter(is_elastic=False).select_related("parked_on")))
+
+
+def _refusal_of_all(session: Session, members: list[Session]) -> str:
     if error := first_refusal(members, _resume_refusal):
         return error
     owner, project = session.owner, session.project
@@ -193,7 +196,7 @@ def resume(session: Session, *, actor: User | None = None) -> None:
         members = _locked(session)
         if any(member.parked_attempt and member.status in _ON_THE_WAY for member in members):
             return
-        if error := resume_refusal(session):
+        if error := _refusal_of_all(session, members):
             raise RejectedError({GENERAL: error})
         now = clock.now()
         fields: dict[str, object] = {
@@ -213,16 +216,21 @@ def resume(session: Session, *, actor: User | None = None) -> None:
         }
         for each in members:
             each.move_to(Status.PENDING, Reason.RESUMED, "Resumed; waiting for its host.", actor=actor, fields=fields)
-        for of_one in alike(session.members.filter(status=Status.PENDING).select_related("cluster")):
-            # One of them may not have been resized.
-            size = {name: getattr(of_one[0], name) for name in ("cpu", "memory", "fgpu")}
-            session.members.filter(pk__in=[each.pk for each in of_one]).update(**size)
-        # Its apps are started again at their addresses once it runs.
-        opened = Endpoint.objects.unclosed().filter(session__in=members).exclude(session__kind=Kind.REPLICA)
-        opened.update(state=EndpointState.STARTING, detail="", output="", opened_at=now)
+        if session.cluster_id is not None:
+            _resize_alike(session)
+        if session.kind != Kind.REPLICA:  # its apps are started again at their addresses once it runs
+            opened = Endpoint.objects.unclosed().filter(session__in=members)
+            opened.update(state=EndpointState.STARTING, detail="", output="", opened_at=now)
         with connection.cursor() as cursor:
             cursor.execute(READ_AGAIN)
         kick_scheduler()
+
+
+def _resize_alike(session: Session) -> None:
+    """Give members of a cluster that were launched with one size the same: one of them may not have been resized."""
+    for of_one in alike(session.members.filter(status=Status.PENDING).select_related("cluster")):
+        size = {name: getattr(of_one[0], name) for name in ("cpu", "memory", "fgpu")}
+        session.members.filter(pk__in=[each.pk for each in of_one]).update(**size)
 
 
 def _check_actor(session: Session, actor: User | None) -> None:
