@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from docker.api import APIClient
 from docker.errors import APIError
 
+from engine.containers import SAVED_REPOSITORY
 from tests.execs import output_of
 
 LOAD_SECONDS = 600  # of silence while an image of gigabytes is copied
@@ -37,15 +38,28 @@ def copy_image(reference: str, engine: APIClient) -> None:
 
 
 def remove_containers(*labels: str) -> None:
-    """Remove the containers that have all these labels, those too that another is removing at this moment."""
-    client = APIClient(ENGINE_URL, version="auto")
-    for container in client.containers(all=True, filters={"label": list(labels)}):
-        try:
+    """Remove the containers that have all these labels, and what was saved of such when they were parked.
+
+    Those too that another is removing at this moment.
+    """
+    client, chosen = APIClient(ENGINE_URL, version="auto"), {"label": list(labels)}
+    for container in client.containers(all=True, filters=chosen):
+        with _may_be_gone():
             client.remove_container(container["Id"], force=True, v=True)
-        except APIError as error:
-            if error.status_code not in (404, 409):
-                raise
+    for image in client.images(SAVED_REPOSITORY, filters=chosen):
+        for reference in image["RepoTags"] or ():
+            with _may_be_gone():
+                client.remove_image(reference)
     client.close()
+
+
+@contextmanager
+def _may_be_gone() -> Iterator[None]:
+    try:
+        yield
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise
 
 
 @dataclass(frozen=True)
