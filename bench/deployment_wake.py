@@ -1,13 +1,17 @@
 """How long requests wait for a deployment that sleeps with one replica parked, by the time that a resume takes.
 
 Each round sends COLD requests at once to a deployment that has fallen asleep, and divides their median by the time
-from the queue until the session's container ran, in the same wake.
+from the queue until the session's container ran, in the same wake. Then it wakes it once more by the API, with no
+request held, and asks the container itself: what a session takes from the queue until its server has answered, whose
+own start the requests wait for too.
 """
 
+import socket
 import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 import requests
@@ -21,9 +25,11 @@ COLD: Final = 100
 ROUNDS: Final = size(5, 1)
 WAIT_SECONDS: Final = 120
 POLL_SECONDS: Final = 0.05
+ANSWER_POLL_SECONDS: Final = 0.005
+PORT: Final = 8000
 COMMAND: Final = (
     "exec python3 -c 'import http.server as h; h.ThreadingHTTPServer.request_queue_size = 128;"
-    " h.test(h.SimpleHTTPRequestHandler, h.ThreadingHTTPServer, port=8000)'"
+    f" h.test(h.SimpleHTTPRequestHandler, h.ThreadingHTTPServer, port={PORT})'"
 )
 MOVES: Final = """
 SELECT new_status, at FROM compute_sessionevent WHERE session_id = %s AND at >= %s AND old_status <> '' ORDER BY id
@@ -34,8 +40,11 @@ WHERE r.deployment_id = %s AND s.status IN ('PARKED')
 """
 
 
+RUNNING: Final = "SELECT host(address) AS address FROM compute_session WHERE id = %s AND status = 'RUNNING'"
+
+
 def wake_figures() -> dict[str, float]:
-    """Return `wake_ratio`, and the medians of what it divides, in seconds."""
+    """Return `wake_ratio`, the medians of what it divides, and what a server without a proxy takes, in seconds."""
     with bench_platform("bench-deployment-wake") as platform:
         user = ApiUser(platform)
         made = user.post("/deployments/", _request(user.image))
@@ -46,43 +55,74 @@ def wake_figures() -> dict[str, float]:
                 "Host": made["url"].partition("//")[2],
                 "Authorization": f"Bearer {user.post(f'{path}tokens/', {'name': 'bench'})['secret']}",
             }
-            rounds = [_round(platform, user, path, made["id"], headers) for _ in range(ROUNDS)]
+            rounds = [
+                (*_round(platform, user, path, made["id"], headers), _alone(platform, user, path, made["id"]))
+                for _ in range(ROUNDS)
+            ]
         finally:
             user.post(f"{path}end/", {})
             user.close()
-    waited, resumed = (statistics.median(values) for values in zip(*rounds, strict=True))
-    ratio = statistics.median(one / other for one, other in rounds)
-    return {"wake_ratio": round(ratio, 2), "wake_p50_s": round(waited, 2), "resume_s": round(resumed, 2)}
+    waited, resumed, answered = (round(statistics.median(values), 2) for values in zip(*rounds, strict=True))
+    ratio = round(statistics.median(one / other for one, other, _ in rounds), 2)
+    return {"wake_ratio": ratio, "wake_p50_s": waited, "resume_s": resumed, "resume_to_answer_s": answered}
 
 
 def _request(image: str) -> dict[str, Any]:
     health = {"kind": "http", "path": "/", "interval_seconds": 1, "timeout_seconds": 1}
     amounts = {"cpu": 1, "memory": "256MiB", "fgpu": "0"}
-    return {"name": "wake", "image": image, "command": COMMAND, "port": 8000, "health": health, **amounts}
+    return {"name": "wake", "image": image, "command": COMMAND, "port": PORT, "health": health, **amounts}
 
 
 def _round(
     platform: Platform, user: ApiUser, path: str, deployment: str, headers: dict[str, str]
 ) -> tuple[float, float]:
     """Return how long the median request waited, and how long the resume took, in seconds."""
-    _until(lambda: user.get(path)["state"] == "HEALTHY")
-    user.post(f"{path}sleep/", {})
-    _until(lambda: user.get(path)["state"] == "ASLEEP" and platform.rows(PARKED, deployment))
-    [parked] = platform.rows(PARKED, deployment)
+    parked = _asleep(platform, user, path, deployment)
     with ThreadPoolExecutor(COLD) as pool:
         answers = list(
             pool.map(lambda _: requests.get(platform.url, headers=headers, timeout=WAIT_SECONDS), range(COLD))
         )
     if any(answer.status_code != requests.codes.ok for answer in answers):
         raise RuntimeError(f"answered {sorted({answer.status_code for answer in answers})}")
-    reached = {move["new_status"]: move["at"] for move in platform.rows(MOVES, parked["id"], parked["at"])}
+    reached = _reached(platform, parked)
     resumed = (reached["RUNNING"] - reached["PENDING"]).total_seconds()
     return statistics.median(answer.elapsed.total_seconds() for answer in answers), resumed
 
 
-def _until(is_so: Callable[[], Any]) -> None:
+def _alone(platform: Platform, user: ApiUser, path: str, deployment: str) -> float:
+    """Return the seconds from the queue until the server in the container has answered, without any proxy."""
+    parked = _asleep(platform, user, path, deployment)
+    user.post(f"{path}wake/", {})
+    _until(lambda: _answers(platform, parked["id"]), ANSWER_POLL_SECONDS)
+    answered_at = time.time()
+    return answered_at - float(_reached(platform, parked)["PENDING"].timestamp())
+
+
+def _answers(platform: Platform, session: str) -> bool:
+    """Return whether the session's container sends the first byte of a response."""
+    for row in platform.rows(RUNNING, session):
+        with suppress(OSError), socket.create_connection((row["address"], PORT), WAIT_SECONDS) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return bool(connection.recv(1))
+    return False
+
+
+def _asleep(platform: Platform, user: ApiUser, path: str, deployment: str) -> dict[str, Any]:
+    """Return the session of the deployment that is parked, and when it was found so; it is sent to sleep for that."""
+    _until(lambda: user.get(path)["state"] == "HEALTHY")
+    user.post(f"{path}sleep/", {})
+    _until(lambda: user.get(path)["state"] == "ASLEEP" and platform.rows(PARKED, deployment))
+    [parked] = platform.rows(PARKED, deployment)
+    return parked
+
+
+def _reached(platform: Platform, parked: dict[str, Any]) -> dict[str, Any]:
+    return {move["new_status"]: move["at"] for move in platform.rows(MOVES, parked["id"], parked["at"])}
+
+
+def _until(is_so: Callable[[], Any], poll_seconds: float = POLL_SECONDS) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError("the deployment did not get there")
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll_seconds)
