@@ -17,7 +17,7 @@ import uvloop
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.signing import Grant, Keys
-from proxy.budgets import SpentBudget, TokenUse
+from proxy.budgets import SpentBudget, TokenUse, UsageKey
 from proxy.data_plane import DataPlane
 from proxy.listener.client_connection import ClientConnection
 from proxy.routes import Route, RouteTable
@@ -81,7 +81,7 @@ class NoControlPlane:
     def served(self, figures: Sequence[ServiceFigures]) -> None:
         """Forget it."""
 
-    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+    def metered(self, uses: Mapping[UsageKey, TokenUse]) -> Mapping[int, SpentBudget]:
         """Forget it."""
         return {}
 

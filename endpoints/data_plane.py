@@ -14,7 +14,7 @@ from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.gateway import GatewayAuthorizer
 from proxy.authorization.signing import Grant, Keys
-from proxy.budgets import SpentBudget, TokenUse
+from proxy.budgets import SpentBudget, TokenUse, UsageKey
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
 from proxy.limits import GATEWAY_LIMITS
@@ -50,7 +50,7 @@ class DatabaseControlPlane:
         """Record what deployments have served; see `served.record`."""
         served.record(figures)
 
-    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+    def metered(self, uses: Mapping[UsageKey, TokenUse]) -> Mapping[int, SpentBudget]:
         """Record what tokens have used; see `served.meter`."""
         return served.meter(uses)
 

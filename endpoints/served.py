@@ -18,7 +18,7 @@ from deployments.scaling import services as scaling
 from deployments.usage import metering
 from messaging.background import BackgroundThread
 from proxy.authorization.control_plane import ServiceFigures
-from proxy.budgets import NOTHING_USED, SpentBudget, TokenUse
+from proxy.budgets import NOTHING_USED, SpentBudget, TokenUse, UsageKey
 from sessions.errors import RejectedError
 
 logger = logging.getLogger(__name__)
@@ -32,16 +32,16 @@ class UseLedger:
     """What tokens have used and was not stored yet, and what was spent of budgets when others were stored last."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, TokenUse] = {}
-        self._under_way: dict[int, TokenUse] = {}  # being stored
+        self._waiting: dict[UsageKey, TokenUse] = {}
+        self._under_way: dict[UsageKey, TokenUse] = {}  # being stored
         self._stored: dict[int, SpentBudget] = {}
 
-    def add(self, uses: Mapping[int, TokenUse]) -> None:
+    def add(self, uses: Mapping[UsageKey, TokenUse]) -> None:
         """Have these stored next."""
-        for pk, use in uses.items():
-            self._waiting[pk] = self._waiting.get(pk, NOTHING_USED).plus(use)
+        for key, use in uses.items():
+            self._waiting[key] = self._waiting.get(key, NOTHING_USED).plus(use)
 
-    def take(self) -> dict[int, TokenUse]:
+    def take(self) -> dict[UsageKey, TokenUse]:
         """Return what is to be stored now; `settle` follows."""
         self._under_way, self._waiting = self._waiting, {}
         return self._under_way
@@ -83,8 +83,8 @@ def record(served: Sequence[ServiceFigures]) -> None:
     _have_written()
 
 
-def meter(uses: Mapping[int, TokenUse]) -> dict[int, SpentBudget]:
-    """Store what tokens have used in the background; return what is known to be spent, with all that waits.
+def meter(uses: Mapping[UsageKey, TokenUse]) -> dict[int, SpentBudget]:
+    """Store what was used in the background; return what is known to be spent, with all that waits.
 
     Cheap, never raises, callable from any thread or event loop. What cannot be stored is kept until it can be.
     """
@@ -130,10 +130,10 @@ def _write() -> None:
         figures.store(PROCESS, served)
     except (RedisError, OSError) as error:
         logger.warning("what was served could not be recorded: %s", error)
-    _note_use({pk for pk, use in uses.items() if use.requests > 0})
+    _note_use({pk for pk, use in uses.items() if isinstance(pk, int) and use.requests > 0})
 
 
-def _store_uses(uses: Mapping[int, TokenUse]) -> None:
+def _store_uses(uses: Mapping[UsageKey, TokenUse]) -> None:
     stored: dict[int, SpentBudget] | None = None
     try:
         close_old_connections()

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+UsageKey = int | str  # whose use is counted: a token, by its primary key; or a deployment, of requests without one
+
 LONGER_THAN_A_MONTH: Final = timedelta(days=32)
 
 

@@ -1,9 +1,10 @@
 """Real servers of models in real containers, deployed from what their folder holds, through their address."""
 
+import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ import pytest
 import requests
 from django.conf import settings
 from openai.types.chat import ChatCompletionUserMessageParam
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
 from deployments.access import tokens
@@ -25,7 +26,7 @@ from folders.models import Folder, HostRoot
 from resources.models import App
 from scheduler.cycle.passes import run_pass
 from tests.api import client_of
-from tests.browser import signed_in
+from tests.browser import allow_errors, signed_in
 from tests.factories import make_image, make_user
 from tests.fgpu_sessions import InContainer, group_of
 from tests.images import ensure_images
@@ -54,6 +55,9 @@ def hold():
             time.sleep(0.05)
         yield " end"
     return StreamingResponse(parts())
+@app.post("/sum")
+def add(numbers: list[int]):
+    return {"sum": sum(numbers)}
 @app.post("/v1/chat/completions")
 def chat(asked: dict):
     def events():
@@ -164,8 +168,33 @@ def streamed(web: LiveServer, deployment: Deployment, model: str) -> list[str]:
         return [part.choices[0].delta.content for part in parts if part.choices and part.choices[0].delta.content]
 
 
+def sent(page: Page, body: str) -> Page:
+    """Send a body by the form of requests; return the page."""
+    page.get_by_label("Body").fill(body)
+    page.get_by_role("button", name="Send").click()
+    return page
+
+
+@contextmanager
+def form_of(browser: Browser, web: LiveServer, deployment: Deployment, path: str, errors: str) -> Iterator[Page]:
+    """Open the form of requests for POST to a path; the browser reports these errors, as the server's own."""
+    with signed_in(browser, web, deployment.owner) as context:
+        allow_errors(context, errors)
+        page = context.new_page()
+        page.goto(f"/deployments/{deployment.pk}/try/?as=request")
+        page.get_by_label("Method").select_option("POST")
+        page.get_by_label("Path").fill(path)
+        yield page
+
+
+def expect_response(page: Page, status: str, body: str) -> None:
+    expect(page.locator("#response-facts")).to_contain_text(status, timeout=SECONDS * 1000)
+    expect(page.locator("#response-body")).to_contain_text(body)
+
+
+@pytest.mark.browser
 def test_a_defined_program_streams_and_is_probed_while_full(
-    web: LiveServer, owner: User, place: tuple[Folder, Path]
+    web: LiveServer, owner: User, place: tuple[Folder, Path], browser: Browser
 ) -> None:
     ensure_images(["scikit-learn 1.7"])
     make_image(reference=SCIENCE)
@@ -187,10 +216,16 @@ def test_a_defined_program_streams_and_is_probed_while_full(
         assert replica.health == ReplicaHealth.HEALTHY
         container.run("touch /tmp/go")
         assert held.raw.read() == b" end"
+    with form_of(browser, web, deployment, "/sum", "status of 422") as page:
+        expect_response(sent(page, "[1, 2]"), "200", '"sum":3')
+        expect_response(sent(page, '["no number"]'), "422", "Input should be a valid integer")
 
 
 @pytest.mark.long(3)
-def test_a_run_of_mlflow_is_served(web: LiveServer, owner: User, place: tuple[Folder, Path]) -> None:
+@pytest.mark.browser
+def test_a_run_of_mlflow_is_served(
+    web: LiveServer, owner: User, place: tuple[Folder, Path], browser: Browser
+) -> None:
     ensure_images(["scikit-learn 1.7"])
     image = make_image(reference=SCIENCE)
     App.objects.create(image=image, name="mlflow", title="MLflow UI", port=5000)
@@ -203,6 +238,10 @@ def test_a_run_of_mlflow_is_served(web: LiveServer, owner: User, place: tuple[Fo
     headers, asked = headers_of(web, deployment), {"dataframe_split": {"columns": ["x"], "data": [[1], [2]]}}
     answer = requests.post(f"{web.url}/invocations", json=asked, headers=headers, timeout=SECONDS)
     assert answer.json() == {"predictions": [2, 4]}
+    with form_of(browser, web, deployment, "/invocations", "status of 400") as page:
+        expect_response(sent(page, json.dumps(asked)), "200", '"predictions"')
+        expect(page.locator("#response-body")).to_contain_text("4")
+        expect_response(sent(page, '{"inputs": 1, "instances": 1}'), "400", "error_code")
 
 
 @pytest.mark.long(3)

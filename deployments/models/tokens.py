@@ -69,23 +69,42 @@ class DeploymentToken(models.Model):
         return self.name
 
 
+class TokenUsageQuerySet(models.QuerySet["TokenUsage"]):
+    """Questions about what was used."""
+
+    def of(self, deployment: Deployment) -> "TokenUsageQuerySet":
+        """Return what was used of this deployment, with its tokens and without any."""
+        return self.filter(Q(token__deployment=deployment) | Q(deployment=deployment))
+
+
 class TokenUsage(models.Model):
-    """What a token has used in a calendar month (UTC)."""
+    """What a token, or all requests of a deployment without one, has used in a calendar month (UTC)."""
 
     token = models.ForeignKey(
-        DeploymentToken, on_delete=models.CASCADE, related_name="usage", db_index=False, editable=False
+        DeploymentToken, on_delete=models.CASCADE, related_name="usage", db_index=False, null=True, editable=False
+    )
+    deployment = models.ForeignKey(
+        Deployment, on_delete=models.CASCADE, related_name="+", db_index=False, null=True, editable=False
     )
     month = models.DateField(editable=False, help_text="Its first day")
     requests = models.BigIntegerField(default=0, editable=False)
     prompt_tokens = models.BigIntegerField(default=0, editable=False, help_text="That models have read")
     completion_tokens = models.BigIntegerField(default=0, editable=False, help_text="That models have written")
 
+    objects: ClassVar[TokenUsageQuerySet] = TokenUsageQuerySet.as_manager()  # type: ignore[assignment]
+
     class Meta:
         ordering = ("-month", "token")
-        constraints = (models.UniqueConstraint(fields=("token", "month"), name="token_usage_of_month"),)
+        constraints = (
+            models.UniqueConstraint(fields=("token", "month"), name="token_usage_of_month"),
+            models.UniqueConstraint(fields=("deployment", "month"), name="tokenless_usage_of_month"),
+            models.CheckConstraint(
+                condition=Q(token=None) ^ Q(deployment=None), name="usage_of_token_or_deployment"
+            ),
+        )
 
     def __str__(self) -> str:
-        return f"{self.token_id} in {self.month:%Y-%m}"
+        return f"{self.token_id or self.deployment_id} in {self.month:%Y-%m}"
 
     @property
     def tokens(self) -> int:

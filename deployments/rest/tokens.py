@@ -70,10 +70,10 @@ class IssuedDeploymentTokenSerializer(DeploymentTokenSerializer):
 
 
 class TokenUsageSerializer(ShownSerializer[TokenUsage]):
-    """What a token has used in a calendar month (UTC)."""
+    """What a token, or all requests without one, has used in a calendar month (UTC)."""
 
-    token = serializers.IntegerField(source="token_id", read_only=True, help_text="Its id")
-    name = serializers.CharField(source="token.name", read_only=True)
+    token = serializers.IntegerField(source="token_id", read_only=True, allow_null=True, help_text="Its id")
+    name = serializers.CharField(source="token.name", default=None, read_only=True, allow_null=True)
 
     class Meta:
         model = TokenUsage
@@ -155,8 +155,8 @@ class TokenActions(ApiViewSet[Deployment]):
     @extend_schema(responses=TokenUsageSerializer(many=True))
     @action(detail=True)
     def usage(self, request: Request, pk: str) -> Response:
-        """List what each token has used in each month (UTC), the newest first."""
-        found = TokenUsage.objects.filter(token__deployment=self.get_object()).select_related("token")
+        """List what each token, and requests without one, have used in each month (UTC), the newest first."""
+        found = TokenUsage.objects.of(self.get_object()).select_related("token")
         return self.rows_page(found, TokenUsageSerializer)
 
     def rows_page(self, rows: QuerySet[Any], kind: type[serializers.BaseSerializer[Any]]) -> Response:

@@ -241,6 +241,9 @@ def test_limits_of_a_token_change_and_its_use_is_shown(api: APIClient, owner: Us
         **{"token": made["id"], "name": "shop", "month": month},
         **{"requests": 3, "prompt_tokens": 20, "completion_tokens": 30},
     }
+    metering.store({deployment.pk: TokenUse(2, 1, 1)})
+    [without, _] = api.get(address(deployment, "usage/")).json()["results"]
+    assert (without["token"], without["name"], without["requests"]) == (None, None, 2)
     api.delete(place)
     refused = api.patch(place, {"monthly_requests": 6}, format="json")
     assert (refused.status_code, refused.json()["detail"]) == (400, "This token is revoked.")

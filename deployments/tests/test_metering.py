@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from django.db import Error, connection
+from django.db import Error, IntegrityError, connection
 
 from deployments.access import tokens
 from deployments.models import Deployment, DeploymentToken, TokenUsage
@@ -14,7 +14,7 @@ from deployments.usage import metering
 from endpoints import served
 from endpoints.data_plane import DatabaseControlPlane
 from endpoints.routing import service_routes
-from proxy.budgets import SpentBudget, TokenUse, month_end
+from proxy.budgets import SpentBudget, TokenUse, UsageKey, month_end
 from resources import clock
 from sessions import notify
 from sessions.errors import RejectedError
@@ -42,6 +42,18 @@ def test_uses_add_up_by_month(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(clock, "now", lambda at=at: at)
         assert metering.store({token.pk: TokenUse(2, 10, 30), 10**9: TokenUse(1)}) == {}
     assert sums() == [(date(2027, 1, 1), 2, 10, 30), (date(2026, 12, 1), 4, 20, 60)]
+
+
+def test_what_has_no_token_adds_up_by_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: DECEMBER)
+    token = make_token(monthly_requests=10)
+    uses: dict[UsageKey, TokenUse] = {token.deployment_id: TokenUse(2, 10, 30), token.pk: TokenUse(1), "gone" * 4: TokenUse(1)}
+    for _ in range(2):
+        assert set(metering.store(uses)) == {token.pk}
+    assert TokenUsage.objects.of(token.deployment).count() == 2
+    assert sums() == [(date(2026, 12, 1), 4, 20, 60), (date(2026, 12, 1), 2, 0, 0)]
+    with pytest.raises(IntegrityError):
+        TokenUsage.objects.update(deployment=token.deployment)  # of one or the other
 
 
 def test_what_is_spent_of_budgets_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:

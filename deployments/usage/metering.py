@@ -1,47 +1,51 @@
-"""What tokens of deployments use is added up by calendar month (UTC); proxies are told when a budget is spent.
+"""What deployments answer is added up by token and calendar month (UTC); proxies are told when a budget is spent.
 
 A sum is changed by one statement, so that a budget is crossed in one transaction, whatever number of processes store
 what they have counted.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from datetime import datetime
+from typing import Final, TypeVar
 
 from django.db import connection, transaction
 from django.db.models import Q
 
 from deployments.models import DeploymentToken
-from proxy.budgets import SpentBudget, TokenUse, month_end, month_of
+from proxy.budgets import SpentBudget, TokenUse, UsageKey, month_end, month_of
 from resources import clock
 from sessions import notify
 
+Key = TypeVar("Key", bound=UsageKey)
 _ADD: Final = """
-    INSERT INTO deployments_tokenusage AS kept (token_id, month, requests, prompt_tokens, completion_tokens)
-    SELECT token.id, %s, added.requests, added.prompt, added.completion
-    FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]) AS added (id, requests, prompt, completion)
-    JOIN deployments_deploymenttoken token ON token.id = added.id
-    ORDER BY token.id
-    ON CONFLICT (token_id, month) DO UPDATE SET
+    INSERT INTO deployments_tokenusage AS kept ({owner}_id, month, requests, prompt_tokens, completion_tokens)
+    SELECT owner.id, %s, added.requests, added.prompt, added.completion
+    FROM unnest(%s::{type}[], %s::bigint[], %s::bigint[], %s::bigint[]) AS added (id, requests, prompt, completion)
+    JOIN {table} owner ON owner.id = added.id
+    ORDER BY owner.id
+    ON CONFLICT ({owner}_id, month) DO UPDATE SET
         requests = kept.requests + excluded.requests,
         prompt_tokens = kept.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = kept.completion_tokens + excluded.completion_tokens
-    RETURNING token_id, requests, prompt_tokens, completion_tokens
+    RETURNING {owner}_id, requests, prompt_tokens, completion_tokens
 """
+_ADD_TO_TOKENS: Final = _ADD.format(owner="token", type="bigint", table="deployments_deploymenttoken")
+_ADD_TO_DEPLOYMENTS: Final = _ADD.format(owner="deployment", type="text", table="deployments_deployment")
 
 
-def store(uses: Mapping[int, TokenUse]) -> dict[int, SpentBudget]:
-    """Add what tokens, by their primary keys, have used; return what of those that have budgets is spent.
+def store(uses: Mapping[UsageKey, TokenUse]) -> dict[int, SpentBudget]:
+    """Add what tokens, and requests without one, have used; return what of tokens that have budgets is spent.
 
-    Tokens that are gone are passed over. Raises Error, and then nothing is stored.
+    Tokens and deployments that are gone are passed over. Raises Error, and then nothing is stored.
     """
     if not uses:
         return {}
     now = clock.now()
-    columns = zip(*((pk, *use) for pk, use in sorted(uses.items())), strict=True)
+    of_tokens = {key: use for key, use in uses.items() if isinstance(key, int)}
+    of_deployments = {key: use for key, use in uses.items() if isinstance(key, str)}
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(_ADD, [month_of(now).date(), *map(list, columns)])
-            sums = {pk: TokenUse(*used) for pk, *used in cursor.fetchall()}
+        sums = _added(_ADD_TO_TOKENS, now, of_tokens)
+        _added(_ADD_TO_DEPLOYMENTS, now, of_deployments)
         has_budget = Q(monthly_requests__gt=0) | Q(monthly_tokens__gt=0)
         limited = list(DeploymentToken.objects.filter(has_budget, pk__in=sums))
         for deployment in {
@@ -50,6 +54,16 @@ def store(uses: Mapping[int, TokenUse]) -> dict[int, SpentBudget]:
             notify.publish_to_proxies({"deployment": deployment})
     until = month_end(now.timestamp())
     return {each.pk: SpentBudget(sums[each.pk].requests, sums[each.pk].tokens, until) for each in limited}
+
+
+def _added(statement: str, now: datetime, uses: Mapping[Key, TokenUse]) -> dict[Key, TokenUse]:
+    """Add these to this month's sums; return the sums."""
+    if not uses:
+        return {}
+    columns = zip(*((key, *use) for key, use in uses.items()), strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [month_of(now).date(), *map(list, columns)])
+        return {key: TokenUse(*used) for key, *used in cursor.fetchall()}
 
 
 def spent_of(token: DeploymentToken, month_ends: float) -> SpentBudget:

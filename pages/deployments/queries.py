@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 from django.shortcuts import get_object_or_404
 from redis.exceptions import RedisError
 
@@ -145,7 +145,8 @@ def tokens_of(deployment: Deployment) -> list[Any]:
 
 
 def usage_of(deployment: Deployment) -> list[Any]:
-    """Return what all its tokens together have used in each of the last months, the newest first."""
-    sums = {name: Sum(name) for name in ("requests", "prompt_tokens", "completion_tokens")}
-    months = TokenUsage.objects.filter(token__deployment=deployment).order_by().values("month").annotate(**sums)
+    """Return what was used in each of the last months, the newest first, and how many requests had no token."""
+    sums = {"tokenless_requests": Sum("requests", filter=Q(token=None), default=0)}
+    sums |= {name: Sum(name) for name in ("requests", "prompt_tokens", "completion_tokens")}
+    months = TokenUsage.objects.of(deployment).order_by().values("month").annotate(**sums)
     return list(months.order_by("-month")[:MONTHS_SHOWN])

@@ -231,6 +231,9 @@ def test_budgets_are_set_and_their_use_is_shown(pages: Client, owner: User) -> N
     metering.store({token.pk: TokenUse(3, 20, 30)})
     shown = text_of(pages, address(deployment, "?tab=tokens"))
     assert ("3 requests" in shown, "50 of 100 tokens of models" in shown) == (True, True)
+    metering.store({deployment.pk: TokenUse(4, 5, 6)})
+    [month] = pages.get(address(deployment, "?tab=tokens")).context["usage"]
+    assert (month["requests"], month["tokenless_requests"], month["prompt_tokens"]) == (7, 4, 25)
     sent = {"limits-token": token.pk, "limits-monthly_requests": "5"}
     assert pages.post(address(deployment, "tokens/limits/"), sent).status_code == 302
     token.refresh_from_db()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from proxy.authorization.signing import Grant
-from proxy.budgets import SpentBudget, TokenUse
+from proxy.budgets import SpentBudget, TokenUse, UsageKey
 
 DURATION_BOUNDS: Final = (  # seconds, of the counts in `ServiceFigures.durations`
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
@@ -79,8 +79,8 @@ class ControlPlane(Protocol):
         """
         ...
 
-    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
-        """Record what tokens, by their primary keys, have used; called about once a second, without any perhaps.
+    def metered(self, uses: Mapping[UsageKey, TokenUse]) -> Mapping[int, SpentBudget]:
+        """Record what tokens, and requests without one, have used; called about once a second, without any perhaps.
 
         Return what is known to be spent of budgets, with all that this process has told.
         """

@@ -6,12 +6,14 @@ from typing import Final
 
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.gateway_tokens import IssuedTokens
+from proxy.authorization.decisions import ServicePrincipal
 from proxy.balancing.choice import ReplicaChoice
 from proxy.balancing.figures import FigureCounts
 from proxy.balancing.line import Turn, WaitingLine
-from proxy.balancing.metering import TokenMeter
+from proxy.balancing.metering import ONE_REQUEST, TokenMeter
 from proxy.balancing.refusals import Refusal
 from proxy.balancing.replicas import BalancedReplica
+from proxy.budgets import TokenUse, UsageKey
 from proxy.counters import ConnectionCounters
 from proxy.http.headers import Header
 from proxy.limits import ProxyLimits
@@ -45,7 +47,7 @@ class Balancer:
         self._table = table
         self._counters = counters
         self._limits = limits
-        self.meter = meter
+        self._meter = meter
         self._reaches = reaches
         self._pool = pool
         self._wake = wake
@@ -65,8 +67,7 @@ class Balancer:
         """Have the request begin now, let it wait, or refuse it."""
         if self._version != self._table.version:
             self._look()
-        token = turn.principal.token
-        if token and (refused := self.meter.admit(token)):
+        if refused := self._admit(turn.principal):
             turn.refuse(*refused)
         elif not self._choice.taking:
             self._enter_without_replica(turn)
@@ -105,8 +106,21 @@ class Balancer:
     def reject(self, turn: Turn, why: Refusal) -> None:
         """Count a request that was refused."""
         self._figures.reject()
-        if token := turn.principal.token:
-            self.meter.give_back(token, why)
+        self._meter.give_back(self._usage_key(turn.principal), why)
+
+    def count_use(self, principal: ServicePrincipal, used: TokenUse) -> None:
+        """Count what a response has cost whoever has asked."""
+        if used.tokens:
+            self._meter.add(self._usage_key(principal), used)
+
+    def _admit(self, principal: ServicePrincipal) -> tuple[Refusal, int] | None:
+        if principal.token:
+            return self._meter.admit(principal.token)
+        self._meter.add(self.service.deployment, ONE_REQUEST)
+        return None
+
+    def _usage_key(self, principal: ServicePrincipal) -> UsageKey:
+        return principal.token.pk if principal.token else self.service.deployment
 
     # --- the way to a replica
 

@@ -318,8 +318,7 @@ class ServiceTurn:
         """Count the request as one that has ended here."""
         replica = self._leave_replica()
         used = self._usage.used() if self._usage else NOTHING_USED
-        if self.principal.token:
-            self._balancer.meter.add(self.principal.token, used)
+        self._balancer.count_use(self.principal, used)
         replica.figures.count(self._client.loop.time() - self._entered_at, self._sent_bytes, used, is_error=is_error)
 
     def _leave_replica(self) -> BalancedReplica:

@@ -9,7 +9,7 @@ from typing import Any
 from proxy.authorization.authorizer import BrowserAuthorizer
 from proxy.authorization.control_plane import ServiceFigures
 from proxy.authorization.signing import Grant, Keys, digest
-from proxy.budgets import SpentBudget, TokenUse
+from proxy.budgets import SpentBudget, TokenUse, UsageKey
 from proxy.routes import ReplicaRoute, Route, RouteTable, Service, ServiceToken
 from proxy.site import Site
 
@@ -75,7 +75,7 @@ class FakeControlPlane:
     looks: list[str] = field(default_factory=list)  # labels
     figures: list[ServiceFigures] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)  # deployments
-    uses: dict[int, TokenUse] = field(default_factory=dict)
+    uses: dict[UsageKey, TokenUse] = field(default_factory=dict)
     spent: dict[int, SpentBudget] = field(default_factory=dict)
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
@@ -98,7 +98,7 @@ class FakeControlPlane:
         """Keep the figures."""
         self.figures += figures
 
-    def metered(self, uses: Mapping[int, TokenUse]) -> Mapping[int, SpentBudget]:
+    def metered(self, uses: Mapping[UsageKey, TokenUse]) -> Mapping[int, SpentBudget]:
         """Add the uses up; return what the test says is spent."""
         for pk, use in uses.items():
             self.uses[pk] = self.uses.get(pk, TokenUse()).plus(use)

@@ -13,10 +13,10 @@ from proxy.budgets import SpentBudget, TokenUse, month_end
 from proxy.counters import LocalCounters
 from proxy.http.response_parser import BodyFraming, ResponseHead
 from proxy.tests.app import COMPLETION
-from proxy.tests.services import call, running_service
+from proxy.tests.services import HOST, call, running_service
 from proxy.tests.site import token
 from proxy.tests.test_service_requests import ask, thinking
-from proxy.tests.wire import connected
+from proxy.tests.wire import connected, request
 
 NOW = datetime(2026, 12, 15, 12, tzinfo=UTC).timestamp()
 NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
@@ -117,9 +117,9 @@ def test_a_request_that_was_refused_is_given_back() -> None:
     counted, _ = meter()
     limited = token(monthly_requests=1)
     assert counted.admit(limited) is None
-    counted.give_back(limited, Refusal.NO_REPLICA)
+    counted.give_back(limited.pk, Refusal.NO_REPLICA)
     assert counted.admit(limited) is None
-    counted.give_back(limited, Refusal.BUDGET)
+    counted.give_back(limited.pk, Refusal.BUDGET)
     assert counted.admit(limited) == (Refusal.BUDGET, NEW_YEAR - NOW)
 
 
@@ -127,9 +127,9 @@ def test_a_budget_of_a_models_tokens_is_spent() -> None:
     counted, _ = meter()
     limited = token(monthly_tokens=20)
     assert counted.admit(limited) is None
-    counted.add(limited, USED)
+    counted.add(limited.pk, USED)
     assert counted.admit(limited) is None
-    counted.add(limited, USED)
+    counted.add(limited.pk, USED)
     assert counted.admit(limited) == (Refusal.BUDGET, NEW_YEAR - NOW)
     told: list[object] = []
     counted.report(lambda uses: told.append(dict(uses)) or {})  # type: ignore[func-returns-value]
@@ -154,6 +154,18 @@ async def test_a_stream_is_counted_and_passes_unchanged(*, is_far: bool) -> None
         assert running.control_plane.uses == {1: TokenUse(1, 7, 12)}
         (figures,) = running.control_plane.figures
         assert (figures.prompt_tokens, figures.completion_tokens) == (7, 12)
+
+
+@pytest.mark.loopback
+async def test_what_comes_without_a_token_is_counted() -> None:
+    async with running_service(1, is_public=True) as running:
+        anybody = request("POST", "/v1/chat/completions", b"{}", HOST)
+        assert [(await ask(running, each)).status for each in (anybody, anybody, call())] == [200] * 3
+        running.change_replica(1, takes_requests=False)
+        assert (await ask(running, anybody)).status == 503
+        running.plane._sweep()
+        deployment = running.table.get_service("chat--d1").deployment  # type: ignore[union-attr]
+        assert running.control_plane.uses == {deployment: TokenUse(2, 14, 24), 1: TokenUse(requests=1)}
 
 
 @pytest.mark.loopback

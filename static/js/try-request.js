@@ -23,7 +23,18 @@ function asked() {
   if (WITHOUT_BODY.has(method.value) && body.value) {
     throw new TrialError(gettext("A request of the method %(method)s has no body.", { method: method.value }));
   }
-  return { method: method.value, path: path.value, headers: pairs(headers.value), body: body.value };
+  return { method: method.value, path: path.value, headers: withType(pairs(headers.value), body.value), body: body.value };
+}
+
+// Returns the headers with the type of a body in JSON, unless they name one: servers refuse it as text/plain.
+function withType(headers, body) {
+  if (headers.some(([name]) => name.toLowerCase() === "content-type")) return headers;
+  try {
+    JSON.parse(body);
+  } catch {
+    return headers;
+  }
+  return [...headers, ["Content-Type", "application/json"]];
 }
 
 function pairs(text) {

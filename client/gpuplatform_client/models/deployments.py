@@ -228,10 +228,10 @@ class IssuedDeploymentToken(DeploymentTokenInfo):
 
 
 class TokenUsageInfo(ApiModel):
-    """What a token has used in a calendar month (UTC)."""
+    """What a token, or all requests without one, has used in a calendar month (UTC)."""
 
-    token: int
-    name: str
+    token: int | None = None
+    name: str | None = None
     month: date
     requests: int
     prompt_tokens: int

@@ -190,7 +190,7 @@ def change_deployment_token(deployment_id: str, token_id: int, **limits: int) ->
 
 
 def deployment_usage(deployment_id: str) -> ApiOperation[ResultPage[TokenUsageInfo]]:
-    """Yield what each token has used in each month, the newest first."""
+    """Yield what each token, and requests without one, have used in each month, the newest first."""
     return ApiOperation("GET", _path(deployment_id, "usage/"), page(TokenUsageInfo), FIRST_PAGE)
 
 

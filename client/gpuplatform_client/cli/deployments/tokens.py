@@ -89,19 +89,19 @@ def change_limits(
 
 @reporting()
 def usage(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
-    """List what each token of a deployment has used in each month (UTC), the newest first."""
+    """List what each token of a deployment, and requests without one, have used in each month (UTC)."""
     with connected() as client:
         print_list(
             client.deployment_usage(find_deployment(client, name).id),
             form,
             (
                 ("MONTH", lambda each: f"{each.month:%Y-%m}"),
-                ("TOKEN", lambda each: each.name),
+                ("TOKEN", lambda each: each.name or "-"),
                 ("REQUESTS", lambda each: str(each.requests)),
                 ("READ", lambda each: str(each.prompt_tokens)),
                 ("WRITTEN", lambda each: str(each.completion_tokens)),
             ),
-            name_of=lambda each: each.name,
+            name_of=lambda each: each.name or "-",
         )
 
 
