@@ -16,6 +16,11 @@ def record(deployment: Deployment, what: str, actor: User | None = None) -> None
     DeploymentEvent.objects.create(deployment=deployment, at=clock.now(), what=what[:MAX_LENGTH], actor=actor)
 
 
+def access_changed(deployment_id: str) -> None:
+    """After the commit, return once every proxy knows the deployment's tokens: who is given one may use it at once."""
+    notify.tell_proxies({"deployment": deployment_id})
+
+
 def changed(deployment_id: str) -> None:
     """After the commit, have every proxy read the deployment again, and have it reconciled."""
     notify.publish_to_proxies({"deployment": deployment_id})

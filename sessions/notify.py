@@ -7,6 +7,8 @@ the database is the source of truth, and periodic tasks repeat what was lost.
 import asyncio
 import json
 import logging
+import secrets
+import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Final
@@ -28,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 SUPERADMINS: Final = "superadmins"
 ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/routing/feed.py defines its messages
+
+REPLIES: Final = "gp.withdrawn"  # how the names of lists of acknowledgements begin; hosts may write no others
+REPLY_TTL_SECONDS: Final = 10  # expiry of such a list in Redis
+TELL_SECONDS: Final = 1.0  # that a user waits for proxies which have not followed a message
 
 DIRECT_SEND_LIMIT: Final = 20  # messages; beyond it hosts get theirs in the background, and browsers fetch everything
 SessionChange = tuple[str, int, int | None]  # ids of a session, its owner and its project
@@ -121,6 +127,23 @@ def publish(message: Mapping[str, object]) -> int:
     return int(proxies_redis().publish(ROUTES_CHANNEL, json.dumps(message)))
 
 
+def ask(message: Mapping[str, object], seconds: float) -> int:
+    """Publish the message, and wait until all who got it have acknowledged it; return how many have not.
+
+    Each has so long as others have; a process may be busy, or dead unnoticed. Raises RedisError, OSError.
+    """
+    reply_list, deadline = f"{REPLIES}:{secrets.token_hex(8)}", time.monotonic() + seconds
+    missing = publish({**message, "reply": reply_list})
+    while missing and (left := deadline - time.monotonic()) > 0:
+        missing -= bool(proxies_redis().blpop([reply_list], timeout=left))
+    return missing
+
+
+def tell_proxies(message: Mapping[str, object]) -> None:
+    """After the commit, send the message to every process that caches routes, and wait until they have followed it."""
+    transaction.on_commit(partial(_tell, message))
+
+
 @lru_cache
 def proxies_redis() -> redis.Redis:
     """Return this process's Redis client for the routes channel: thread-safe, with short timeouts and one retry."""
@@ -132,6 +155,14 @@ def proxies_redis() -> redis.Redis:
 def _publish(message: Mapping[str, object]) -> None:
     try:
         publish(message)
+    except (RedisError, OSError) as error:
+        logger.warning("could not send %s to the app proxies: %s; they poll for it", message, error)
+
+
+def _tell(message: Mapping[str, object]) -> None:
+    try:
+        if missing := ask(message, TELL_SECONDS):
+            logger.warning("%d app proxies did not acknowledge %s in time; they poll for it", missing, message)
     except (RedisError, OSError) as error:
         logger.warning("could not send %s to the app proxies: %s; they poll for it", message, error)
 

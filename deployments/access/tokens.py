@@ -55,7 +55,7 @@ def create_token(
         events.record(row, f"Added the token {token.name}.", actor)
         if actor != row.owner:
             audit.record(actor, "add token", row, {"token": (None, token.name)})
-        events.changed(row.pk)
+        events.access_changed(row.pk)
     return CreatedToken(token, secret)
 
 

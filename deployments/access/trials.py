@@ -47,5 +47,5 @@ def trial_token(deployment: Deployment, *, actor: User) -> CreatedToken:
         )
         if actor != row.owner:
             audit.record(actor, "add token", row, {"token": (None, token.name)})
-        events.changed(row.pk)
+        events.access_changed(row.pk)
     return CreatedToken(token, secret)

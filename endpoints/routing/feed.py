@@ -3,7 +3,8 @@
 Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
 
 * {"session": id}: read this session's routes again;
-* {"deployment": id}: read the service of this deployment and the routes to its replicas again;
+* {"deployment": id}: read the service of this deployment and the routes to its replicas again; with "reply": key,
+  push an acknowledgement to the list `key` once that is done;
 * {"withdraw": id, "attempt": number, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
   those of a later attempt, such as of a session that was parked, are read as ever;
 * {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: revoke the cookies issued until then.
@@ -35,8 +36,7 @@ from endpoints.routing.service_routes import ServiceRows
 from messaging import clients
 from proxy.routes import Route, RouteTable, Service
 from sessions.models import Revocation
-from sessions.notify import ROUTES_CHANNEL
-from sessions.revocation.withdrawal import REPLY_TTL_SECONDS
+from sessions.notify import REPLY_TTL_SECONDS, ROUTES_CHANNEL
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class RouteFeed:
         # The last attempts of sessions, since the last full read began: an older read may contain them.
         self._withdrawn: dict[str, float] = {}
         self._failure = ""
-        self._waiting: list[asyncio.Future[None]] = []  # for the next read to end
+        self._waiting: list[asyncio.Future[bool]] = []  # for the next read to end
         self._tasks: list[asyncio.Task[None]] = []
         self._reader = ThreadPoolExecutor(
             1, thread_name_prefix="routes"
@@ -165,19 +165,25 @@ class RouteFeed:
 
         Requests are served by one query after the other, however many there are at once.
         """
-        read = asyncio.get_running_loop().create_future()
-        self._waiting.append(read)
         self._sessions.add(pk)
         self._deployments.add(pk)
-        self._wake.set()
+        read = self._next_read()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_SECONDS):
                 await read
 
+    def _next_read(self) -> asyncio.Future[bool]:
+        """Have what was named be read, and return whether it was, once that is over."""
+        read = asyncio.get_running_loop().create_future()
+        self._waiting.append(read)
+        self._wake.set()
+        return read
+
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
-        task.add_done_callback(_report_failure)
         self._tasks.append(task)
+        task.add_done_callback(_report_failure)
+        task.add_done_callback(self._tasks.remove)
 
     async def _keep_reading(self) -> None:
         """Read what messages name; and everything, however many come, as often as the module says."""
@@ -215,7 +221,7 @@ class RouteFeed:
         finally:
             for read in waiting:
                 if not read.done():
-                    read.set_result(None)
+                    read.set_result(not self._failure)
 
     async def _read_some(self, sessions: set[str], deployments: set[str]) -> None:
         if sessions:
@@ -298,19 +304,31 @@ class RouteFeed:
             self._wake.set()
         elif "deployment" in message:
             self._deployments.add(str(message["deployment"]))
-            self._wake.set()
+            read = self._next_read()
+            if "reply" in message:
+                self._run(_acknowledge_read(client, read, str(message["reply"])))
         elif "withdraw" in message:
             session, reply_list = str(message["withdraw"]), str(message["reply"])
             self._withdrawn[session] = float(message.get("attempt", inf))
             self._table.replace((), session=session)
-            async with client.pipeline(transaction=False) as pipeline:
-                pipeline.rpush(reply_list, 1)
-                pipeline.expire(reply_list, REPLY_TTL_SECONDS)
-                await pipeline.execute()
+            await _acknowledge(client, reply_list)
         elif "login" in message:
             self._table.revocations.revoke_login(str(message["login"]), float(message["at"]))
         else:
             self._table.revocations.revoke_user(int(message["user"]), float(message["at"]))
+
+
+async def _acknowledge_read(client: Redis, read: "asyncio.Future[bool]", reply_list: str) -> None:
+    with contextlib.suppress(RedisError, OSError):  # whoever waits gives up
+        if await read:
+            await _acknowledge(client, reply_list)
+
+
+async def _acknowledge(client: Redis, reply_list: str) -> None:
+    async with client.pipeline(transaction=False) as pipeline:
+        pipeline.rpush(reply_list, 1)
+        pipeline.expire(reply_list, REPLY_TTL_SECONDS)
+        await pipeline.execute()
 
 
 def _report_failure(task: "asyncio.Task[None]") -> None:

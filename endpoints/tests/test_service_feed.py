@@ -11,7 +11,7 @@ from django.conf import settings
 
 from accounts.models import User
 from deployments import events, hosts, services
-from deployments.access import tokens
+from deployments.access import tokens, trials
 from deployments.models import Deployment, Replica, ReplicaHealth
 from deployments.tests.making import serving_deployment
 from endpoints.routing import feed, service_routes
@@ -93,7 +93,10 @@ async def test_a_replica_that_is_unhealthy_takes_no_requests(deployment: Deploym
 async def test_tokens_come_and_go_at_once(deployment: Deployment, owner: User, table: RouteTable) -> None:
     make = database_sync_to_async(tokens.create_token)
     token, _ = await make(deployment, name="ci", actor=owner, rate_per_minute=7)
-    await soon(lambda: [(each.pk, each.rate) for each in in_table(table, deployment).tokens] == [(token.pk, 7)])
+    assert [(each.pk, each.rate) for each in in_table(table, deployment).tokens] == [(token.pk, 7)]
+    tried, _ = await database_sync_to_async(trials.trial_token)(deployment, actor=owner)
+    assert [each.pk for each in in_table(table, deployment).tokens] == [token.pk, tried.pk]
+    await database_sync_to_async(tokens.revoke_token)(tried, actor=owner)
     await database_sync_to_async(tokens.revoke_token)(token, actor=owner)
     await soon(lambda: not in_table(table, deployment).tokens)
 

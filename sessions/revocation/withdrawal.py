@@ -1,8 +1,6 @@
 """Removes a session's routes from every proxy before its container stops: the engine reuses the container's address."""
 
 import logging
-import secrets
-import time
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -13,7 +11,6 @@ from sessions.models import Endpoint
 logger = logging.getLogger(__name__)
 
 WITHDRAW_TIMEOUT_SECONDS: Final = 3.0  # of a proxy that is busy, or dead unnoticed
-REPLY_TTL_SECONDS: Final = 10  # expiry of the list of acknowledgements in Redis
 
 
 def withdraw(session_id: str) -> bool:
@@ -25,12 +22,8 @@ def withdraw(session_id: str) -> bool:
     attempt = Endpoint.objects.filter(session=session_id).values_list("session__attempt", flat=True).first()
     if attempt is None:
         return True
-    reply_list = f"gp.withdrawn:{secrets.token_hex(8)}"
-    deadline = time.monotonic() + WITHDRAW_TIMEOUT_SECONDS
     try:
-        missing = notify.publish({"withdraw": session_id, "attempt": attempt, "reply": reply_list})
-        while missing and (left := deadline - time.monotonic()) > 0:
-            missing -= bool(notify.proxies_redis().blpop([reply_list], timeout=left))
+        missing = notify.ask({"withdraw": session_id, "attempt": attempt}, WITHDRAW_TIMEOUT_SECONDS)
     except (RedisError, OSError) as error:
         logger.warning("session %s: could not withdraw its routes from the proxies: %s", session_id, error)
         return False

@@ -1,8 +1,6 @@
 // A deployment that is tried from the page: requests to its own address, with a token that is kept here alone.
 import { gettext, ngettext } from "#i18n";
 
-const RETRY_MS = 150;
-const SPREADING_MS = 5000; // within which all proxies know a new token
 const MAX_REFUSAL_BYTES = 16 * 1024;
 
 // A request without an answer, in words.
@@ -10,7 +8,6 @@ export class TrialError extends Error {}
 
 export class TrialTarget {
   #token = null; // promise of it
-  #madeAt = 0;
   #tokenUrl;
   #csrf;
 
@@ -22,19 +19,11 @@ export class TrialTarget {
 
   // Returns the response. Throws TrialError, or the signal's AbortError.
   async send(path, { headers = {}, ...init }) {
-    for (let renewals = 0; ; ) {
-      const response = await this.#sendOnce(path, headers, init);
-      if (!response.headers.get("WWW-Authenticate")?.includes("invalid_token")) return response;
-      if (performance.now() - this.#madeAt < SPREADING_MS) {
-        await new Promise((done) => setTimeout(done, RETRY_MS));
-      } else if (renewals === 0) {
-        renewals += 1;
-        this.#token = null; // it has expired, or another tab has got one
-      } else {
-        return response;
-      }
-      init.signal?.throwIfAborted();
-    }
+    const response = await this.#sendOnce(path, headers, init);
+    if (!response.headers.get("WWW-Authenticate")?.includes("invalid_token")) return response;
+    this.#token = null; // it has expired, or another tab has got one
+    init.signal?.throwIfAborted();
+    return this.#sendOnce(path, headers, init);
   }
 
   async #sendOnce(path, headers, init) {
@@ -54,7 +43,6 @@ export class TrialTarget {
     try {
       const response = await fetch(this.#tokenUrl, { method: "POST", headers: { "X-CSRFToken": this.#csrf } });
       const { token } = await response.json();
-      this.#madeAt = performance.now();
       return token;
     } catch {
       this.#token = null;
