@@ -24,7 +24,7 @@ from sessions.idle.admin import IdleRuleAdmin
 from sessions.launching import services
 from sessions.lifecycle import LIVE, Status
 from sessions.limits.policy_admin import PolicyWithUseAdmin
-from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
+from sessions.models import Conversion, Dependency, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
 from sessions.requeueing import requests as requeue
 from sessions.revocation import account_ends
 from sessions.words import reason_text
@@ -161,6 +161,15 @@ class EventInline(ShownInline):
     related = ("actor",)
 
 
+class DependencyInline(ShownInline):
+    """The sessions for which a session waits."""
+
+    model = Dependency
+    fk_name = "from_session"
+    fields = readonly_fields = ("to_session", "kind")
+    related = ("to_session",)
+
+
 class MountInline(ShownInline):
     """The folders of a session."""
 
@@ -185,14 +194,14 @@ class SessionAdmin(ReadOnlyAdmin):
     date_hierarchy = "created_at"
     fieldsets = (
         (None, {"fields": ("shown_name", "id", "cluster", "owner", "kind", "status", "result", WHY, "status_at")}),
-        ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
+        ("Start", {"fields": ("eta", "eta_reason", "not_before")}),
         ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU)}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
         ("Life", {"fields": ("host", "attempt", "avoided_hosts", "container_id", "exit_code")}),
         ("Times", {"fields": ("created_at", "started_at", "ended_at")}),
         ("Output", {"fields": ("log_tail",), "classes": ("collapse",)}),
     )
-    inlines = (MountInline, EventInline)
+    inlines = (DependencyInline, MountInline, EventInline)
     actions = ("convert", "extend", "requeue", "end", "force_end")
 
     @admin.display(description="name", ordering="name")

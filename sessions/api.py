@@ -37,7 +37,7 @@ from sessions.launching.serializers import AMOUNTS, LaunchRequestSerializer, gro
 from sessions.lifecycle import TABS, Tab
 from sessions.limits import held as usage
 from sessions.limits.serializers import LimitsQuery, LimitsSerializer
-from sessions.models import SESSION_ID, Endpoint, Session, SessionQuerySet
+from sessions.models import SESSION_ID, Dependency, Endpoint, Session, SessionQuerySet
 from sessions.parking.api import ParkingActions
 from sessions.resizing.api import ResizingActions
 from sessions.serializers import (
@@ -55,7 +55,7 @@ from sessions.serializers import (
 from sessions.usage.stats import StatsWindow, stats_of
 
 OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
-DEPENDENCIES = Prefetch("depends_on", Session.objects.mains().only("pk").order_by("pk"))
+DEPENDENCIES = Prefetch("dependencies", Dependency.objects.shown(), to_attr="shown_dependencies")
 
 
 # What managers may do with the sessions of their project's members; for the rest a session must be operable.
@@ -111,7 +111,8 @@ class SessionViewSet(
         return (
             sessions.with_members()
             .select_related(*related)
-            .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
+            .prefetch_related("lease__shares__gpu", "image__apps", "mounts", OPENED)
+            .prefetch_related(DEPENDENCIES)  # type: ignore[no-redef]  # in place of the property's query
             .order_by(*search.order_of(order))
         )
 

@@ -31,7 +31,7 @@ class Reason(StrEnum):
     PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once
     RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
     START_TIME = "START_TIME"  # its owner requested a later start
-    DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
+    DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not come so far yet
     PREEMPTION = "PREEMPTION"  # preemptible sessions end for it
     PLACEMENT_REFUSED = "PLACEMENT_REFUSED"  # the database refused its placement; tried again later
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
@@ -63,7 +63,7 @@ class Reason(StrEnum):
     LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy
     TIME_LIMIT = "TIME_LIMIT"  # reached the time limit that its owner set
     PENDING_TIMEOUT = "PENDING_TIMEOUT"  # waited for longer than its resource group allows
-    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # a session that it depends on did not succeed
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # what it waited for of another session can never come
     CONTAINER_EXITED = "CONTAINER_EXITED"  # its main process ended by itself
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # the kernel killed it at its memory limit
     DISK_LIMIT = "DISK_LIMIT"  # it has written more to its host's disk than its policy or the disk allows
@@ -92,6 +92,23 @@ class Kind(StrEnum):
     INTERACTIVE = "interactive"  # runs until it is ended
     BATCH = "batch"  # runs a command and ends with it
     REPLICA = "replica"  # runs the server of a deployment, which replaces it when it ends
+
+
+class DependencyKind(StrEnum):
+    """What a session waits for of another one; the names are those of Slurm."""
+
+    AFTER = "after"  # it has started
+    AFTER_OK = "after_ok"  # it has ended as it should
+    AFTER_NOT_OK = "after_not_ok"  # it has ended otherwise
+    AFTER_ANY = "after_any"  # it has ended
+
+
+class DependencyState(StrEnum):
+    """What became of what a session waits for."""
+
+    WAITING = "waiting"
+    MET = "met"
+    IMPOSSIBLE = "impossible"  # the session is cancelled
 
 
 class Result(StrEnum):

@@ -15,7 +15,7 @@ from resources.models import ResourceGroup
 from restapi.fields import ShownSerializer
 from sessions.access.app_serializers import EndpointSerializer
 from sessions.access.ssh_command import ssh_command
-from sessions.lifecycle import Kind, Reason, Status, Tab
+from sessions.lifecycle import DependencyKind, DependencyState, Kind, Reason, Status, Tab
 from sessions.models import (
     SESSION_ID,
     Cluster,
@@ -102,6 +102,22 @@ class ClusterSerializer(serializers.Serializer[Cluster]):
     members = ClusterMemberSerializer(many=True, source="members.all")
 
 
+class DependencySerializer(serializers.Serializer[Any]):
+    """A session for which another one waits, or has waited."""
+
+    session = serializers.CharField(source="to_session_id", help_text="Its id")
+    name = serializers.CharField(source="to_session.name")
+    kind = serializers.ChoiceField(
+        choices=[kind.value for kind in DependencyKind],
+        help_text="It waits until that has started (after), succeeded (after_ok), failed (after_not_ok) or ended "
+        "(after_any)",
+    )
+    state = serializers.ChoiceField(
+        choices=[state.value for state in DependencyState],
+        help_text="impossible: that can never come, and the session is cancelled if it still waits",
+    )
+
+
 class SessionSerializer(ShownSerializer[Session]):
     """A session as its owner, managers of its project and superadmins see it.
 
@@ -163,8 +179,9 @@ class SessionSerializer(ShownSerializer[Session]):
         allow_null=True,
         help_text="When it ends because it is idle, unless it is used before; null while it is not idle",
     )
-    depends_on = serializers.PrimaryKeyRelatedField[Session](
-        many=True, read_only=True, help_text="Sessions that must succeed before it starts"
+    depends_on = serializers.SerializerMethodField(help_text="Ids of the sessions for which it waits, or has waited")
+    dependencies = DependencySerializer(
+        source="shown_dependencies", many=True, read_only=True, help_text="The same, by kind"
     )
     eta = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="When a waiting session starts, as far as is known"
@@ -191,7 +208,8 @@ class SessionSerializer(ShownSerializer[Session]):
                 "env",
                 "priority",
             ),
-            *("cluster", "kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
+            *("cluster", "kind", "command", "time_limit", "not_before", "depends_on", "dependencies"),
+            *("eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),
             "idle_ends_at",
@@ -227,6 +245,10 @@ class SessionSerializer(ShownSerializer[Session]):
     def _group_names(self) -> Mapping[int, str]:
         """The names of all groups, read once for all sessions of a response."""
         return dict(ResourceGroup.objects.values_list("pk", "name"))
+
+    def get_depends_on(self, session: Session) -> list[str]:
+        """Return the ids, which the view has fetched."""
+        return sorted(each.to_session_id for each in session.shown_dependencies)
 
     def get_ssh(self, session: Session) -> str:
         """Return the command to connect over SSH, or ""."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import transaction
-from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, OuterRef, Q
+from django.db.models import DurationField, ExpressionWrapper, F, Max, Q
 from django.db.models.functions import Greatest, Now
 
 from resources import clock
@@ -16,15 +16,18 @@ from resources.models import Host, HostStatus, ResourceGroup
 from sessions.clusters import settling
 from sessions.conversion import services as conversions
 from sessions.launching import services
-from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
+from sessions.launching.dependencies import end_text
+from sessions.lifecycle import HOSTED, IN_CONTAINER, DependencyKind, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
     Conversion,
     ConversionState,
+    Dependency,
     Session,
     SessionQuerySet,
     StaleSessionError,
     clock_expression,
+    met_at,
 )
 from sessions.parking import services as parking
 from sessions.projects import services as projects
@@ -149,7 +152,7 @@ def cancel_timed_out() -> None:
     in_several = Q(group_choices__contained_by=list(limits)) & ~Q(group_choices=[])
     waiting = Session.objects.mains().filter(Q(group_choices=[], resource_group__in=limits) | in_several)
     waiting = waiting.filter(status=Status.PENDING).exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
-    begun = Greatest("status_at", "not_before", Max("depends_on__ended_at"))
+    begun = Greatest("status_at", "not_before", Max(met_at("dependencies__")))
     span = ExpressionWrapper(Now() - begun, output_field=DurationField())
     waited = dict(waiting.annotate(span=span).values_list("pk", "span"))
     for session in waiting.filter(pk__in=waited):
@@ -178,12 +181,12 @@ def end_long_parked() -> None:
 
 
 def cancel_dependents() -> None:
-    """Cancel waiting sessions of which a dependency has ended without success, and those that depend on them."""
-    failed = Session.objects.failed().filter(dependents=OuterRef("pk"))
-    while waiting := list(Session.objects.filter(Exists(failed), status=Status.PENDING)):
-        for session in waiting:
-            name = session.depends_on.failed().values_list("name", flat=True)[0]
-            services.end(session, Reason.DEPENDENCY_FAILED, f"It depends on {name}, which has ended without success.")
+    """Cancel waiting sessions for which something they wait for can never come, and those that it concerns in turn."""
+    hopeless = Dependency.objects.impossible().filter(from_session__status=Status.PENDING)
+    while found := list(hopeless.select_related("from_session", "to_session")):
+        for dependency in found:
+            detail = end_text(dependency.to_session.name, DependencyKind(dependency.kind))
+            services.end(dependency.from_session, Reason.DEPENDENCY_FAILED, detail)
 
 
 def fail_stranded_conversions() -> None:

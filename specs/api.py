@@ -1,5 +1,6 @@
 """API of spec files."""
 
+from types import MappingProxyType
 from typing import Any
 
 from django.http import HttpRequest, JsonResponse
@@ -19,6 +20,9 @@ from deployments.models import Deployment
 from resources.amounts.fields import FgpuTextField
 from restapi.views import ApiView, valid_body
 from scheduler.api import EstimateSerializer, as_data
+from sessions.errors import RejectedError
+from sessions.launching import dependencies
+from sessions.launching.serializers import DependenciesField
 from sessions.models import Session
 from specs import export, services
 from specs.documents import MAX_BYTES
@@ -42,6 +46,9 @@ class NewSpecSerializer(StrictSerializer):
     )
     image = serializers.CharField(
         default="", allow_blank=True, max_length=255, help_text="For a script or task file that names none"
+    )
+    depends_on = DependenciesField(
+        required=False, help_text="What the sessions of the file wait for besides: ids, or with a kind as after_any:ID"
     )
     dry_run = serializers.BooleanField(default=False, help_text="Only say what would be made, and when it would start")
 
@@ -92,7 +99,11 @@ class SpecsView(ApiView):
         """Make what a spec file asks for, all or nothing, or say what that would be (200)."""
         asked = valid_body(NewSpecSerializer, request)
         is_dry = asked["dry_run"]
-        result = carried_out(user_of(request), asked["text"], image=asked["image"], is_dry=is_dry)
+        try:
+            after = dependencies.find(user_of(request), asked.get("depends_on", {}))
+        except RejectedError as error:
+            raise ValidationError(error.errors) from error
+        result = carried_out(user_of(request), asked["text"], image=asked["image"], after=after, is_dry=is_dry)
         return Response(result, status=status.HTTP_200_OK if is_dry else status.HTTP_201_CREATED)
 
 
@@ -130,11 +141,13 @@ def schema(request: HttpRequest) -> JsonResponse:
     return JsonResponse(json_schema(), content_type="application/schema+json")
 
 
-def carried_out(owner: User, text: str, *, image: str = "", is_dry: bool) -> dict[str, Any]:
+def carried_out(
+    owner: User, text: str, *, image: str = "", after: dependencies.Dependencies = MappingProxyType({}), is_dry: bool
+) -> dict[str, Any]:
     """Carry a spec file out and return the response. Raises ValidationError, by line and field."""
     try:
         file = reading.read(owner, text, image)
-        outcomes = services.carry_out(owner, file.documents, is_dry=is_dry)
+        outcomes = services.carry_out(owner, file.documents, is_dry=is_dry, after=after)
     except SpecError as error:
         found: dict[str, list[str]] = {}
         for problem in error.problems:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
 from django.db import transaction
+from drf_spectacular.utils import extend_schema_field
 from rest_framework.exceptions import ValidationError
 from rest_framework.serializers import Serializer
 
@@ -27,8 +28,15 @@ from sessions.api import by_request_field
 from sessions.errors import RejectedError
 from sessions.launching import services as sessions
 from sessions.launching.requests import LaunchRequest
-from sessions.launching.serializers import ClusterQuery, LaunchRequestSerializer
+from sessions.launching.serializers import (
+    ClusterQuery,
+    DependenciesField,
+    LaunchRequestSerializer,
+    dependencies_schema,
+)
 from sessions.launching.validation import MAX_COUNT
+from sessions.lifecycle import DependencyKind
+from sessions.models import Session
 
 
 class SpecRequest(ABC):
@@ -87,15 +95,35 @@ class FolderSpecRequest(SpecRequest):
         return [self._made.pk]
 
 
+@extend_schema_field(dependencies_schema("session", "document"))
+class SpecDependenciesField(DependenciesField):
+    """What a session waits for; names of other documents are taken out before."""
+
+
+class SessionSpecSerializer(LaunchRequestSerializer):
+    """A request for sessions, which may wait for those of other documents."""
+
+    depends_on = SpecDependenciesField(
+        required=False,
+        help_text="What it waits for: names of other documents, or ids of sessions. Each may have a kind: it "
+        "starts after that has started (after), succeeded (after_ok), failed (after_not_ok) or ended (after_any)",
+    )
+
+
 class SessionSpecRequest(SpecRequest):
     """Sessions of one shape."""
 
-    serializer = LaunchRequestSerializer
+    serializer = SessionSpecSerializer
+
+    def __init__(self, owner: User, fields: Mapping[str, Any]) -> None:
+        """Take the fields as they are written."""
+        super().__init__(owner, fields)
+        self.after: dict[Session, DependencyKind] = {}  # what it waits for besides
 
     def launched_as(self) -> LaunchRequest:
         """Return the request."""
         asked: LaunchRequest = self._body.launch_request()
-        return asked
+        return replace(asked, depends_on={**asked.depends_on, **self.after})
 
     def estimate(self) -> Estimate:
         """Return when all would have started."""
@@ -115,7 +143,7 @@ class SessionSpecRequest(SpecRequest):
         return ValidationError(by_request_field(error.errors, self._body.initial_data))
 
 
-class ClusterSpecSerializer(LaunchRequestSerializer):
+class ClusterSpecSerializer(SessionSpecSerializer):
     """A request for sessions of several containers."""
 
     cluster = ClusterQuery(help_text="Several containers as one session, started and ended together")

@@ -1,21 +1,25 @@
 """Carries out spec files: all of their documents, or none."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 from django.db import transaction
 from django.utils.translation import gettext as _
 from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
-from scheduler.advice.estimate import Estimate
+from scheduler.advice.estimate import Estimate, blocked
 from sessions.launching.requests import LaunchRequest
+from sessions.lifecycle import DependencyKind
+from sessions.models import Session
 from specs.documents import KIND, SpecDocument
-from specs.kinds import KINDS, SpecRequest
+from specs.kinds import KINDS, SessionSpecRequest, SpecRequest
 from specs.problems import MAX_PROBLEMS, SpecError, SpecProblem, did_you_mean, messages, with_allowed
+from specs.references import references
 
 
 @dataclass(slots=True)
@@ -29,26 +33,43 @@ class SpecOutcome:
     estimate: Estimate | None = None  # of a dry run
 
 
-def carry_out(owner: User, documents: Sequence[SpecDocument], *, is_dry: bool = False) -> list[SpecOutcome]:
+def carry_out(
+    owner: User,
+    documents: Sequence[SpecDocument],
+    *,
+    is_dry: bool = False,
+    after: Mapping[Session, DependencyKind] = MappingProxyType({}),
+) -> list[SpecOutcome]:
     """Make what the documents ask for, in one transaction, or nothing; return what became of each, in their order.
 
     A dry run does the same and takes it back, so that all rules are asked; it says when sessions would start instead.
-    Raises SpecError with all that is wrong.
+    The sessions wait for those of `after` besides. Raises SpecError with all that is wrong.
     """
+    known = [each for each in documents if _is_known(each.kind)]
+    named = references(known)
     problems = [each.problem((KIND,), _unknown_kind(each.kind)) for each in documents if not _is_known(each.kind)]
-    outcomes = [SpecOutcome(each, KINDS[each.kind](owner, each.fields)) for each in documents if _is_known(each.kind)]
+    problems += named.problems
+    outcomes = [SpecOutcome(each, KINDS[each.kind](owner, named.fields[at])) for at, each in enumerate(known)]
     order = list(KINDS)
     with transaction.atomic():
         for outcome in sorted(outcomes, key=lambda each: order.index(each.document.kind)):
             with _collected(problems, outcome):
                 outcome.request.prepare()
         _raise(problems)
-        for outcome in outcomes if is_dry else ():
-            with _collected(problems, outcome):
-                outcome.estimate = outcome.request.estimate()
-        _raise(problems)
         for outcome in outcomes:
+            if isinstance(outcome.request, SessionSpecRequest):
+                outcome.request.after.update(after)
+        for at, outcome in enumerate(outcomes) if is_dry else ():
             with _collected(problems, outcome):
+                asked = outcome.request.launched_as() if named.waits.get(at) else None
+                outcome.estimate = blocked(asked) if asked else outcome.request.estimate()
+        _raise(problems)
+        for at in named.order:
+            outcome = outcomes[at]
+            with _collected(problems, outcome):
+                for other, kind in named.waits.get(at, {}).items():
+                    made = Session.objects.filter(pk__in=outcomes[other].ids)
+                    cast("SessionSpecRequest", outcome.request).after.update(dict.fromkeys(made, kind))
                 outcome.launched_as = outcome.request.launched_as()
                 outcome.ids = outcome.request.launch()
         _raise(problems)

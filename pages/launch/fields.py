@@ -8,16 +8,26 @@ from django import forms
 from django.utils.datastructures import MultiValueDict
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from folders.models import Folder
 from folders.mount_paths import absolute_path
 from resources.models import ResourceGroup
-from sessions.launching import mounts
+from sessions.errors import RejectedError
+from sessions.launching import dependencies, mounts
 from sessions.launching.mounts import MountRequest, OfferedFolder
+from sessions.lifecycle import DependencyKind
 
 CARD: Final = "environment_card"  # the number of the chosen card, of which each has a select "version"
 VERSION: Final = "version"
+
+DEPENDENCY_WORDS: Final = {
+    DependencyKind.AFTER: gettext_lazy("once it has started"),
+    DependencyKind.AFTER_OK: gettext_lazy("once it has succeeded"),
+    DependencyKind.AFTER_NOT_OK: gettext_lazy("once it has failed"),
+    DependencyKind.AFTER_ANY: gettext_lazy("once it has ended"),
+}
 
 Pairs = list[tuple[str, str]]
 ChosenFolders = dict[str, tuple[str, bool]]
@@ -61,6 +71,27 @@ class PairsField(forms.Field):
                 raise forms.ValidationError(_("%(name)s is given twice.") % {"name": name})
             found[name] = text
         return found
+
+
+class DependenciesInput(forms.MultipleHiddenInput):
+    """Reads what is chosen of each session, without those of which nothing is."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
+        """Return the texts."""
+        return [text for text in super().value_from_datadict(data, files, name) or () if text]
+
+
+class DependenciesField(forms.Field):
+    """{session id: what is waited for} from texts such as "after_any:ID"."""
+
+    widget = DependenciesInput
+
+    def to_python(self, value: Any) -> dict[str, DependencyKind]:
+        """Return the kinds."""
+        try:
+            return dependencies.parse(value or ())
+        except RejectedError as error:
+            raise forms.ValidationError(list(error.errors.values())) from None
 
 
 class FoldersInput(forms.Widget):

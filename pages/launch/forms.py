@@ -16,14 +16,15 @@ from imports import services as imports
 from imports.models import Import
 from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
-from pages.launch.fields import FolderChoice, FoldersField, ImageInput, PairsField
+from pages.launch.fields import DEPENDENCY_WORDS, DependenciesField, FolderChoice, FoldersField, ImageInput, PairsField
 from pages.launch.offer import LaunchOffer
 from resources.amounts.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.models import Image, Preset, ResourceGroup
 from sessions.errors import GENERAL, RejectedError
-from sessions.launching import image_choice, services, validation
+from sessions.launching import dependencies, image_choice, services, validation
 from sessions.launching.mounts import MountRequest
 from sessions.launching.requests import ClusterRequest, MemberSize
+from sessions.lifecycle import DependencyKind
 from sessions.models import ClusterMode, Session
 
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
@@ -114,8 +115,9 @@ class LaunchForm(forms.Form):
     is_any_group = forms.BooleanField(required=False)
     gpu_model = forms.CharField(required=False, max_length=validation.MAX_GPU_MODEL_LENGTH)
     min_gpu_memory = SizeFormField(required=False)
-    depends_on = forms.ModelMultipleChoiceField(Session.objects.none(), required=False)
+    depends_on = DependenciesField(required=False)
     mounts = FoldersField(required=False)
+    dependency_kinds = tuple(DEPENDENCY_WORDS.items())
 
     def __init__(
         self,
@@ -136,7 +138,6 @@ class LaunchForm(forms.Form):
         _offer(self.fields["from_import"], self.offer.imports)
         _offer(self.fields["other_groups"], ResourceGroup.objects.usable_by(owner))
         _offer(self.fields["project"], LaunchOffer.projects_of(owner))
-        _offer(self.fields["depends_on"], Session.objects.allowed_as_dependencies_of(owner))
         _offer(self.fields["preset"], LaunchOffer.presets_of(self.offer.groups))
 
     def clean_name(self) -> str:
@@ -156,6 +157,13 @@ class LaunchForm(forms.Form):
     def clean_mounts(self) -> list[MountRequest]:
         """Return the mounts; all that is wrong with them shows at once, at the folders too."""
         return self.folders.mounts(self.cleaned_data["mounts"], self.cleaned_data.get("resource_group"))
+
+    def clean_depends_on(self) -> dependencies.Dependencies:
+        """Return the sessions that are waited for, by what is waited for."""
+        try:
+            return dependencies.find(self.owner, self.cleaned_data["depends_on"])
+        except RejectedError as error:
+            raise forms.ValidationError(list(error.errors.values())) from None
 
     def clean_command(self) -> str:
         """Return the command with the line ends of a shell: browsers send those of forms as CR LF."""
@@ -211,10 +219,8 @@ class LaunchForm(forms.Form):
     def launch_request(self) -> services.LaunchRequest:
         """Return the request, with its defaults in place of invalid fields."""
         asked = {name: value for name, value in self.cleaned_data.items() if name in REQUESTED and value is not None}
-        lists = {name: list(asked.get(name, ())) for name in ("depends_on", "other_groups")}
-        return services.LaunchRequest(
-            **asked | lists | {"is_preemptible": asked.get("is_preemptible") or None, "cluster": self.cluster}
-        )
+        asked |= {"other_groups": list(asked.get("other_groups", ())), "cluster": self.cluster}
+        return services.LaunchRequest(**asked | {"is_preemptible": asked.get("is_preemptible") or None})
 
     @property
     def cluster(self) -> ClusterRequest | None:
@@ -278,6 +284,13 @@ class LaunchForm(forms.Form):
     def variables(self) -> list[tuple[str, str]]:
         """The environment variables as they were typed."""
         return list(self["environment"].value() or [])
+
+    @property
+    def others(self) -> list[tuple[Session, str]]:
+        """The sessions that are offered to wait for, each with what is waited for, if anything."""
+        chosen = {pk: kind for kind, _colon, pk in (text.rpartition(":") for text in self["depends_on"].value() or ())}
+        default = DependencyKind.AFTER_OK.value
+        return [(each, chosen[each.pk] or default if each.pk in chosen else "") for each in self.offer.others]
 
     @property
     def chosen_other_groups(self) -> list[str]:

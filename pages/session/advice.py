@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from django_stubs_ext import StrPromise
 
 from resources.amounts.units import fgpu_text, size_text
-from sessions.lifecycle import Kind, Reason, Status
+from sessions.lifecycle import DependencyKind, Kind, Reason, Status
 from sessions.models import Session, SessionEvent
 
 RECENT: Final = timedelta(hours=1)  # a killed process is spoken of for this long
@@ -40,8 +40,8 @@ TEXTS: Final[Mapping[Reason, tuple[StrPromise, StrPromise]]] = {  # title, and w
         ),
     ),
     Reason.DEPENDENCY_FAILED: (
-        gettext_lazy("A session before it did not succeed"),
-        gettext_lazy("Look at the session that it depends on, and launch both again."),
+        gettext_lazy("A session before it did not end as it was to"),
+        gettext_lazy("Look at the session that it was to start after, and launch both again."),
     ),
     Reason.HOST_LOST: (
         gettext_lazy("Its host was lost"),
@@ -180,7 +180,7 @@ def _advice(
     changes: Mapping[str, str] | None = None,
     action: str = "",
 ) -> EndAdvice:
-    if session.kind == Kind.BATCH and session.dependents.exists():
+    if session.kind == Kind.BATCH and session.links_of_dependents.filter(kind=DependencyKind.AFTER_OK).exists():
         text = f"{text} {_('Sessions that depend on it do not start.')}"
     return EndAdvice(
         title=title,

@@ -45,7 +45,6 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "notice": (notice := idle.notice_of(session)),
         "is_parked_as_idle": notice is not None and idle.will_be_parked(session, notice.rule),
         "advice": advice_for(session, events, timezone.now()),
-        "dependencies": session.depends_on.filter(rank=0).order_by("name"),
         "mounts": session.mounts.all(),
         "apps": session.image.apps.all() if session.status == Status.RUNNING else [],
         "ssh_command": ssh_command(session),

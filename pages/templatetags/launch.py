@@ -7,8 +7,10 @@ from django import template
 from django.forms import BoundField
 
 from pages.launch.clusters import MODE_WORDS
+from pages.launch.fields import DEPENDENCY_WORDS
 from pages.launch.quick_starts import quick_starts as found_for
 from resources.models import ResourceGroup
+from sessions.lifecycle import DependencyKind
 from sessions.models import ClusterMode
 
 register = template.Library()
@@ -27,6 +29,12 @@ def quick_starts(context: Any, groups: Sequence[ResourceGroup] | None = None) ->
 def mode_words(mode: str) -> str:
     """Return on which hosts the members of a cluster are, or would be."""
     return str(MODE_WORDS[ClusterMode(mode)])
+
+
+@register.filter
+def dependency_words(kind: str) -> str:
+    """Return what is waited for of another session."""
+    return str(DEPENDENCY_WORDS[DependencyKind(kind)])
 
 
 @register.filter

@@ -11,6 +11,7 @@ from resources.amounts.units import GIB, MIB
 from resources.forms import PresetForm
 from resources.models import Host, Image
 from sessions.launching import validation
+from sessions.lifecycle import DependencyKind
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_project, make_session, make_user
@@ -56,8 +57,8 @@ def test_a_session_depends_on_those_of_its_owner_alone(host: Host, image: Image,
     owner = make_user(is_superuser=is_superuser)
     own, other = make_session(owner=owner), make_session()
     refused = {"depends_on": "You can only depend on sessions of your own."}
-    assert rejection(owner, make_launch_request(host, depends_on=[other])) == refused
-    assert not rejection(owner, make_launch_request(host, depends_on=[own]))
+    assert rejection(owner, make_launch_request(host, depends_on={other: DependencyKind.AFTER_OK})) == refused
+    assert not rejection(owner, make_launch_request(host, depends_on={own: DependencyKind.AFTER_OK}))
     assert in_api(owner, host, image, depends_on=[other.pk]).keys() == {"depends_on"}
     assert in_api(owner, host, image, ESTIMATE, depends_on=[other.pk]).keys() == {"depends_on"}
     assert on_page(owner, host, image, depends_on=[other.pk]).keys() == {"depends_on"}

@@ -18,14 +18,14 @@ from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import ClusterMode, SessionRequest, Shape, Traits, in_groups
 from scheduler.snapshot.host_traits import OfferedTraits, needed_traits
 from scheduler.state.cache import StateCache
-from sessions.launching import group_choice, services
+from sessions.launching import dependencies, group_choice, services
 from sessions.launching.mounts import MountPlan
 from sessions.launching.services import LaunchRequest
 from sessions.limits import policy_checks
 from sessions.requeueing import preemption
 
 ESTIMATED_ID: Final = "order"  # prefix of the ids of the requests asked about
-DEPENDENCY_TEXT: Final = "It waits until the sessions that it depends on have succeeded."
+DEPENDENCY_TEXT: Final = "It waits for the sessions that it depends on."
 START_TIME_TEXT: Final = "It waits for its start time."
 
 state_cache = StateCache()
@@ -47,12 +47,11 @@ def estimate(owner: User, order: LaunchRequest, planned: MountPlan | None = None
     `services.submit` does, unless the caller has checked the order, and planned its mounts.
     """
     planned = planned or services.check(owner, order)
+    if not dependencies.are_met(order.depends_on):
+        return blocked(order)
     now = clock.now()
     usable = list(ResourceGroup.objects.usable_for(owner, order.project))
     groups = {group.pk: group.name for group in usable}
-    if any(not session.has_succeeded for session in order.depends_on):
-        blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
-        return Estimate(advice=Advice(sessions=blocked), group_names=groups)
     project_limits = {order.project.pk: order.project.limits()} if order.project else {}
     state, offered = state_after_pass(now, {owner.pk: owner.policy.limits()}, project_limits)
     chosen = [group.pk for group in group_choice.groups_of(owner, order, planned)]
@@ -70,6 +69,11 @@ def estimate(owner: User, order: LaunchRequest, planned: MountPlan | None = None
     graces = {group.pk: group.preemption_grace for group in usable}
     advice = advise_on(state, requests, now, elsewhere=others, least=_least(order), graces=graces)
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
+
+
+def blocked(order: LaunchRequest) -> Estimate:
+    """Return the estimate of sessions that wait for others, for how long nobody knows."""
+    return Estimate(advice=Advice(sessions=(SessionAdvice(None, DEPENDENCY_TEXT),) * order.count), group_names={})
 
 
 def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, group_id: int) -> Traits:

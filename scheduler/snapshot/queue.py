@@ -38,7 +38,7 @@ from sessions.models import (
 from sessions.requeueing import host_faults
 from sessions.requeueing.preemption import StoredClaim
 
-NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
+NO_DEPENDENCY: Final = EPOCH  # in place of the time at which the last was met, for sessions without dependencies
 TURN_PATIENCE: Final = timedelta(seconds=10)  # for the pass over a group that a session prefers
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
 _CHANGED: Final = """
@@ -82,7 +82,7 @@ class WaitingSession(NamedTuple):
 
     request: SessionRequest
     not_before: datetime | None
-    has_dependencies_met: bool  # all sessions that it depends on have succeeded
+    has_dependencies_met: bool  # it waits for no other session
     refused_until: datetime | None
     is_in_several: bool  # it may start in other groups as well
     # Until then the groups that it prefers have not said yet that it cannot start there, or it pauses after failures.

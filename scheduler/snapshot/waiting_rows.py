@@ -4,12 +4,12 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django.contrib.postgres.aggregates import BoolAnd
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import (
     Case,
     CharField,
-    Count,
     Exists,
     F,
     Max,
@@ -26,7 +26,7 @@ from django.db.models.functions import Cast, Coalesce, Greatest
 from scheduler.core.types import ClusterMode
 from scheduler.snapshot.compiled_queries import fetch
 from sessions.lifecycle import Status
-from sessions.models import GpuShare, Lease, Session, SessionQuerySet, has_succeeded, time_bound
+from sessions.models import GpuShare, Lease, Session, SessionQuerySet, is_met, met_at, time_bound
 
 
 class WaitingRow(NamedTuple):
@@ -147,18 +147,14 @@ def _of_others(name: str) -> Case:
 
 
 def dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
-    """Return {session id: time of the last success of its dependencies, None unless all have succeeded}."""
-    return {session_id: last if done == of else None for session_id, done, of, last in fetch(_dependency_rows, ids)}
+    """Return {session id: time at which the last of its dependencies was met, None unless all are}."""
+    return {session_id: last if are_met else None for session_id, are_met, last in fetch(_dependency_rows, ids)}
 
 
-def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, int, int, datetime | None]]:
+def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, bool, datetime | None]]:
     """Return the rows behind `dependencies`."""
     return (
-        sessions.filter(status=Status.PENDING, depends_on__isnull=False)
+        sessions.filter(status=Status.PENDING, dependencies__isnull=False)
         .values_list("pk")
-        .annotate(
-            done=Count("depends_on", filter=has_succeeded("depends_on__")),
-            of=Count("depends_on"),
-            last=Max("depends_on__ended_at"),
-        )
+        .annotate(are_met=BoolAnd(is_met("dependencies__")), last=Max(met_at("dependencies__")))
     )

@@ -109,7 +109,7 @@ class SchedulerState:
                 known.projects[project_id] = RemainingLimits(holder)
 
     def enqueue_due(self, now: datetime) -> None:
-        """Add to the queue the sessions whose dependencies have succeeded and whose start time has come."""
+        """Add to the queue the sessions whose dependencies are met and whose start time has come."""
         for session_id in [name for name in self._blocked if self._blocked_status(name, now) is None]:
             self._blocked.remove(session_id)
             request = self.waiting[session_id].request

@@ -15,7 +15,7 @@ from scheduler.advice.estimate import estimate
 from scheduler.cycle.passes import run_pass
 from scheduler.state.wait_status import round_up_to_minute
 from sessions.launching import services
-from sessions.lifecycle import Status
+from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import STOP_DURATION, Session
 from sessions.tests.launch_requests import make_launch_request
 from tests.api import client_of
@@ -138,6 +138,12 @@ def test_start_times_and_dependencies_are_respected(host: Host, body: dict[str, 
     assert answer.json()["starts"] == later.isoformat().replace("+00:00", "Z"), answer.json()
     answer = client_of(user).post(URL, body | {"depends_on": [first.pk]})
     assert (answer.json()["starts"], "depends" in answer.json()["reason"]) == (None, True)
+    ran = run_session(host=host, owner=user, kind=Kind.BATCH, command="false")
+    for kind, starts in {"after": "now", "after_any": None, "after_not_ok": None, "after_ok": None}.items():
+        assert client_of(user).post(URL, body | {"depends_on": [f"{kind}:{ran.pk}"]}).json()["starts"] == starts, kind
+    ran.move_to(Status.ERROR, Reason.CONTAINER_EXITED)
+    for kind in ("after", "after_any", "after_not_ok"):
+        assert client_of(user).post(URL, body | {"depends_on": [f"{kind}:{ran.pk}"]}).json()["starts"] == "now", kind
 
 
 @pytest.mark.parametrize(

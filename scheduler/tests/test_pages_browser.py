@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from accounts.models import User
 from resources.models import Host
 from scheduler.cycle.passes import run_pass
-from sessions.lifecycle import Kind, Status
+from sessions.lifecycle import DependencyKind, Kind, Status
 from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import make_host, make_image, make_session, make_user, run_session
@@ -66,8 +66,8 @@ def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> 
     page.fill("#id_time_limit", "90m")
     start = (timezone.now() + timedelta(days=2)).replace(second=0, microsecond=0)
     page.fill("#id_not_before", f"{start + TOKYO:%Y-%m-%dT%H:%M}")
-    page.get_by_label(first.name).check()
-    expect(page.locator("#advice")).to_contain_text("depends on have succeeded")
+    page.get_by_label(first.name).select_option(label="once it has ended")
+    expect(page.locator("#advice")).to_contain_text("sessions that it depends on")
     open_step(page, "Environment")
     page.fill("#id_name", "trained")
     launch_without_folder(page)
@@ -75,7 +75,7 @@ def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> 
     session = Session.objects.get(name="trained")
     assert (session.kind, session.command) == (Kind.BATCH, "python train.py")
     assert (session.time_limit, session.not_before) == (timedelta(minutes=90), start)
-    assert list(session.depends_on.all()) == [first]
+    assert list(session.dependencies.values_list("to_session", "kind")) == [(first.pk, DependencyKind.AFTER_ANY)]
 
 
 def test_an_invalid_form_keeps_the_typed_start(page: Page, host: Host) -> None:

@@ -1,13 +1,14 @@
 """Sessions that wait for a start time or for other sessions, and their wait statuses."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from resources.models import Host
 from scheduler.cycle.passes import run_pass
-from sessions.lifecycle import Kind, Reason, Status
+from sessions.lifecycle import DependencyKind, Kind, Reason, Status
 from sessions.models import STOP_DURATION, Session
 from sessions.sweeps import enforce_deadlines
 from tests.factories import make_host, make_session, run_session
@@ -175,3 +176,58 @@ def test_a_group_is_scheduled_by_its_own_rules() -> None:
         make_session(resource_group=spread.group, fgpu=500)
     assert run_pass() == 2
     assert len(set(Session.objects.values_list("host", flat=True))) == 2
+
+
+def waiting_for(kind: DependencyKind, *others: Session, host: Host) -> Session:
+    session = make_session(resource_group=host.group)
+    session.depends_on.set(others, through_defaults={"kind": kind})
+    return session
+
+
+RUNS, SUCCEEDS, FAILS, NEVER_RUNS = "runs", "succeeds", "fails", "never runs"
+BLOCKED, STARTS = (Status.PENDING, Reason.DEPENDENCY), (Status.SCHEDULED, Reason.ASSIGNED)
+CANCELLED = (Status.CANCELLED, Reason.DEPENDENCY_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "became"),
+    [
+        (DependencyKind.AFTER, {RUNS: STARTS, SUCCEEDS: STARTS, FAILS: STARTS, NEVER_RUNS: CANCELLED}),
+        (DependencyKind.AFTER_OK, {RUNS: BLOCKED, SUCCEEDS: STARTS, FAILS: CANCELLED, NEVER_RUNS: CANCELLED}),
+        (DependencyKind.AFTER_NOT_OK, {RUNS: BLOCKED, SUCCEEDS: CANCELLED, FAILS: STARTS, NEVER_RUNS: STARTS}),
+        (DependencyKind.AFTER_ANY, {RUNS: BLOCKED, SUCCEEDS: STARTS, FAILS: STARTS, NEVER_RUNS: STARTS}),
+    ],
+)
+def test_each_kind_waits_for_what_it_says(kind: DependencyKind, became: dict[str, tuple[str, str]]) -> None:
+    host = make_host(cpu=32)
+    batch: dict[str, Any] = {"kind": Kind.BATCH, "command": "train"}
+    firsts = {name: run_session(host=host, **batch) for name in (RUNS, SUCCEEDS, FAILS)}
+    firsts[NEVER_RUNS] = make_session(resource_group=host.group, **batch)
+    lasts = {name: waiting_for(kind, first, host=host) for name, first in firsts.items()}
+    end(firsts[SUCCEEDS])
+    end(firsts[FAILS], exit_code=3)
+    firsts[NEVER_RUNS].move_to(Status.CANCELLED, Reason.USER_REQUEST)
+    enforce_deadlines()
+    run_pass()
+    assert {name: state(session) for name, session in lasts.items()} == became
+
+
+def test_what_has_started_once_has_started(host: Host) -> None:
+    first = run_session(host=host, kind=Kind.BATCH, command="train", is_preemptible=True)
+    last = waiting_for(DependencyKind.AFTER, first, host=host)
+    first.move_to(Status.TERMINATING, Reason.PREEMPTED)
+    first.move_to(Status.PENDING, Reason.PREEMPTED, fields={"host_id": None, "started_at": None})
+    run_pass()
+    assert state(last)[0] == Status.SCHEDULED
+
+
+def test_several_kinds_are_all_waited_for(host: Host) -> None:
+    first, second = (run_session(host=host, kind=Kind.BATCH, command="train") for _ in range(2))
+    last = waiting_for(DependencyKind.AFTER_ANY, first, host=host)
+    last.depends_on.add(second, through_defaults={"kind": DependencyKind.AFTER_NOT_OK})
+    end(first)
+    run_pass()
+    assert state(last) == BLOCKED
+    end(second, exit_code=1)
+    run_pass()
+    assert state(last) == STARTS

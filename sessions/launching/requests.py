@@ -8,7 +8,7 @@ from typing import NamedTuple
 from accounts.models import Project
 from resources.models import Image, ResourceGroup
 from sessions.launching.mounts import MountRequest
-from sessions.lifecycle import Kind
+from sessions.lifecycle import DependencyKind, Kind
 from sessions.models import ClusterMode, Session
 
 
@@ -72,7 +72,7 @@ class LaunchRequest:
     is_replica: bool = False  # of a deployment: its command goes on until the deployment ends it
     time_limit: timedelta | None = None
     not_before: datetime | None = None
-    depends_on: Sequence[Session] = ()
+    depends_on: Mapping[Session, DependencyKind] = field(default_factory=dict)
     mounts: Sequence[MountRequest] = ()
     other_groups: Sequence[ResourceGroup] = ()  # in which the sessions may start as well
     is_any_group: bool = False  # they may start in every group that the owner may use; `resource_group` is preferred

@@ -1,6 +1,5 @@
 """Serializers of launch requests."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,16 +16,16 @@ from resources.amounts.fields import MAX_INTEGER, FgpuField, SizeField, SpanFiel
 from resources.amounts.units import MIB
 from resources.models import Image, Preset, ResourceGroup
 from sessions.errors import RejectedError
-from sessions.launching import image_choice, validation
+from sessions.launching import dependencies, image_choice, validation
 from sessions.launching.group_choice import MAX_GROUPS
 from sessions.launching.mounts import MountRequest, folders_named
 from sessions.launching.requests import ClusterRequest
 from sessions.launching.services import LaunchRequest
-from sessions.models import ClusterMode, Session
+from sessions.lifecycle import DependencyKind
+from sessions.models import ClusterMode
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before", "gpu_model", "min_gpu_memory")
 ANY_GROUP: Final = "any"
-SESSION_ID = re.compile("[a-z2-7]{16}")
 AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
 DEFAULT_SHARED_MEMORY = 64 * MIB
 
@@ -45,15 +44,31 @@ class EnvironmentField(serializers.Field[dict[str, str], Any, Any, Any]):
         return {str(name): str(value) for name, value in data.items()}
 
 
-@extend_schema_field({"type": "array", "items": {"type": "string"}})
-class SessionsField(serializers.Field[list[str], Any, Any, Any]):
-    """Session ids."""
+def dependencies_schema(*names: str) -> dict[str, Any]:
+    """Return the schema of what is waited for; `names` are the properties of which one says of what."""
+    kinds = {"type": "string", "enum": [kind.value for kind in DependencyKind]}
+    properties = {**{name: {"type": "string"} for name in names}, "kind": kinds}
+    described = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {"type": "array", "items": {"oneOf": [{"type": "string"}, described]}}
 
-    def to_internal_value(self, data: Any) -> list[str]:
-        """Return the ids; raise ValidationError for an invalid one."""
-        if not isinstance(data, list) or not all(isinstance(each, str) and SESSION_ID.fullmatch(each) for each in data):
-            raise ValidationError("Write a list of session ids.")
-        return data
+
+@extend_schema_field(dependencies_schema("session"))
+class DependenciesField(serializers.Field[dict[str, DependencyKind], Any, Any, Any]):
+    """What a session waits for: ids of sessions, texts such as "after_any:ID", or objects with `session` and `kind`."""
+
+    def to_internal_value(self, data: Any) -> dict[str, DependencyKind]:
+        """Return the kinds by id; raise ValidationError for an invalid one."""
+        try:
+            return dependencies.parse(map(_dependency_text, data if isinstance(data, list) else [data]))
+        except RejectedError as error:
+            raise ValidationError(list(error.errors.values())) from None
+
+
+def _dependency_text(asked: Any) -> str:
+    """Return one as a text; "" for what is none."""
+    if isinstance(asked, Mapping) and {"session"} <= asked.keys() <= {"session", "kind"}:
+        asked = f"{asked.get('kind', DependencyKind.AFTER_OK)}:{asked['session']}"
+    return asked if isinstance(asked, str) else ""
 
 
 @extend_schema_field(
@@ -206,7 +221,11 @@ class LaunchRequestSerializer(StrictSerializer):
         allow_null=True,
         help_text="It may be ended for others, after a warning; as your policy says when left out",
     )
-    depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
+    depends_on = DependenciesField(
+        required=False,
+        help_text="Sessions before it: ids of those that must succeed, or with a kind, such as after_any:ID. It starts "
+        "after they have started (after), succeeded (after_ok), failed (after_not_ok) or ended (after_any)",
+    )
     mounts = MountsField(required=False, help_text="Folders to mount beside those that are always mounted")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -274,13 +293,11 @@ class LaunchRequestSerializer(StrictSerializer):
     def _find_project(self, attrs: Mapping[str, Any]) -> dict[str, Project | None]:
         return {"project": project_for(self._user, attrs.get("project"))}
 
-    def _find_dependencies(self, attrs: Mapping[str, Any]) -> dict[str, list[Session]]:
-        ids = attrs.get("depends_on", [])
-        allowed = Session.objects.allowed_as_dependencies_of(self._user)
-        found = list(allowed.filter(pk__in=ids)) if ids else []
-        if unknown := set(ids) - {session.pk for session in found}:
-            raise ValidationError({"depends_on": f"There is no session {min(unknown)!r} of yours."})
-        return {"depends_on": found}
+    def _find_dependencies(self, attrs: Mapping[str, Any]) -> dict[str, dependencies.Dependencies]:
+        try:
+            return {"depends_on": dependencies.find(self._user, attrs.get("depends_on", {}))}
+        except RejectedError as error:
+            raise ValidationError(error.errors) from None
 
     def _find_mounts(self, attrs: Mapping[str, Any]) -> dict[str, list[MountRequest]]:
         asked = attrs.get("mounts", [])

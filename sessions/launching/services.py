@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DataError, IntegrityError, InternalError, connection, transaction
-from django.db.models import Q
 
 from accounts import audit
 from accounts.limits import Amounts
@@ -18,13 +17,13 @@ from resources.amounts.units import amount_text
 from resources.kick import kick_scheduler
 from sessions import notes, notify
 from sessions.errors import RejectedError
-from sessions.launching import clusters, group_choice, image_choice, mounts, networks, validation
+from sessions.launching import clusters, dependencies, group_choice, image_choice, mounts, networks, validation
 from sessions.launching.mounts import MountPlan
 from sessions.launching.names import random_name
 from sessions.launching.requests import LaunchRequest as LaunchRequest
 from sessions.lifecycle import FINAL, LIVE, Reason, Status
 from sessions.limits import policy_checks
-from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
+from sessions.models import Dependency, Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
 from sessions.requeueing import preemption
 
 logger = logging.getLogger(__name__)
@@ -66,10 +65,7 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
         Session.objects.bulk_create(rows)
         if planned.mounts:
             Mount.objects.bulk_create(planned.rows(rows))
-        links, others = Session.depends_on.through, _with_members(request.depends_on)
-        links.objects.bulk_create(
-            links(from_session=session, to_session=other) for session in sessions for other in others
-        )
+        Dependency.objects.bulk_create(dependencies.rows(sessions, request.depends_on))
         SessionEvent.objects.bulk_create(
             SessionEvent(
                 session=session, at=now, new_status=Status.PENDING.value, reason=Reason.SUBMITTED.value, actor=owner
@@ -332,7 +328,7 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
         priority=request.priority,
         time_limit=request.time_limit,
     )
-    if error := _dependency_error(owner, request):
+    if error := dependencies.error(owner, request.depends_on):
         errors["depends_on"] = error
     bounds = bounds_of(owner, request.project)
     if request.cluster and request.cluster.most > bounds.max_cluster_size:
@@ -341,27 +337,6 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
     if request.is_preemptible is False and bounds.preemptible_only:
         errors["is_preemptible"] = "Your policy allows preemptible sessions only."
     return errors
-
-
-def _with_members(depends_on: Sequence[Session]) -> list[Session]:
-    """Return the sessions that must succeed: of a cluster whose members all run its command, each of them."""
-    ids = [session.pk for session in depends_on]
-    found = Session.objects.filter(Q(pk__in=ids) | Q(cluster__in=ids, cluster__runs_on_all=True, is_elastic=False))
-    return list(found) if ids else []
-
-
-def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
-    """Return what is wrong with the dependencies of the request, or None."""
-    ids = {session.pk for session in request.depends_on}
-    if len(ids) > validation.MAX_DEPENDENCIES:
-        return f"A session can depend on at most {validation.MAX_DEPENDENCIES} others."
-    known = Session.objects.allowed_as_dependencies_of(owner).filter(pk__in=ids)
-    if ids and known.count() < len(ids):
-        return "You can only depend on sessions of your own."
-    failed = next((session for session in _with_members(request.depends_on) if session.has_failed), None)
-    return (
-        f"{failed.name} ({failed.pk}) has ended without success, so this session would never start." if failed else None
-    )
 
 
 def _names(owner: User, request: LaunchRequest) -> list[str]:

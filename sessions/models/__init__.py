@@ -7,6 +7,7 @@ sshserver and webhooks.
 from sessions.models import group_waits
 from sessions.models.cluster import MAX_MEMBERS, Cluster, ClusterMode, in_whole, member_name, whole_status
 from sessions.models.conversion import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
+from sessions.models.dependency import Dependency, has_happened, is_impossible, is_met, met_at
 from sessions.models.endpoint import (
     TICKET_LIFE,
     AppObstacle,

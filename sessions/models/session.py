@@ -11,6 +11,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 from django.db.models import Prefetch, Q
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.policies import PolicyBounds, bounds_of, policies_of
@@ -52,7 +53,7 @@ COUNTS_AS_PARKED: Final = (
 
 
 def has_succeeded(path: str = "") -> Q:
-    """Return the condition that the session behind `path` ended as it should: those that depend on it may start."""
+    """Return the condition that the session behind `path` ended as it should."""
     return Q(**{f"{path}status": Status.TERMINATED}) & ~Q(**{f"{path}result": Result.FAILURE})
 
 
@@ -91,10 +92,6 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def live(self) -> "SessionQuerySet":
         """Return the sessions that have not ended."""
         return self.filter(status__in=LIVE)
-
-    def failed(self) -> "SessionQuerySet":
-        """Return the sessions that have ended, but not as they should."""
-        return self.filter(~has_succeeded(), status__in=FINAL)
 
     def waiting(self) -> "SessionQuerySet":
         """Return the sessions that wait to start. Elastic members of clusters do not: they run while there is room."""
@@ -213,7 +210,13 @@ class Session(models.Model):
         help_text="Not one with which its cluster starts: it runs while there is room, and ends before others",
     )
     depends_on = models.ManyToManyField(
-        "self", symmetrical=False, blank=True, related_name="dependents", help_text="Sessions that must succeed first"
+        "self",
+        through="Dependency",
+        through_fields=("from_session", "to_session"),
+        symmetrical=False,
+        blank=True,
+        related_name="dependents",
+        help_text="Sessions for which it waits",
     )
 
     status = models.CharField(max_length=16, choices=STATUS_CHOICES, default=Status.PENDING.value, editable=False)
@@ -308,6 +311,11 @@ class Session(models.Model):
             return [self]
         return sorted(self.cluster.members.all(), key=lambda each: each.rank)
 
+    @cached_property
+    def shown_dependencies(self) -> "list[Any]":
+        """What it waits for, as users know it; `Dependency` has a `state` then. Lists fetch it with their sessions."""
+        return list(self.dependencies.shown())
+
     @property
     def shown_by(self) -> set[str]:
         """The ids of the sessions whose pages show it: its own, and that of the member that stands for its cluster."""
@@ -394,7 +402,7 @@ class Session(models.Model):
 
     @property
     def has_failed(self) -> bool:
-        """True once the session has ended otherwise; `failed()` in queries."""
+        """True once the session has ended otherwise."""
         return self.is_final and not self.has_succeeded
 
     def move_to(

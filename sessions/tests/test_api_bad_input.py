@@ -61,7 +61,17 @@ WRONG: dict[str, list[Any]] = {
     "command": [[], {}, None, True, "", "  ", "a\0b", "x" * 17_000, "ü" * 9_000],
     "time_limit": [0, -1, 59, HUGE, -HUGE, 1.5, "x", "", "4", "0m", "9" * 9 + "d", "4h\0", True, [], {}],
     "not_before": [1, True, [], {}, "", "x", "2030-13-01T00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+23:59"],
-    "depends_on": [None, True, "x", {}, 1, ["x"], [1], [None], ["a" * 16], ["a" * 17], [["a" * 16]], ["a" * 15 + "\0"]],
+    "depends_on": [
+        *(None, True, "x", {}, 1, ["x"], [1], [None], ["a" * 16], ["a" * 17], [["a" * 16]], ["a" * 15 + "\0"]),
+        *(
+            ["after:"],
+            ["after_all:" + "a" * 16],
+            [{"session": "x"}],
+            [{"kind": "after"}],
+            [{"session": "a" * 16, "kind": []}],
+        ),
+        *([f"after:{'a' * 16}", "a" * 16], "after_any:" + "a:" * 99, [{"session": "a" * 16, "more": 1}], ["?"]),
+    ],
     "mounts": [
         *(None, True, "x", {}, 1, ["x"], [1], [None], [[]], [{}], [{"path": "x"}], [{"folder": "x", "more": 1}]),
         *([{"folder": each}] for each in NO_FOLDERS),

@@ -41,6 +41,7 @@ OF_A_NEW_SESSION: dict[str, Any] = {
     "time_limit": None,
     "not_before": None,
     "depends_on": [],
+    "dependencies": [],
     "eta": None,
     "eta_reason": "",
     "result": "",
@@ -335,3 +336,25 @@ def test_pages_of_events_go_on_by_a_cursor() -> None:
     rest = client.get(first["next"]).json()
     assert [row["new_status"] for row in first["results"] + rest["results"]] == ["SCHEDULED", "PREPARING", "RUNNING"]
     assert (rest["next"], first["previous"]) == (None, None)
+
+
+def test_what_a_session_waits_for_is_told_by_kind(user: User) -> None:
+    host, image = make_host(), make_image()
+    first, second = make_session(owner=user, name="first"), make_session(owner=user, name="second")
+    third = run_session(host=host, owner=user, name="third")
+    order = {"image": image.reference, "resource_group": host.group.name, "cpu": 1, "memory": "1g"}
+    asked = [first.pk, f"afternotok:{second.pk}", {"session": third.pk, "kind": "after"}]
+    answer = client_of(user).post(URL, order | {"depends_on": asked})
+    assert answer.status_code == 201, answer.json()
+    [shown] = answer.json()
+    assert shown["depends_on"] == sorted([first.pk, second.pk, third.pk])
+    end(second)
+    assert client_of(user).get(f"{URL}{shown['id']}/").json()["dependencies"] == [
+        {"session": first.pk, "name": "first", "kind": "after_ok", "state": "waiting"},
+        {"session": second.pk, "name": "second", "kind": "after_not_ok", "state": "met"},
+        {"session": third.pk, "name": "third", "kind": "after", "state": "met"},
+    ]
+    refused = client_of(user).post(URL, order | {"depends_on": [f"after:{second.pk}"]}).json()["errors"]
+    assert refused == {
+        "depends_on": [f"second ({second.pk}) has ended before it started, so this session would never start."]
+    }

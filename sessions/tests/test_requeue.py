@@ -17,7 +17,7 @@ from resources.models import HostHealth, HostStatus, ImageSource
 from sessions import sweeps
 from sessions.errors import RejectedError
 from sessions.launching import services
-from sessions.lifecycle import Kind, Reason, Status
+from sessions.lifecycle import DependencyKind, Kind, Reason, Status
 from sessions.models import Lease, Session, StaleSessionError
 from sessions.requeueing import host_faults
 from sessions.requeueing import requests as requeue
@@ -25,6 +25,7 @@ from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.factories import lease_session, make_host, make_image, make_session, make_user, parked_session, session_in
 from tests.queues import take_all
 
+OK = DependencyKind.AFTER_OK
 pytestmark = pytest.mark.django_db
 BATCH: dict[str, Any] = {"kind": Kind.BATCH.value, "command": "train"}
 
@@ -207,10 +208,10 @@ def test_a_parked_session_is_parked_again_after_its_last_try() -> None:
 def test_nothing_waits_for_what_has_failed_already() -> None:
     host, owner = make_host(), make_user()
     failed, done = session_in(Status.ERROR, owner=owner), session_in(Status.TERMINATED, owner=owner)
-    assert rejection(owner, make_launch_request(host, depends_on=[done, failed])) == {
+    assert rejection(owner, make_launch_request(host, depends_on=dict.fromkeys([done, failed], OK))) == {
         "depends_on": f"{failed.name} ({failed.pk}) has ended without success, so this session would never start."
     }
-    assert not rejection(owner, make_launch_request(host, depends_on=[done]))
-    assert rejection(owner, make_launch_request(host, depends_on=[session_in(Status.RUNNING)])) == {
+    assert not rejection(owner, make_launch_request(host, depends_on={done: OK}))
+    assert rejection(owner, make_launch_request(host, depends_on={session_in(Status.RUNNING): OK})) == {
         "depends_on": "You can only depend on sessions of your own."
     }

@@ -17,7 +17,7 @@ from sessions import sweeps
 from sessions.launching import services
 from sessions.launching.services import LaunchRequest, submit
 from sessions.lifecycle import FINAL, IN_CONTAINER, Reason, Status
-from sessions.models import Conversion, Lease, Session
+from sessions.models import Conversion, Lease, Session, SessionEvent
 from sessions.parking import services as parking
 from sessions.sweeps import CLAIM_DEADLINE, PREPARE_DEADLINE, enforce_deadlines
 from tests.factories import (
@@ -327,6 +327,31 @@ def test_dependents_of_what_failed_are_cancelled_in_a_chain() -> None:
     assert [now(session)[1] for session in (first, second)] == [Reason.DEPENDENCY_FAILED] * 2
     assert first.detail == f"It depends on {failed.name}, which has ended without success."
     assert now(free)[0] == Status.PENDING
+
+
+def test_of_each_kind_a_dependent_is_cancelled_in_words() -> None:
+    succeeded, cancelled = session_in(Status.TERMINATED), session_in(Status.CANCELLED)
+    follows, mends, runs_anyway = make_session(), make_session(), make_session()
+    follows.depends_on.add(cancelled, through_defaults={"kind": "after"})
+    mends.depends_on.add(succeeded, through_defaults={"kind": "after_not_ok"})
+    runs_anyway.depends_on.add(succeeded, cancelled, through_defaults={"kind": "after_any"})
+    enforce_deadlines()
+    assert [now(session)[1] for session in (follows, mends)] == [Reason.DEPENDENCY_FAILED] * 2
+    assert follows.detail == f"It was to start after {cancelled.name}, which has ended without starting."
+    assert mends.detail == f"It was to start only if {succeeded.name} fails, which has succeeded."
+    assert now(runs_anyway)[0] == Status.PENDING
+
+
+def test_waiting_for_a_start_is_no_waiting_in_the_queue() -> None:
+    group = make_group(pending_timeout=timedelta(hours=1))
+    first, last = run_session(host=make_host(group=group)), make_session(resource_group=group)
+    last.depends_on.add(first, through_defaults={"kind": "after"})
+    Session.objects.filter(pk=last.pk).update(status_at=timezone.now() - timedelta(hours=2))
+    enforce_deadlines()
+    assert now(last)[0] == Status.PENDING
+    SessionEvent.objects.filter(session=first).update(at=timezone.now() - timedelta(hours=2))
+    enforce_deadlines()
+    assert now(last)[1] == Reason.PENDING_TIMEOUT
 
 
 def test_conversions_of_lost_or_silent_hosts_fail() -> None:

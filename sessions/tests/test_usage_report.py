@@ -68,6 +68,8 @@ def test_running_sessions_count_until_now() -> None:
     other = lived((S.PENDING, 0), (S.TERMINATED, 6))
     waits = lived((S.PENDING, 1))
     waits.depends_on.add(other)
+    follows = lived((S.PENDING, 1))
+    follows.depends_on.add(lived((S.PENDING, 0), (S.RUNNING, 3)), through_defaults={"kind": "after"})
     later = lived((S.PENDING, 1), not_before=FIRST + 8 * HOUR)
     never = lived((S.PENDING, 1))
     never.depends_on.add(later)
@@ -75,8 +77,8 @@ def test_running_sessions_count_until_now() -> None:
     report = report_of(Session.objects.all(), FIRST.date(), FIRST.date(), ReportBy.USER, FIRST + 10 * HOUR)
     used = {row.name: row.used for row in report.rows}
     assert used[runs.owner.email].cpu_hours == pytest.approx(28)
-    waited = {session: used[session.owner.email].waiting_hours for session in (waits, later, never)}
-    assert waited == {waits: pytest.approx(4), later: pytest.approx(2), never: 0}
+    waited = {session: used[session.owner.email].waiting_hours for session in (waits, follows, later, never)}
+    assert waited == {waits: pytest.approx(4), follows: pytest.approx(7), later: pytest.approx(2), never: 0}
 
 
 def test_everybody_sees_what_they_may() -> None:

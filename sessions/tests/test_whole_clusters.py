@@ -18,9 +18,9 @@ from sessions.drains import services as drains
 from sessions.errors import RejectedError
 from sessions.extensions import services as extensions
 from sessions.launching import services
-from sessions.lifecycle import Kind, Reason, Status
+from sessions.lifecycle import DependencyKind, Kind, Reason, Status
 from sessions.limits.policy_use import use_by
-from sessions.models import Cluster, Session, SessionEvent, end_expression
+from sessions.models import Cluster, Session, SessionEvent, end_expression, is_met
 from sessions.requeueing import preemption
 from sessions.requeueing import requests as requeue
 from sessions.resizing import services as resizing
@@ -156,7 +156,7 @@ def test_a_dependent_waits_for_each_that_runs_the_command(owner: User) -> None:
     batch: dict[str, Any] = {"owner": owner, "kind": Kind.BATCH.value, "command": "train"}
     members, alone = make_cluster(runs_on_all=True, **batch), make_cluster(**batch)
     host = make_host()
-    waits = make_launch_request(host, depends_on=[members[0], alone[0]])
+    waits = make_launch_request(host, depends_on=dict.fromkeys([members[0], alone[0]], DependencyKind.AFTER_OK))
     (dependent,) = services.submit(owner, waits)
     assert set(dependent.depends_on.all()) == {*members, alone[0]}
     shown = client_of(owner).get(f"/api/v1/sessions/{dependent.pk}/").json()
@@ -166,6 +166,34 @@ def test_a_dependent_waits_for_each_that_runs_the_command(owner: User) -> None:
     enforce_deadlines()
     dependent.refresh_from_db()
     assert (dependent.status, dependent.reason) == (Status.CANCELLED, Reason.DEPENDENCY_FAILED)
+
+
+def test_a_cluster_has_failed_once_all_ended_and_one_failed(owner: User) -> None:
+    members = make_cluster(runs_on_all=True, owner=owner, kind=Kind.BATCH.value, command="train")
+    kinds = [DependencyKind.AFTER_NOT_OK, DependencyKind.AFTER_ANY]
+    host = make_host()
+    mends, last = (
+        services.submit(owner, make_launch_request(host, depends_on={members[0]: kind}))[0] for kind in kinds
+    )
+
+    def became(*statuses: Status) -> list[str | int]:
+        for member, status in zip(members, statuses, strict=True):
+            result = {Status.TERMINATED: "SUCCESS", Status.CANCELLED: "FAILURE"}.get(status, "")
+            ended_at = timezone.now() if result else None
+            Session.objects.filter(pk=member.pk).update(status=status, result=result, ended_at=ended_at)
+        return [
+            "met"
+            if each.dependencies.filter(is_met()).count() == len(members)
+            else each.dependencies.impossible().count()
+            for each in (mends, last)
+        ]
+
+    ended, failed, waits = Status.TERMINATED, Status.CANCELLED, Status.PENDING
+    rest = [ended] * (len(members) - 2)
+    assert became(ended, waits, *rest) == [0, 0]
+    assert became(failed, waits, *rest) == [0, 0]
+    assert became(ended, failed, *rest) == ["met", "met"]
+    assert became(ended, ended, *rest) == [len(members), "met"]
 
 
 def test_a_cluster_that_waits_too_long_is_cancelled_whole(owner: User) -> None:

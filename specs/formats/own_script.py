@@ -27,7 +27,7 @@ IN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {  # what is not called as the
 PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
     name.replace("_", "-"): (name,)
     for name in map(str, LaunchRequestSerializer().fields)
-    if name not in ("resource_groups", "env", "mounts", "cluster", "command", "depends_on", "image")
+    if name not in ("resource_groups", "env", "mounts", "cluster", "command", "image", "depends_on")
 }
 
 
@@ -86,6 +86,12 @@ def _image(made: Translation, option: ScriptOption) -> None:
     made.put_image(option.line, option.text, option.value)
 
 
+def _depends_on(made: Translation, option: ScriptOption) -> None:
+    texts = [*made.fields.get("depends_on", []), *option.value.split(",")]
+    made.put(option.line, option.text, "depends_on", texts)
+
+
 HANDLERS: Final[Mapping[str, Callable[[Translation, ScriptOption], None]]] = {
-    **{"env": _env, "mount": _mount, "nodes": _nodes, "on-main": _on_main, "image": _image}
+    **{"env": _env, "mount": _mount, "nodes": _nodes, "on-main": _on_main, "image": _image},
+    **dict.fromkeys(("depends-on", "dependency"), _depends_on),
 }

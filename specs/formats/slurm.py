@@ -12,7 +12,8 @@ from django.utils.translation import gettext as _
 
 from resources import clock
 from resources.amounts.units import GIB, MIB
-from sessions.launching.serializers import SESSION_ID
+from sessions.errors import RejectedError
+from sessions.launching import dependencies
 from specs.formats.options import ScriptOption, options_of
 from specs.formats.translation import Translation, home_path
 
@@ -126,12 +127,17 @@ def _begin(made: Translation, option: ScriptOption) -> None:
 
 
 def _dependency(made: Translation, option: ScriptOption) -> None:
-    kind, _colon, ids = option.value.partition(":")
-    found = ids.split(":")
-    if kind == "afterok" and all(map(SESSION_ID.fullmatch, found)):
-        made.put(option.line, option.text, "depends_on", found)
-    else:
-        made.refuse(option.line, f"#SBATCH {option.text}", _("Only afterok with ids of sessions is read."))
+    parts = [part for part in option.value.split(",") if part != "singleton"]
+    try:
+        found = dependencies.parse(part if ":" in part else "" for part in parts)
+    except RejectedError:
+        names = "after, afterok, afternotok, afterany"
+        message = _("Write these with ids of sessions, parted by commas: %(names)s.") % {"names": names}
+        made.refuse(option.line, f"#SBATCH {option.text}", message)
+    if found:
+        made.put(option.line, option.text, "depends_on", [f"{kind}:{each}" for each, kind in found.items()])
+    if "singleton" in option.value.split(","):
+        made.leave(option.line, option.text, _("Two sessions of yours never have the same name at once."))
 
 
 def _export(made: Translation, option: ScriptOption) -> None:

@@ -12,7 +12,7 @@ from sessions.drains import services as drains
 from sessions.extensions import services as extensions
 from sessions.launching import services
 from sessions.launching.requests import ClusterRequest
-from sessions.lifecycle import Status
+from sessions.lifecycle import DependencyKind, Status
 from sessions.models import ClusterMode, Session
 from sessions.parking import services as parking
 from sessions.requeueing import requests as requeue
@@ -69,7 +69,7 @@ class Teller:
             time_limit=TIME_LIMIT if which % 3 == 0 else None,
             is_preemptible=amount // 2 % 3 == 0 and cluster is None,
             priority=10 + 10 * (amount // 5 % 2),
-            depends_on=self._dependencies() if which % 11 == 0 else (),
+            depends_on=self._dependencies(list(DependencyKind)[which // 11 % 4]) if which % 11 == 0 else {},
             cluster=cluster,
         )
         self._of_web(self._submit, self.world.users[which % 2], order, fault=fault)
@@ -93,9 +93,9 @@ class Teller:
             max_restarts=amount // 3 % 3,
         )
 
-    def _dependencies(self) -> list[Session]:
+    def _dependencies(self, kind: DependencyKind) -> dict[Session, DependencyKind]:
         last = Session.objects.filter(pk__in=self.submitted[-1:])
-        return [session.main for session in last]
+        return {session.main: kind for session in last}
 
     def _ask(self, session: Session, what: str) -> None:
         """Note what is asked for, of all members of a cluster."""

@@ -3,7 +3,7 @@
 `methods.ApiMethods` makes methods of `Client` and `AsyncClient` of them, with the docstrings that stand here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuplatform_client.http.api_requests import (
@@ -85,12 +85,15 @@ def estimate(spec: LaunchSpec) -> ApiOperation[LaunchEstimate]:
     return ApiOperation("POST", "sessions/estimate/", one(LaunchEstimate), body=body_of(spec))
 
 
-def run_spec(spec: str, *, image: str = "", dry_run: bool = False) -> ApiOperation[SpecResult]:
+def run_spec(
+    spec: str, *, image: str = "", depends_on: Sequence[str] = (), dry_run: bool = False
+) -> ApiOperation[SpecResult]:
     """Carry out a spec file, script or task file, all or nothing, or say what that would be.
 
     `image` is for a script or task file that names none.
     """
     body = {"text": spec, "image": image, "dry_run": dry_run}
+    body |= {"depends_on": [*depends_on]} if depends_on else {}
     return ApiOperation("POST", "specs/", one(SpecResult), body=body, headers=idempotency_key())
 
 

@@ -29,6 +29,6 @@ def from_request(asked: LaunchRequest) -> Initial:
         "time_limit": span_of(asked.time_limit),
         "not_before": f"{asked.not_before:%Y-%m-%d %H:%M}" if asked.not_before else "",
         "min_gpu_memory": exact_size_text(asked.min_gpu_memory) if asked.min_gpu_memory else "",
-        "depends_on": [session.pk for session in asked.depends_on],
+        "depends_on": [f"{kind}:{session.pk}" for session, kind in asked.depends_on.items()],
         "mounts": {mount.folder.pk: (mount.path, bool(mount.is_read_only)) for mount in asked.mounts},
     }

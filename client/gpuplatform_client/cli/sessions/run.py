@@ -1,7 +1,7 @@
 """`gpuplatform run`: launch a session, say why it waits, show its output, exit with its code."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -64,12 +64,23 @@ def run(
     time_limit: Annotated[str | None, typer.Option(help='Such as "4h"')] = None,
     project: Annotated[str | None, typer.Option(help="A project of yours to which it belongs")] = None,
     preemptible: Annotated[bool, typer.Option("--preemptible", help="It may be ended for others that wait")] = False,
+    depends_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--depends-on",
+            "--dependency",
+            help="ID, or KIND:ID with after, after_ok, after_not_ok or after_any, also as Slurm spells it; "
+            "parted by commas, may be repeated",
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and do not wait")] = False,
     dry_run: Annotated[bool, typer.Option(help="Say when it would start, and launch nothing")] = False,
 ) -> None:
     """Run a command in a session of its own, or what a file says, or start an interactive session."""
+    before = tuple(part for text in depends_on or () for part in text.split(","))
     spec = LaunchSpec(
         image=image,
+        depends_on=before or None,
         preset=preset,
         cpu=cpu,
         memory=memory,
@@ -93,19 +104,20 @@ def run(
         ),
     )
     if file is not None:
-        if spec != LaunchSpec(image=image):
-            raise typer.BadParameter("Beside a file there are --image, --detach and --dry-run.", param_hint="--file")
-        raise typer.Exit(_carry_out_file(file, image or "", is_detached=detach, is_dry=dry_run))
+        if spec != LaunchSpec(image=image, depends_on=before or None):
+            text = "Beside a file there are --image, --depends-on, --detach and --dry-run."
+            raise typer.BadParameter(text, param_hint="--file")
+        raise typer.Exit(_carry_out_file(file, image or "", before, is_detached=detach, is_dry=dry_run))
     if image is None:
         raise typer.BadParameter("Name an image, or a file with --file.", param_hint="--image")
     raise typer.Exit(_carry_out(spec, is_detached=detach, is_dry=dry_run))
 
 
-def _carry_out_file(path: Path, image: str, *, is_detached: bool, is_dry: bool) -> int:
+def _carry_out_file(path: Path, image: str, depends_on: Sequence[str], *, is_detached: bool, is_dry: bool) -> int:
     """Make what a file says, and follow it where that is one session, unless it is detached; return the exit code."""
     text = read_file(path)
     with connected(OUTAGE_SECONDS) as client:
-        result = client.run_spec(text, image=image, dry_run=is_dry)
+        result = client.run_spec(text, image=image, depends_on=depends_on, dry_run=is_dry)
         print_translated(result)
         if is_dry:
             print_outlook(result)
