@@ -19,6 +19,7 @@ from pages.session import (
 )
 from pages.session.logs import views as log_views
 from pages.session_list import views as list_views
+from pages.sharing import spec_views
 from pages.sharing import views as sharing_views
 from sessions.models import SESSION_ID
 
@@ -53,6 +54,7 @@ urlpatterns = [
     path("<session:session_id>/terminate/", ending_views.terminate, name="terminate"),
     path("<session:session_id>/losses/", ending_views.losses, name="losses"),
     path("<session:session_id>/share/", sharing_views.share, name="share"),
+    path("<session:session_id>/spec/", spec_views.session_file, name="spec"),
     path("<session:session_id>/rename/", rename_views.rename, name="rename"),
     path("<session:session_id>/resize/", resize_views.resize, name="resize"),
     path("<session:session_id>/less/", less_views.ask_for_less, name="less"),

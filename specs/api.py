@@ -121,7 +121,7 @@ class SessionSpecView(ApiView):
         """Return the session as a spec file, without the values of secrets; of a cluster, the whole."""
         sessions = Session.objects.visible_to(user_of(request)).mains().with_members()
         session = get_object_or_404(sessions.prefetch_related("mounts"), pk=session_id)
-        return Response({"spec": export.session_spec(session, user_of(request))})
+        return Response({"spec": export.session_spec(session, user_of(request)).text})
 
 
 class DeploymentSpecView(ApiView):
@@ -131,7 +131,7 @@ class DeploymentSpecView(ApiView):
     def get(self, request: Request, deployment_id: str) -> Response:
         """Return the deployment with its current revision as a spec file, without the values of secrets."""
         deployment = get_object_or_404(Deployment.objects.visible_to(user_of(request)), pk=deployment_id)
-        return Response({"spec": export.deployment_spec(deployment, user_of(request))})
+        return Response({"spec": export.deployment_spec(deployment, user_of(request)).text})
 
 
 @require_safe

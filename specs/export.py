@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rest_framework.renderers import JSONRenderer
 from rest_framework.serializers import BaseSerializer
@@ -26,7 +26,14 @@ UNSAID: Final = ("environment", "version", "depends_on", "not_before")  # of a s
 UNITS: Final = ((GIB, "g"), (MIB, "m"))
 
 
-def session_spec(session: Session, reader: User) -> str:
+class SpecExport(NamedTuple):
+    """A spec file, and the variables whose values are not in it."""
+
+    text: str
+    left_out: list[str]
+
+
+def session_spec(session: Session, reader: User) -> SpecExport:
     """Return a session, or the cluster of which it is the first member, as a spec file for this reader."""
     shown = _shown(SessionSerializer, session, reader)
     fields = _taken(LaunchRequestSerializer(), shown)
@@ -43,7 +50,7 @@ def session_spec(session: Session, reader: User) -> str:
     return _text("cluster" if cluster else "session", fields)
 
 
-def deployment_spec(deployment: Deployment, reader: User) -> str:
+def deployment_spec(deployment: Deployment, reader: User) -> SpecExport:
     """Return a deployment with its current revision as a spec file for this reader."""
     [row] = with_counts(Deployment.objects.filter(pk=deployment.pk))
     shown = _shown(DeploymentSerializer, row, reader)
@@ -87,11 +94,11 @@ def _mounts(shown: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: each[name] for name in ("folder", "path", "read_only")} for each in asked]
 
 
-def _text(kind: str, fields: dict[str, Any]) -> str:
+def _text(kind: str, fields: dict[str, Any]) -> SpecExport:
     """Return the file; it names the variables whose values are not in it."""
     variables: dict[str, str] = fields.get("env", {})
     if secrets := [name for name in variables if SECRET.search(name)]:
         fields["env"] = {name: value for name, value in variables.items() if name not in secrets}
     fields = {name: value for name, value in fields.items() if value not in ([], {})}
     comment = "".join(f"# {name} was set, too: its value is not in this file.\n" for name in secrets)
-    return spec_text([(kind, fields)]) + comment
+    return SpecExport(spec_text([(kind, fields)]) + comment, secrets)

@@ -1,11 +1,12 @@
-"""Routes of launch links, which stand in other people's documents: they stay as they are."""
+"""Routes of launch links, which stand in other people's documents: they stay as they are; and of a spec file."""
 
 from django.urls import path
 
-from pages.sharing import views
+from pages.sharing import spec_views, views
 
 urlpatterns = [
     path("launch", views.launch_link, name="launch"),
     path("launch/badge.svg", views.badge, {"theme": "light"}, name="launch-badge"),
+    path("deployments/<slug:deployment_id>/spec/", spec_views.deployment_file, name="deployment-file"),
     path("launch/badge-dark.svg", views.badge, {"theme": "dark"}, name="launch-badge-dark"),
 ]

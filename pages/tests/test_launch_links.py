@@ -6,9 +6,11 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from django.test import Client
 
 from accounts.models import User
+from deployments.tests.making import make_deployment
 from pages.sharing.snippets import LaunchBadge
 from resources.amounts.units import GIB
 from resources.models import Host, Image
@@ -23,6 +25,7 @@ from tests.factories import (
     make_root,
     make_session,
     make_user,
+    run_session,
 )
 from tests.web import browser_of
 
@@ -120,3 +123,26 @@ def test_the_badge_in_three_markups() -> None:
     assert 'href="https://x/launch?a=1&amp;b=2"' in badge.html
     assert 'srcset="https://x/d.svg"' in badge.html
     assert badge.rest.splitlines()[1] == "   :target: https://x/launch?a=1&b=2"
+
+
+def test_a_session_is_saved_as_a_file_without_secrets(host: Host) -> None:
+    session = run_session(host=host, environment={"HF_TOKEN": "hf_abc", "SEED": "7"}, command="train", kind="batch")
+    url = f"/sessions/{session.pk}/spec/"
+    page = browser_of(session.owner).get(url).content.decode()
+    assert "the values of HF_TOKEN." in page
+    assert "hf_abc" not in page
+    answer = browser_of(session.owner).get(url, {"download": ""})
+    assert answer["Content-Disposition"] == f'attachment; filename="{session.name}.yaml"'
+    assert yaml.safe_load(answer.content)["env"] == {"SEED": "7"}
+    others = browser_of(make_user(is_superuser=True)).get(url).content.decode()
+    assert ("only its owner" in others, "SEED" in others, "command:" in others) == (True, False, False)
+    assert browser_of(make_user()).get(url).status_code == HTTPStatus.NOT_FOUND
+
+
+def test_a_deployment_is_saved_as_a_file(host: Host) -> None:
+    deployment = make_deployment(host=host)
+    url = f"/deployments/{deployment.pk}/spec/"
+    assert f'href="{url}"' in browser_of(deployment.owner).get(f"/deployments/{deployment.pk}/").content.decode()
+    assert yaml.safe_load(browser_of(deployment.owner).get(url, {"download": ""}).content)["kind"] == "deployment"
+    assert browser_of(make_user()).get(url).status_code == HTTPStatus.NOT_FOUND
+    assert browser_of(make_user()).get("/deployments/nothing/spec/").status_code == HTTPStatus.NOT_FOUND
