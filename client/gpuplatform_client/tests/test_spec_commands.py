@@ -10,7 +10,7 @@ from accounts.models import ApiToken, User
 from deployments.models import Deployment
 from folders.models import Folder
 from gpuplatform_client.tests.program import Command, RunningProgram
-from sessions.models import Session
+from sessions.models import Dependency, Session
 from tests.factories import make_group, make_host, make_image, make_root, make_user, run_session
 from tests.live import LiveServer, serving
 from tests.wait import until
@@ -112,3 +112,18 @@ def test_what_runs_is_exported(signed_in: Command, tmp_path: Path) -> None:
     assert exported.stdout.startswith("# yaml-language-server: $schema=")
     assert yaml.safe_load(signed_in("export", "chat").stdout)["kind"] == "deployment"
     assert "There is no" in signed_in("export", "nothing").stderr
+
+
+def test_jobs_are_chained_from_the_command_line(signed_in: Command, tmp_path: Path) -> None:
+    first = signed_in("run", "-d", "--image", "pytorch", "--name", "first", "--", "true").stdout.strip()
+    second = signed_in("run", "-d", "--image", "pytorch", "--depends-on", f"after_any:{first}", "--", "true")
+    assert second.exit_code == 0, second.stderr
+    path = written(tmp_path, "#GP --image pytorch\ntrue\n", "then.sh")
+    options = ("--dependency", f"afterok:{first},after:{second.stdout.strip()}")
+    assert "depends on" in signed_in("run", "-f", path, *options, "--dry-run").stderr
+    third = signed_in("run", "-d", "-f", path, *options).stdout.strip()
+    kinds = {(each.from_session_id, each.to_session_id): each.kind for each in Dependency.objects.all()}
+    ids = first, second.stdout.strip(), third
+    assert kinds == {(ids[1], first): "after_any", (third, first): "after_ok", (third, ids[1]): "after"}
+    refused = signed_in("run", "-d", "--image", "pytorch", "--dependency", f"aftercorr:{first}", "--", "true")
+    assert (refused.exit_code, "after_not_ok" in refused.stderr) == (125, True)
