@@ -144,14 +144,14 @@ def _check_text(address: str) -> None:
         raise AddressError("An address has no spaces, backslashes or control characters.")
     if address.startswith("-"):
         raise AddressError("An address does not begin with a hyphen.")
-    if _has_secret(address):
+    if "://" not in address and _USER_AND_SECRET.match(address):
         raise AddressError(_NO_SECRETS)
+    if _has_secret(address):
+        raise AddressError(_SIGNED)
 
 
 def _has_secret(address: str) -> bool:
-    """Return whether a query has a secret, or there is one before the host of what names no scheme."""
-    if "://" not in address and _USER_AND_SECRET.match(address):
-        return True
+    """Return whether a query has a secret."""
     _before, *queries = re.split("[?#]", address)
     pairs = (pair.partition("=") for query in queries for pair in re.split("[&;]", query))
     return any(value and _SECRET_NAMES.fullmatch(_plain(name)) for name, _equals, value in pairs)
@@ -184,6 +184,11 @@ def _of_ssh(address: str) -> Source:
 
 _NO_SECRETS: Final = (
     "Write no password or token into an address, where others would read it. Keep it among your import credentials."
+)
+
+_SIGNED: Final = (
+    "An address with a token or signature lets in everybody who reads it, and is good for a while alone. Download the"
+    " file, and upload it into a folder; or keep a token among your import credentials."
 )
 
 

@@ -105,9 +105,7 @@ def launch(owner: User, import_: Import, request: LaunchRequest, *, installs: bo
             raise RejectedError({"mounts": "Mount the folder into which it was imported."})
         mount_path = mounted.absolute_path
         installs = installs and not mounted.is_read_only and access(owner, mounted.folder) == Access.WRITE
-        if not installs:
-            return sessions.submit(owner, request)
-        if request.command:
+        if request.command and installs:
             raise RejectedError({"command": "It would begin before the packages are there: launch it without them."})
     with transaction.atomic():
         made = sessions.submit(owner, request)
@@ -118,6 +116,7 @@ def launch(owner: User, import_: Import, request: LaunchRequest, *, installs: bo
 def _into(import_: Import, session: Session, mount_path: str, *, installs: bool) -> Import:
     """Return the row by which a session that is launched gets the tree of an import."""
     is_there = import_.target == ImportTarget.FOLDER
+    has_work = installs or not is_there  # for the program; without it the row only says what apps are to open
     copied = ("owner_id", "address", "kind", "url", "ref", "path", "credential_id", "folder_id", "directory", "found")
     return Import(
         **{name: getattr(import_, name) for name in copied},
@@ -126,7 +125,9 @@ def _into(import_: Import, session: Session, mount_path: str, *, installs: bool)
         mount_path=mount_path,
         origin=import_ if is_there else None,
         installs=installs,
+        state=ImportState.WAITING.value if has_work else ImportState.DONE.value,
         created_at=clock.now(),
+        ended_at=None if has_work else clock.now(),
     )
 
 

@@ -10,12 +10,14 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 
 from engine.containers import container_name
@@ -38,34 +40,59 @@ MAX_FILES: Final = 1_000_000
 LOOK_BYTES: Final = 2**30
 TAIL_LINES: Final = 30
 ENGINE_SECONDS: Final = 10.0  # of one look at one container
+AT_ONCE: Final = 4  # owners whose containers are looked at side by side
 OWNER_SECONDS: Final = 5  # in which the containers of one owner are looked at in a round
 SLOW_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 60.0  # between two looks at containers that do not answer
 TIME_LIMIT: Final = timedelta(hours=4)  # of a program in a session that goes on
 STOP_SPAN: Final = timedelta(minutes=2)  # in which a cancelled program is told to stop
 STALE_NAMES: Final = 20
+_Step = tuple[Callable[[Import], None], Import]
 
 
 def advance_all() -> int:
     """Take each import a step further; return how many are still under way.
 
-    A host that is not reached is asked once. Each owner's containers get a bounded time, and whoever has one that is
-    slow to answer waits longer each time. So nobody keeps the imports of others waiting.
+    A few owners' containers are looked at side by side, those of one owner one after the other and within a bounded
+    time. A host that is not reached is asked once, and whoever has a container that is slow to answer waits longer
+    each time. So nobody keeps the imports of others waiting.
     """
-    unreached: set[int | None] = set()
-    taken: defaultdict[int, float] = defaultdict(float)  # seconds, by owner
     rows = Import.objects.live().select_related("session__host", "session__image", "credential", "owner")
-    steps = [*((advance, row) for row in rows), *((_stop, row) for row in _to_stop())]
-    random.shuffle(steps)
-    for step, import_ in steps:
+    steps = defaultdict[int, list[_Step]](list)
+    for row in rows:
+        steps[row.owner_id].append((advance, row))
+    for row in _to_stop():
+        steps[row.owner_id].append((_stop, row))
+    unreached = set[int | None]()
+    owners = random.sample(list(steps.values()), len(steps))
+    if len(owners) < 2:  # nearly always: no thread, and no connection to the database for it
+        for own in owners:
+            _advance_owner(own, unreached)
+    else:
+        with ThreadPoolExecutor(min(AT_ONCE, len(owners)), "imports-of-owner") as pool:
+            list(pool.map(partial(_in_thread, unreached=unreached), owners))
+    return Import.objects.live().count()
+
+
+def _in_thread(steps: list[_Step], *, unreached: set[int | None]) -> None:
+    try:
+        _advance_owner(steps, unreached)
+    finally:
+        connection.close()
+
+
+def _advance_owner(steps: list[_Step], unreached: set[int | None]) -> None:
+    """Take the imports of one owner a step further, within OWNER_SECONDS and a step."""
+    taken = 0.0
+    for step, import_ in random.sample(steps, len(steps)):
         host = import_.session.host_id if import_.session else None
-        if host in unreached or taken[import_.owner_id] > OWNER_SECONDS or _pauses.holds(import_.owner_id):
+        if host in unreached or taken > OWNER_SECONDS or _pauses.holds(import_.owner_id):
             continue
         begun = time.monotonic()
         try:
             step(import_)
             seconds = time.monotonic() - begun
-            taken[import_.owner_id] += seconds
+            taken += seconds
             (_pauses.lengthen if seconds > SLOW_SECONDS else _pauses.end)(import_.owner_id)
         except (HostUnreachableError, EngineConnectionError) as failure:
             unreached.add(host)
@@ -76,7 +103,6 @@ def advance_all() -> int:
         except Exception:
             _pauses.lengthen(import_.owner_id)
             logger.exception("import %s: not carried on", import_.pk)
-    return Import.objects.live().count()
 
 
 class Pauses:

@@ -150,8 +150,9 @@ def test_a_launch_has_the_tree_and_installs(owner: User) -> None:
         row = session.imports.get()
         assert (row.origin, row.target, row.installs) == (made, ImportTarget.SESSION, True)
         assert row.tree == "/home/work/data/r"
-    [session] = launch(owner, made, MountRequest(folder=made.folder, is_read_only=True))
-    assert not session.imports.exists()
+    [session] = launch(owner, made, MountRequest(folder=made.folder, is_read_only=True), command="ls course")
+    row = session.imports.get()
+    assert (row.state, row.installs, row.found) == (ImportState.DONE, False, {"notebooks": ["a.ipynb"]})
     with pytest.raises(RejectedError, match="of your own"):
         launch(make_user(), made)
 

@@ -1,6 +1,7 @@
 """What a container says is believed as far as it is harmless, and no import outlives its session."""
 
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_user, moved_to
+from tests.wait import SECONDS
 
 pytestmark = pytest.mark.django_db
 
@@ -101,6 +103,23 @@ def test_silent_containers_are_asked_ever_less_often() -> None:
     assert not pauses.holds(2)
     pauses.end(1)
     assert not pauses.holds(1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_owners_are_looked_at_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, seen = threading.Barrier(2, timeout=SECONDS), list[Import]()
+    owner, _image = make_world()
+    for each in (owner, make_user()):
+        for number in range(2):
+            services.look(each, ImportRequest(address=f"{ADDRESS}/tree/b{number}"))
+
+    def advance(import_: Import) -> None:
+        both.wait()  # passed only where somebody else's is looked at meanwhile
+        seen.append(import_)
+
+    monkeypatch.setattr(progress, "advance", advance)
+    assert progress.advance_all() == 4
+    assert len(seen) == 4
 
 
 def test_a_session_ended_by_hand_ends_its_import(look: Import) -> None:

@@ -95,6 +95,11 @@ def test_a_link_with_a_repository_fetches_nothing(owner: User, image: Image) -> 
     assert not Import.objects.exists()
 
 
+def test_a_link_may_end_with_a_slash(owner: User) -> None:
+    answer = browser_of(owner).get("/launch/?fgpu=0.5&image=a:1")
+    assert answer["Location"] == "/launch?fgpu=0.5&image=a:1"
+
+
 def test_what_was_found_is_proposed(owner: User, image: Image) -> None:
     looked = make_import(owner)
     page = browser_of(owner).get(f"/imports/{looked.pk}/").content.decode()
