@@ -1,5 +1,6 @@
 """What a session for a tree would be: environment, resources, app and file, each with a sentence that says why."""
 
+import re
 from typing import Any, Final
 
 from folders.sharing.access import Access, access
@@ -19,8 +20,21 @@ ENVIRONMENTS: Final = {
     "jax": "JAX",
     "scikit-learn": "scikit-learn",
     "pandas": "scikit-learn",
+    "python": "Python",
 }
 PLAIN: Final = "Python"
+# What is in the name of an image on which a Dockerfile or a devcontainer.json builds, and the package that it has.
+BASES: Final = (
+    ("pytorch", "torch"),
+    ("tensorflow", "tensorflow"),
+    ("jax", "jax"),
+    ("scipy-notebook", "scikit-learn"),
+    ("datascience-notebook", "scikit-learn"),
+    ("scikit", "scikit-learn"),
+    ("python", "python"),
+    ("-notebook", "python"),
+    ("conda", "python"),
+)
 WITH_GPU: Final = ("PyTorch", "TensorFlow", "JAX")
 WHOLE_GPU: Final = 1000
 NOTEBOOKS: Final = "jupyterlab"
@@ -30,8 +44,9 @@ EDITOR: Final = "vscode"
 def propose(import_: Import) -> LaunchOptions:
     """Return what is proposed for the owner of an import that is done."""
     found, reasons = import_.found, dict[str, str]()
-    environment = _environment(found, reasons)
-    image = _image(import_, environment, found.get("frameworks", {}), reasons)
+    named = dict(found.get("frameworks", {}))
+    environment = _environment(found, named, reasons)
+    image = _image(import_, environment, named, reasons)
     needs = found.get("devcontainer", {})
     for name in ("cpus", "memory"):
         if value := needs.get(name):
@@ -54,13 +69,24 @@ def propose(import_: Import) -> LaunchOptions:
     )
 
 
-def _environment(found: dict[str, Any], reasons: dict[str, str]) -> str:
-    named = found.get("frameworks", {})
+def _environment(found: dict[str, Any], named: dict[str, str], reasons: dict[str, str]) -> str:
+    """Return the environment of the first framework that is named; add to those what a base image has."""
+    is_container = bool(found.get("devcontainer", {}).get("image"))
+    base = found.get("devcontainer", {}).get("image") or found.get("base") or ""
+    has = next((package for part, package in BASES if part in base.lower()), "")
     for framework, environment in ENVIRONMENTS.items():
-        if framework in named:
+        if framework in named and framework != "python":
             reasons["image"] = f"It names {framework}."
             return environment
+    if has:
+        version = re.search(r":(?:[0-9]+-)?v?([0-9]+(?:\.[0-9]+)+)", base)
+        named[has] = version[1] if version else named.get(has, "")
+        file = "devcontainer.json" if is_container else "Dockerfile"
+        reasons["image"] = f"Its {file} builds on {base}."
+        return ENVIRONMENTS[has]
     reasons["image"] = "It names no framework."
+    if base:
+        reasons["image"] = f"It builds on {base}, which is like no environment here: what that installs is not there."
     return PLAIN
 
 

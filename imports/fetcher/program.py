@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from imports.fetcher import archives, checkout, network, packages, survey
+from imports.fetcher import archives, checkout, environments, network, packages, survey
 from imports.fetcher.git import Repository
 from imports.fetcher.job import Credential, FetchError, FetchJob, say
 from imports.fetcher.public_addresses import networks_of
@@ -128,7 +128,7 @@ def _mark(tree: Path, about: dict[str, Any]) -> None:
     if excluded.parent.is_dir() or (tree / ".git").is_dir():
         excluded.parent.mkdir(exist_ok=True)
         with excluded.open("a") as file:
-            file.write(f"{MARKER}\n{packages.VENV}/\n")
+            file.write(f"{MARKER}\n{environments.VENV}\n")
 
 
 def _git(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:

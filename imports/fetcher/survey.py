@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from imports.fetcher import conda
 from imports.fetcher.job import MAX_RESULT_BYTES, FetchError, FetchJob
 
 MAX_NOTEBOOKS: Final = 50
@@ -24,6 +25,7 @@ FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "scikit-learn", "keras", "tra
 _FRAMEWORK: Final = re.compile(
     rf"(?<![\w.-])({'|'.join(FRAMEWORKS)})(?![\w-])(?:\[[^\]]*\])?\s*(?:==\s*([0-9][0-9.]{{0,15}}))?", re.IGNORECASE
 )
+_BASE: Final = re.compile(r"(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)")
 _STRING: Final = r'("(?:\\.|[^"\\])*")'
 _COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
@@ -53,9 +55,15 @@ def survey(files: Found, read: Read, job: FetchJob) -> dict[str, Any]:
         "notebooks": notebooks[:MAX_NOTEBOOKS],
         "more_notebooks": max(0, len(notebooks) - MAX_NOTEBOOKS),
         "frameworks": _frameworks(present, read),
+        "base": _base(read("Dockerfile")) if "Dockerfile" in named else "",
         "devcontainer": next((_devcontainer(read(name)) for name in present if name.endswith("container.json")), {}),
         "notes": job.notes,
     }
+    if "environment.yml" in named:
+        wanted = conda.translate(read("environment.yml").decode(errors="replace"))
+        found["frameworks"] |= {"python": wanted.python} if wanted.python else {}
+        if wanted.note and not {"requirements.txt", "uv.lock"} & named:
+            job.note(wanted.note)
     while len(json.dumps(found)) > MAX_RESULT_BYTES and found["notebooks"]:
         found["notebooks"].pop()
         found["more_notebooks"] += 1
@@ -104,6 +112,14 @@ def _frameworks(present: list[str], read: Read) -> dict[str, str]:
             for match in _FRAMEWORK.finditer("\n".join(lines)):
                 found[match[1].lower()] = found.get(match[1].lower(), "") or match[2] or ""
     return found
+
+
+def _base(content: bytes) -> str:
+    """Return the image on which the last stage of a Dockerfile builds, of those that are not stages themselves."""
+    found = [
+        name for name in _BASE.findall(content.decode(errors="replace")) if "$" not in name and len(name) < MAX_NAME
+    ]
+    return next((name for name in reversed(found) if ":" in name or "/" in name), next(iter(found), ""))
 
 
 def _devcontainer(content: bytes) -> dict[str, Any]:

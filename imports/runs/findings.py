@@ -56,6 +56,7 @@ def _checked(found: Mapping[str, Any]) -> dict[str, Any]:
         "branch": _text,
         "commit": _text,
         "path": _text,
+        "base": _text,
         "present": _texts,
         "notebooks": _texts,
         "notes": _texts,
