@@ -1,6 +1,7 @@
 """Operations on imports for pages, API and commands: look, begin, cancel, propose, launch. One transaction each."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -19,6 +20,7 @@ from folders.sharing import folders
 from folders.sharing.access import Access, access
 from imports import addresses, proposals
 from imports.addresses import AddressError, Source
+from imports.fetcher import environments
 from imports.models import Import, ImportState, ImportTarget
 from imports.requests import ImportRequest, LaunchOptions
 from imports.runs import fetch_sessions
@@ -108,9 +110,20 @@ def launch(owner: User, import_: Import, request: LaunchRequest, *, installs: bo
         if request.command and installs:
             raise RejectedError({"command": "It would begin before the packages are there: launch it without them."})
     with transaction.atomic():
+        if installs:
+            _make_environments_folder(owner)
         made = sessions.submit(owner, request)
         Import.objects.bulk_create(_into(import_, session, mount_path, installs=installs) for session in made)
     return made
+
+
+def _make_environments_folder(owner: User) -> None:
+    """Make the folder in which packages stay for later sessions; without effect where the owner may have no more."""
+    if Folder.objects.live().filter(owner=owner, name=environments.FOLDER).exists():
+        return
+    with suppress(FolderRejectedError):
+        folder = folders.create_row(owner, environments.FOLDER)
+        transaction.on_commit(partial(folders.make_directory, folder))
 
 
 def _into(import_: Import, session: Session, mount_path: str, *, installs: bool) -> Import:

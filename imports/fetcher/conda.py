@@ -57,9 +57,8 @@ class Translated(NamedTuple):
         """A sentence about what is not installed, "" where everything is."""
         if not self.left_out:
             return ""
-        more = f" and {len(self.left_out) - MAX_SHOWN} more" if len(self.left_out) > MAX_SHOWN else ""
-        shown = ", ".join(name[:60] for name in self.left_out[:MAX_SHOWN])
-        return f"environment.yml names what conda alone has, which is not installed: {shown}{more}."
+        names = [name[:60] for name in self.left_out[:MAX_SHOWN]] + ["..."] * (len(self.left_out) > MAX_SHOWN)
+        return f"The environment.yml names what conda alone has, which is not installed: {', '.join(names)}."
 
 
 def translate(text: str) -> Translated:

@@ -17,7 +17,8 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ MAX_LINE: Final = 300
 MAX_LINES: Final = 5000  # of a command's output that are looked at
 MAX_INCLUDED: Final = 50  # files that requirements name in turn
 UV: Final = "uv>=0.10,<1"  # where the image has none and there is a lock file
-FROM_CONDA: Final = "from-environment-yml.txt"
+FROM_CONDA: Final = ".from-environment-yml.txt"
 OF_PYTHON: Final = "import sysconfig, sys; print(sysconfig.get_path('purelib')); print(sys.version)"
 _CHANGED: Final = re.compile(r" [+~] ([A-Za-z0-9._-]+)", re.ASCII)  # uv: what it would install
 _INCLUDED: Final = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)[ =]?\s*(\S+)")
@@ -131,20 +132,33 @@ def _install(place: environments.Place, tree: Path, plan: InstallPlan, job: Fetc
     (Path(own) / "_image.pth").write_text(f"{_python(Path(sys.executable))[0]}\n")
     python, uv = str(venv / "bin" / "python"), shutil.which("uv")
     pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
-    arguments = list(plan.arguments)
-    if plan.requirements:
-        (venv / FROM_CONDA).write_text("".join(f"{line}\n" for line in plan.requirements))
-        arguments = ["-r", str(venv / FROM_CONDA)]
     if plan.is_locked:
         if not uv:
             _run([*pip, UV], tree, place, job)
         _run([uv or str(venv / "bin" / "uv"), "sync", "--frozen", "--inexact"], tree, place, job)
-    elif not (uv and _is_installed_by_uv(uv, python, arguments, tree, place, job)):
-        _run([*pip, *arguments], tree, place, job)
+        return
+    with _asked(tree, plan) as arguments:
+        if not (uv and _is_installed_by_uv(uv, python, arguments, tree, place, job)):
+            _run([*pip, *arguments], tree, place, job)
+
+
+@contextmanager
+def _asked(tree: Path, plan: InstallPlan) -> Iterator[tuple[str, ...]]:
+    """Yield what uv or pip is asked for, with lines of requirements in a file of the tree, whence paths are."""
+    if not plan.requirements:
+        yield plan.arguments
+        return
+    file = tree / FROM_CONDA
+    file.unlink(missing_ok=True)
+    try:
+        file.write_text("".join(f"{line}\n" for line in plan.requirements))
+        yield ("-r", FROM_CONDA)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _is_installed_by_uv(
-    uv: str, python: str, arguments: list[str], tree: Path, place: environments.Place, job: FetchJob
+    uv: str, python: str, arguments: tuple[str, ...], tree: Path, place: environments.Place, job: FetchJob
 ) -> bool:
     """Install by uv what the image lacks, and return whether that went well: pip takes some files that uv does not.
 

@@ -100,7 +100,7 @@ def test_the_whole_history_where_asked_for(host: GitHost, tmp_path: Path, capsys
 
 
 def test_large_files_are_fetched_and_checked(host: GitHost, tmp_path: Path, capsys: Any) -> None:
-    content = os.urandom(3 * 2**20)
+    content = os.urandom(3 * 2**20) + b"y"
     host.repository("work", {"model.bin": host.pointer(content)})
     assert "found" in fetched(capsys, job_for(host.url("work"), tmp_path / "t"))
     assert (tmp_path / "t" / "model.bin").read_bytes() == content

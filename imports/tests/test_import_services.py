@@ -1,7 +1,7 @@
 """Imports are begun, cancelled and launched with, within what their owner may do."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -24,6 +24,22 @@ from sessions.models import Session
 from tests.factories import make_app, make_folder, make_image, make_user, run_session
 
 pytestmark = pytest.mark.django_db
+
+BASES: Final[list[tuple[dict[str, Any], tuple[str, str]]]] = [
+    ({"base": "pytorch/pytorch:2.3.1-cuda12"}, ("PyTorch", "Its Dockerfile builds on pytorch/pytorch:2.3.1-cuda12.")),
+    (
+        {"base": "ubuntu:24.04"},
+        (
+            "Python",
+            "It builds on ubuntu:24.04, which is like no environment here: what that installs is not there.",
+        ),
+    ),
+    ({"base": "ubuntu", "frameworks": {"torch": ""}}, ("PyTorch", "It names torch.")),
+    (
+        {"base": "x", "devcontainer": {"image": "jupyter/pytorch-notebook"}},
+        ("PyTorch", "Its devcontainer.json builds on jupyter/pytorch-notebook."),
+    ),
+]
 
 
 @pytest.fixture
@@ -163,6 +179,21 @@ def test_what_was_looked_at_is_fetched_into_the_home(owner: User) -> None:
     assert (row.origin, row.tree, row.url) == (None, "/home/work/r", ADDRESS)
 
 
+def test_packages_stay_in_a_folder_of_the_owner(owner: User) -> None:
+    look = done(services.look(owner, ImportRequest(address=ADDRESS)))
+    owner.policy.max_folders = 0
+    owner.policy.save()
+    launch(owner, look)
+    assert not owner.folders.exists()
+    owner.policy.max_folders = 1
+    owner.policy.save()
+    owner = User.objects.get(pk=owner.pk)
+    for _each in range(2):
+        [session] = launch(owner, look)
+        assert [mount.path for mount in session.mounts.all()] == ["/home/work/.environments"]
+    assert owner.folders.get().is_automounted
+
+
 def test_no_command_begins_before_what_it_needs(owner: User) -> None:
     look = done(services.look(owner, ImportRequest(address=ADDRESS)))
     with pytest.raises(RejectedError, match="before the files"):
@@ -211,9 +242,26 @@ def test_a_proposal_follows_what_was_found(owner: User) -> None:
     assert (options.image.version, options.app, options.file) == ("2.7", "jupyterlab", "a.ipynb")
     assert (options.cpu, options.memory, options.fgpu) == (4, 8 * GIB, 1000)
     assert [each.folder for each in options.mounts] == [made.folder]
+    for found, reason in BASES:
+        options = services.launch_options(done(made, **found))
+        assert (options.image and options.image.environment, options.reasons["image"]) == reason
     options = services.launch_options(done(made, frameworks={"torch": ""}, notebooks=[]))
     assert options.image
     assert (options.image.version, options.app, options.fgpu) == ("2.13", "vscode", None)
+
+
+def test_the_version_of_python_is_taken_from_the_base(owner: User) -> None:
+    make_image(environment="Python", version="3.13", reference="p:3.13")
+    look = services.look(owner, ImportRequest(address=ADDRESS))
+    for found, version in (
+        ({"base": "python:3.13.2-slim"}, "3.13"),
+        ({"devcontainer": {"image": "mcr.microsoft.com/devcontainers/python:1-3.13-bookworm"}}, "3.13"),
+        ({"frameworks": {"python": "3.13"}}, "3.13"),
+        ({"base": "python"}, "3.11"),
+    ):
+        options = services.launch_options(done(look, **found))
+        assert options.image
+        assert options.image.version == version, found
 
 
 def test_looks_and_imports_are_removed_in_time(owner: User) -> None:

@@ -65,7 +65,7 @@ def test_a_tree_that_names_nothing_gets_nothing(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
     own = job(tmp_path)
     packages.install(tmp_path, own)
-    assert own.notes == ["environment.yml names what conda alone has, which is not installed: ffmpeg."]
+    assert own.notes == ["The environment.yml names what conda alone has, which is not installed: ffmpeg."]
     assert not (tmp_path / ".venv").exists()
 
 
