@@ -12,6 +12,7 @@ from rest_framework.routers import SimpleRouter
 
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
 from accounts.invitations.api import InvitationViewSet
+from arrays.api import ArrayViewSet
 from deployments.rest.drafts import DeploymentDraftsView
 from deployments.rest.views import DeploymentViewSet, RuntimeVariantViewSet
 from endpoints.api_urls import urlpatterns as app_patterns
@@ -60,6 +61,7 @@ class NotFoundView(ApiView):
 
 
 router = SimpleRouter()
+router.register("arrays", ArrayViewSet)
 router.register("deployments", DeploymentViewSet)
 router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)

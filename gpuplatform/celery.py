@@ -20,6 +20,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 # of the host worker imports them.
 app.autodiscover_tasks(
     [
+        "arrays",
         "deployments",
         "endpoints",
         "folders",
@@ -49,6 +50,8 @@ app.conf.beat_schedule = {
     # Changes ask for it; this one covers lost messages, and what comes with time: drains, and pauses after failures.
     "reconcile_deployments": {"task": "deployments.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
     "scale_deployments": {"task": "deployments.tasks.scale", "schedule": 2.0, "options": {"expires": 2}},
+    # Ends of tasks ask for it; this one covers lost messages, starts, and pauses before a task is tried again.
+    "advance_arrays": {"task": "arrays.tasks.advance", "schedule": 2.0, "options": {"expires": 2}},
     "advance_imports": {"task": "imports.tasks.advance", "schedule": 1.0, "options": {"expires": 1}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }

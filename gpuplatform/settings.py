@@ -55,6 +55,7 @@ COMPUTE_TRASH_DAYS = env.int("COMPUTE_TRASH_DAYS", default=30)
 COMPUTE_EVENTS_DAYS = env.int("COMPUTE_EVENTS_DAYS", default=365)
 COMPUTE_STATISTICS_DAYS = env.int("COMPUTE_STATISTICS_DAYS", default=365)
 COMPUTE_USAGE_DAYS = env.int("COMPUTE_USAGE_DAYS", default=0)
+COMPUTE_MAX_ARRAY_TASKS = env.int("COMPUTE_MAX_ARRAY_TASKS", default=10_000)
 COMPUTE_AUDIT_DAYS = env.int("COMPUTE_AUDIT_DAYS", default=0)
 COMPUTE_SIGN_IN_DAYS = env.int("COMPUTE_SIGN_IN_DAYS", default=90)
 COMPUTE_API_REQUESTS_PER_MINUTE = env.int("COMPUTE_API_REQUESTS_PER_MINUTE", default=1200)
@@ -141,6 +142,7 @@ INSTALLED_APPS = [
     "sessions",
     "deployments",
     "imports",
+    "arrays",
     "scheduler",
     "hostworker",
     "sshserver",

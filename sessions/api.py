@@ -221,12 +221,13 @@ FILTERS: Final = {  # parameters of the list, and the lookups by which they filt
     "environment": "image__environment",
     "resource_group": "resource_group__name",
     "kind": "kind",
+    "array": "array_task__array",
 }
 
 
 def _filtered(sessions: SessionQuerySet, asked: Mapping[str, Any], user: User) -> SessionQuerySet:
     """Return the sessions that match the query string; clusters by their first members."""
-    sessions = sessions.mains()
+    sessions = sessions.mains() if "array" in asked else sessions.outside_arrays()
     if "tab" in asked:
         sessions = sessions.mains_in(TABS[Tab(asked["tab"])])
     if "status" in asked:

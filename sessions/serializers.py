@@ -346,6 +346,9 @@ class SessionQuery(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(
         choices=[kind.value for kind in Kind], required=False, help_text='"replica" is one of a deployment'
     )
+    array = serializers.RegexField(
+        rf"^{SESSION_ID}\Z", required=False, help_text="Id of an array: the sessions of its tasks, which are left out else"
+    )
     order = serializers.ChoiceField(
         choices=[f"{sign}{name}" for name in SORTS for sign in ("", "-")],
         default=DEFAULT_SORT,

@@ -38,7 +38,10 @@ GROUPS: Final = (
     AdminSection(
         _("Sessions"),
         "layers",
-        ("compute.Session", "compute.IdleRule", "compute.Endpoint", "compute.Conversion", "compute.SessionEvent"),
+        (
+            *("compute.Session", "arrays.Array", "compute.IdleRule", "compute.Endpoint", "compute.Conversion"),
+            "compute.SessionEvent",
+        ),
     ),
     AdminSection(
         _("Deployments"),

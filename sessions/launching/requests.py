@@ -54,6 +54,13 @@ class ClusterRequest:
         return max(self.size, self.max_size or 0)
 
 
+class TaskPart(NamedTuple):
+    """What a task of an array has of its own."""
+
+    name: str
+    environment: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
     """A request for `count` sessions of this shape, or whose members have it. Memory in bytes, fGPU in milli-fGPU."""
@@ -81,6 +88,7 @@ class LaunchRequest:
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
     project: Project | None = None
     cluster: ClusterRequest | None = None  # None: each is one container
+    tasks: Sequence[TaskPart] = ()  # of an array, a session each, in place of `count` equal ones; `count` is their number
 
     @property
     def kind(self) -> Kind:

@@ -256,6 +256,7 @@ def _rows(
     bounds = bounds_of(owner, request.project)
     is_preemptible = preemption.is_asked(bounds, request.is_preemptible)
     groups = group_choice.groups_of(owner, request, planned)
+    own = [task.environment for task in request.tasks] or [{}] * len(names)
     for position, name in enumerate(names):
         yield Session(
             owner=owner,
@@ -270,7 +271,8 @@ def _rows(
             memory=request.memory,
             shared_memory=request.shared_memory,
             fgpu=request.fgpu,
-            environment=dict(request.environment),
+            environment={**request.environment, **own[position]},
+            is_task=bool(request.tasks),
             priority=policy_checks.priority_of(owner, request.project, request.priority),
             allow_sudo=bounds.allow_sudo,
             is_preemptible=is_preemptible,
@@ -341,9 +343,9 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
 
 def _names(owner: User, request: LaunchRequest) -> list[str]:
     """Return the names of the sessions; raise RejectedError when a live session of the owner has one already."""
-    if not request.name:
+    if not request.name and not request.tasks:
         return _random_names(owner, request.count)
-    names = _numbered(request.name, request.count)
+    names = [task.name for task in request.tasks] or _numbered(request.name, request.count)
     if len(names[-1]) > validation.MAX_NAME_LENGTH:
         most = validation.MAX_NAME_LENGTH
         raise RejectedError({"name": f"With -{request.count} added, the name is longer than {most} characters."})

@@ -79,6 +79,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return what lists show: of clusters the first members, which stand for the whole, and any other session."""
         return self.filter(rank=0)
 
+    def outside_arrays(self) -> "SessionQuerySet":
+        """Return those of them that no array stands for in lists."""
+        return self.mains().filter(is_task=False)
+
     def mains_in(self, statuses: Collection[str]) -> "SessionQuerySet":
         """Return those of them that have one of these statuses, as a whole."""
         of_cluster = Q(cluster__isnull=False, whole__in=statuses)
@@ -208,6 +212,9 @@ class Session(models.Model):
         db_default=False,
         editable=False,
         help_text="Not one with which its cluster starts: it runs while there is room, and ends before others",
+    )
+    is_task = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="It runs a task of an array, which lists show for it"
     )
     depends_on = models.ManyToManyField(
         "self",
@@ -458,3 +465,5 @@ class Session(models.Model):
             kick_scheduler()
         if old == Status.RUNNING:
             notify.routes_changed(self.pk)
+        if self.is_task and target in FINAL:
+            notify.send_to_scheduler("arrays.tasks.advance")

@@ -1,0 +1,230 @@
+"""Operations on arrays for pages and API: submit, cancel, retry, hold, release, change. One transaction each.
+
+Sessions are made and ended by `reconciliation`, which each of them asks for.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet, Sum
+from django.dispatch import Signal
+
+from accounts import audit
+from accounts.models import User
+from arrays.models import COUNTS, ENDED, IN_SESSION, OPEN, Array, ArrayState, ArrayTask, TaskState
+from arrays.spaces import MAX_INDEX, TaskSpace
+from resources import clock
+from sessions import notify
+from sessions.errors import GENERAL, RejectedError
+from sessions.launching import services as sessions
+from sessions.launching import validation
+from sessions.launching.names import random_name
+from sessions.launching.requests import LaunchRequest, TaskPart
+
+ADVANCE: Final = "arrays.tasks.advance"
+MAX_RETRIES: Final = 10
+OPEN_ARRAYS: Final = 10  # times the most tasks of an array may wait in all arrays of an owner
+MAX_WORDS: Final = 300
+NAME_TAKEN: Final = "You have an array called {name} that has not ended; choose another name."
+
+array_ended = Signal()  # with `array`, in the transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRequest:
+    """A request for an array: the launch of each task, as it was validated and as it was written, and the tasks."""
+
+    launch: LaunchRequest
+    body: Mapping[str, Any]  # fields of the API's launch request, in plain data
+    space: TaskSpace
+    max_parallel: int | None = None
+    retries: int = 0
+
+
+def submit(owner: User, request: ArrayRequest) -> Array:
+    """Store the array with its tasks; the first sessions follow. Raises RejectedError with a message per field."""
+    tasks, launch = request.space.tasks, request.launch
+    errors = _errors(request)
+    if not errors:
+        name = launch.name or random_name()
+        largest = max(tasks, key=lambda index: len(str(tasks[index])))
+        array = _array(owner, request, name)
+        part = task_part(array, ArrayTask(index=largest, parameters=tasks[largest]))
+        errors = sessions.problems(owner, _alone(launch, part))
+    if errors:
+        raise RejectedError(errors)
+    try:
+        with transaction.atomic():
+            User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # so that two requests at once are counted
+            _check_waiting(owner, len(tasks))
+            array.save(force_insert=True)
+            ArrayTask.objects.bulk_create(
+                ArrayTask(array=array, index=index, parameters=parameters) for index, parameters in tasks.items()
+            )
+            notify.send_to_scheduler(ADVANCE)
+    except IntegrityError:
+        raise RejectedError({"name": NAME_TAKEN.format(name=name)}) from None
+    return array
+
+
+@audit.recorded_for_others("cancel")
+def cancel(array: Array, *, actor: User, indices: Collection[int] | None = None) -> None:
+    """Cancel tasks, by default all: those that wait at once, the others when their sessions have ended."""
+    with transaction.atomic():
+        lock(array)
+        cancel_tasks(array, words := f"Cancelled by {actor}.", indices)
+        if indices is None and not array.has_ended:
+            array.reason = words
+        settle(array)
+        notify.send_to_scheduler(ADVANCE)
+
+
+@audit.recorded_for_others("retry")
+def retry(array: Array, *, actor: User, indices: Collection[int] | None = None) -> None:
+    """Have tasks wait again: these, if they have failed or were cancelled; by default all that have failed.
+
+    Raises RejectedError.
+    """
+    states = (TaskState.FAILED,) if indices is None else (TaskState.FAILED, TaskState.CANCELLED)
+    try:
+        with transaction.atomic():
+            lock(array)
+            again = _of(array, indices).filter(state__in=states)
+            _check_waiting(array.owner, again.count())
+            blank = {"exit_code": None, "reason": "", "started_at": None, "ended_at": None, "is_cancelled": False}
+            if again.update(state=TaskState.WAITING, not_before=None, **blank) and array.has_ended:
+                array.state, array.ended_at, array.reason = ArrayState.ACTIVE, None, ""
+            settle(array)
+            notify.send_to_scheduler(ADVANCE)
+    except IntegrityError:
+        raise RejectedError({GENERAL: NAME_TAKEN.format(name=array.name)}) from None
+
+
+@audit.recorded_for_others("hold")
+def hold(array: Array, *, actor: User) -> None:
+    """Start no more of its tasks; those that have a session go on. Does nothing once the array has ended."""
+    _set(array, {"state": ArrayState.HELD, "reason": f"Held by {actor}."}, ArrayState.ACTIVE)
+
+
+@audit.recorded_for_others("release")
+def release(array: Array, *, actor: User) -> None:
+    """Start its tasks again as there is room. Does nothing unless it is held."""
+    del actor  # for the audit log
+    _set(array, {"state": ArrayState.ACTIVE, "reason": "", "refused_until": None}, ArrayState.HELD)
+
+
+@audit.recorded_for_others("change")
+def change(array: Array, changes: Mapping[str, Any], *, actor: User) -> None:
+    """Change `name` and `max_parallel` (None: no limit); what runs goes on. Raises RejectedError."""
+    del actor
+    if error := name_error(changes.get("name", array.name), array.last_index):
+        raise RejectedError({"name": error})
+    try:
+        _set(array, changes)
+    except IntegrityError:
+        raise RejectedError({"name": NAME_TAKEN.format(name=changes["name"])}) from None
+
+
+def lock(array: Array) -> None:
+    """Read the array anew and lock it, before its tasks are changed and counted."""
+    rows = Array.objects.select_for_update(no_key=True, of=("self",)).select_related("owner", "project")
+    array.refresh_from_db(from_queryset=rows)
+
+
+def cancel_tasks(array: Array, why: str, indices: Collection[int] | None = None) -> None:
+    """Cancel the tasks of an array that is locked; sessions of theirs are ended by `reconciliation`."""
+    tasks, why = _of(array, indices), why[:MAX_WORDS]
+    tasks.filter(state=TaskState.WAITING).update(state=TaskState.CANCELLED, reason=why, ended_at=clock.now())
+    tasks.filter(state__in=IN_SESSION).update(is_cancelled=True, reason=why)
+
+
+def settle(array: Array) -> None:
+    """Count the tasks of an array that is locked, end it with its last one, and store it."""
+    counts = array.counted()
+    for name, count in counts.items():
+        setattr(array, name, count)
+    if not array.has_ended and sum(counts[state.lower()] for state in ENDED) == array.size:
+        array.state = (
+            ArrayState.FAILED if array.failed else ArrayState.CANCELLED if array.cancelled else ArrayState.SUCCEEDED
+        )
+        array.ended_at = clock.now()
+        array_ended.send(Array, array=array)
+    array.save(update_fields=[*COUNTS, "state", "reason", "refused_until", "ended_at"])
+
+
+def task_part(array: Array, task: ArrayTask) -> TaskPart:
+    """Return what the session of a task has of its own: its name, and the variables that say which one it is."""
+    numbers = {"ID": task.index, "COUNT": array.size, "MIN": array.first_index, "MAX": array.last_index}
+    variables = {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in numbers.items()}
+    variables |= {"SLURM_ARRAY_JOB_ID": array.pk, "GP_ARRAY_ID": array.pk, "GP_ARRAY_TASK_ID": str(task.index)}
+    return TaskPart(f"{array.name}-{task.index}", {**task.texts, **variables})
+
+
+def name_error(name: str, last_index: int = MAX_INDEX) -> str | None:
+    """Return what is wrong with the name of an array, whose tasks are called after it; or None."""
+    most = validation.MAX_NAME_LENGTH - len(f"-{last_index}")
+    if len(name) > most:
+        return f"The name of this array has at most {most} characters: its tasks are called after it."
+    return validation.name_error(name)
+
+
+def _errors(request: ArrayRequest) -> dict[str, str]:
+    """Return {field: message} for what an array cannot be."""
+    launch, errors = request.launch, {}
+    if not launch.command:
+        errors["command"] = "Say what each task runs."
+    if launch.cluster is not None:
+        errors["cluster"] = "A task of an array is one container."
+    if launch.count != 1:
+        errors["count"] = "An array starts each of its tasks once: leave count out."
+    if launch.name and (error := name_error(launch.name, max(request.space.tasks))):
+        errors["name"] = error
+    if twice := launch.environment.keys() & next(iter(request.space.tasks.values())).keys():
+        errors["environment"] = f"{min(twice)} is a parameter of the tasks as well."
+    return errors
+
+
+def _array(owner: User, request: ArrayRequest, name: str) -> Array:
+    tasks = request.space.tasks
+    return Array(
+        owner=owner,
+        project=request.launch.project,
+        name=name,
+        request=dict(request.body),
+        space=request.space.stored,
+        max_parallel=request.max_parallel or request.space.max_parallel,
+        retries=request.retries,
+        size=len(tasks),
+        first_index=min(tasks),
+        last_index=max(tasks),
+        waiting=len(tasks),
+        created_at=clock.now(),
+    )
+
+
+def _alone(launch: LaunchRequest, part: TaskPart) -> LaunchRequest:
+    """Return the request for the session of one task."""
+    return replace(launch, name=part.name, environment={**launch.environment, **part.environment})
+
+
+def _check_waiting(owner: User, count: int) -> None:
+    """Raise RejectedError where so many more waiting tasks are too many for the arrays of one owner."""
+    most = OPEN_ARRAYS * settings.COMPUTE_MAX_ARRAY_TASKS
+    waiting = Array.objects.live().filter(owner=owner).aggregate(tasks=Sum("waiting"))["tasks"] or 0
+    if waiting + count > most:
+        raise RejectedError({GENERAL: f"At most {most} tasks of yours may wait, and {waiting} do already."})
+
+
+def _of(array: Array, indices: Collection[int] | None) -> QuerySet[ArrayTask]:
+    return array.tasks.all() if indices is None else array.tasks.filter(index__in=indices)
+
+
+def _set(array: Array, changes: Mapping[str, Any], *states: ArrayState) -> None:
+    """Write the changes of an array that has not ended, or is in one of these states; then have it reconciled."""
+    with transaction.atomic():
+        Array.objects.live().filter(pk=array.pk, state__in=states or OPEN).update(**changes)
+        notify.send_to_scheduler(ADVANCE)
+    array.refresh_from_db()

@@ -1,0 +1,11 @@
+"""Celery's task of arrays, run on the scheduler's queue."""
+
+from celery import shared_task
+
+from arrays import reconciliation
+
+
+@shared_task
+def advance() -> None:
+    """Launch and end sessions as arrays want; see `arrays.reconciliation`."""
+    reconciliation.advance_all()
