@@ -153,6 +153,7 @@ def _start_tasks(array: Array) -> bool:
             return True
     except (RejectedError, ValidationError) as error:
         array.state, array.reason = ArrayState.HELD, _words(error)
+        services.array_held.send(Array, array=array)
         return True
     array.reason, array.refused_until = "", None
     _record(tasks, made)

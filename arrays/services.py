@@ -28,9 +28,10 @@ ADVANCE: Final = "arrays.tasks.advance"
 MAX_RETRIES: Final = 10
 OPEN_ARRAYS: Final = 10  # times the most tasks of an array may wait in all arrays of an owner
 MAX_WORDS: Final = 300
+CANCELLED_BY: Final = "Cancelled by {}."
 NAME_TAKEN: Final = "You have an array called {name} that has not ended; choose another name."
 
-array_ended = Signal()  # with `array`, in the transaction
+array_ended, array_held = Signal(), Signal()  # with `array`, in the transaction; held by the platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ def cancel(array: Array, *, actor: User, indices: Collection[int] | None = None)
     """Cancel tasks, by default all: those that wait at once, the others when their sessions have ended."""
     with transaction.atomic():
         lock(array)
-        cancel_tasks(array, words := f"Cancelled by {actor}.", indices)
+        cancel_tasks(array, words := CANCELLED_BY.format(actor), indices)
         if indices is None and not array.has_ended:
             array.reason = words
         settle(array)

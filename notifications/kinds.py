@@ -25,6 +25,9 @@ class NoticeKind(StrEnum):
     DEPLOYMENT_UP = "DEPLOYMENT_UP"  # it serves again, and has for a while
     REVISION_FAILED = "REVISION_FAILED"  # a revision was given up, and the one before is current again
     ROLLOUT_DONE = "ROLLOUT_DONE"  # all replicas of a deployment run its new revision
+    ARRAY_ENDED = "ARRAY_ENDED"  # all tasks of an array have ended, and none has failed
+    ARRAY_FAILED = "ARRAY_FAILED"  # all have ended, and some have failed
+    ARRAY_HELD = "ARRAY_HELD"  # the platform starts no more tasks of an array, and says why
     TOKEN_EXPIRING = "TOKEN_EXPIRING"  # noqa: S105  # a token of a deployment ends within a week
     BUDGET_LOW = "BUDGET_LOW"  # most of a token's monthly budget is spent
     BUDGET_SPENT = "BUDGET_SPENT"  # all of it is, and its requests are refused
@@ -56,9 +59,10 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
 GOOD: Final = frozenset(
     {
         *(NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK),
-        *(NoticeKind.DEPLOYMENT_UP, NoticeKind.ROLLOUT_DONE),
+        *(NoticeKind.DEPLOYMENT_UP, NoticeKind.ROLLOUT_DONE, NoticeKind.ARRAY_ENDED),
     }
 )
+OF_ARRAYS: Final = (NoticeKind.ARRAY_ENDED, NoticeKind.ARRAY_FAILED, NoticeKind.ARRAY_HELD)
 OF_DEPLOYMENTS: Final = (
     *(NoticeKind.DEPLOYMENT_DOWN, NoticeKind.DEPLOYMENT_UP, NoticeKind.REVISION_FAILED, NoticeKind.ROLLOUT_DONE),
     *(NoticeKind.TOKEN_EXPIRING, NoticeKind.BUDGET_LOW, NoticeKind.BUDGET_SPENT),

@@ -7,10 +7,13 @@ from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.dispatch import receiver
 
 from accounts.models import User
+from arrays.models import Array
+from arrays.services import CANCELLED_BY, array_ended, array_held
 from notifications.announcements import services as announcements
 from notifications.kinds import NoticeKind
 from notifications.models import Announcement
 from notifications.services import tell
+from resources import clock
 from resources.hosts.health import health_changed
 from resources.models import Host, HostHealth
 from sessions.conversion.services import conversion_ended
@@ -66,6 +69,19 @@ def _conversion_has_ended(conversion: Conversion, **kwargs: Any) -> None:
     tell(session.owner_id, kind, f"conversion:{conversion.pk}", session=session, facts=facts)
 
 
+@receiver(array_ended)
+@receiver(array_held)
+def _array_has_changed(array: Array, **kwargs: Any) -> None:
+    if array.has_ended:
+        kind, at = (NoticeKind.ARRAY_FAILED if array.failed else NoticeKind.ARRAY_ENDED), array.ended_at
+        if array.reason == CANCELLED_BY.format(array.owner):
+            return  # they need not be told of their own doing
+    else:
+        kind, at = NoticeKind.ARRAY_HELD, clock.now()
+    facts = {"name": array.name, "array": array.pk, "size": array.size, "detail": array.reason, **array.counts}
+    tell(array.owner_id, kind, f"array:{array.pk}:{int(at.timestamp()) if at else 0}", facts=facts)
+
+
 @receiver(health_changed)
 def _host_health_has_changed(host: Host, health: HostHealth, **kwargs: Any) -> None:
     kind = NoticeKind.HOST_FAULTY if health.faulty_since else NoticeKind.HOST_BACK
@@ -85,6 +101,8 @@ def _kind_of(event: SessionEvent) -> NoticeKind | None:
     """Return what the event is to the session's owner; None for what they need not be told, such as their own doing."""
     if event.old_status == event.new_status:
         return NOTED.get(event.reason) or _kind_of_whole(event)
+    if event.session.is_task:
+        return None  # its array says how all have ended
     if event.session.kind == Kind.REPLICA:
         return None  # its deployment replaces it, and says what is wrong
     if event.session.cluster_id is not None:

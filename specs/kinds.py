@@ -13,6 +13,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.serializers import Serializer
 
 from accounts.models import User
+from arrays import services as arrays
+from arrays.serializers import ArrayRequestSerializer
 from deployments import services as deployments
 from deployments.models import Deployment
 from deployments.replicas.launching import launch_request
@@ -155,6 +157,25 @@ class ClusterSpecRequest(SessionSpecRequest):
     serializer = ClusterSpecSerializer
 
 
+class ArraySpecRequest(SessionSpecRequest):
+    """An array, whose tasks get sessions as there is room."""
+
+    serializer = ArrayRequestSerializer
+
+    def launched_as(self) -> LaunchRequest:
+        """Return the request for those of its sessions that may run at once."""
+        asked = self._body.array_request()
+        at_once = asked.max_parallel or asked.space.max_parallel or MAX_COUNT
+        return replace(super().launched_as(), count=min(len(asked.space.tasks), at_once, MAX_COUNT), name="")
+
+    def launch(self) -> list[str]:
+        """Submit the array and return its id."""
+        try:
+            return [arrays.submit(self._owner, self._body.array_request()).pk]
+        except RejectedError as error:
+            raise self._refusal(error) from error
+
+
 class DeploymentSpecRequest(SpecRequest):
     """A deployment with its first revision."""
 
@@ -192,5 +213,6 @@ KINDS: Final[Mapping[str, type[SpecRequest]]] = {
     "folder": FolderSpecRequest,
     "session": SessionSpecRequest,
     "cluster": ClusterSpecRequest,
+    "array": ArraySpecRequest,
     "deployment": DeploymentSpecRequest,
 }

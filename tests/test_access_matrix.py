@@ -22,6 +22,7 @@ from rest_framework.test import APIClient
 
 from accounts.models import ApiToken, SshKey, User
 from accounts.models.invitations import TOKEN_LENGTH
+from arrays.tests.making import make_array
 from deployments.access import tokens as deployment_tokens
 from deployments.scaling import services as scaling
 from deployments.tests.making import make_deployment
@@ -87,7 +88,9 @@ class World:
         look = Import.objects.create(
             owner=owner, url="https://github.com/o/r", kind="git", target="LOOK", session=session
         )
+        array = make_array(owner, project=project.name, tasks="1-2")
         self.arguments: dict[str, Any] = {
+            **{"array-pk": array.pk, "index": 1},
             **{"import_id": look.pk, "import-pk": look.pk, "importcredential-pk": credential.pk},
             **{"credential_id": credential.pk},
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},

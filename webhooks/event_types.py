@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from notifications.kinds import FOR_SUPERADMINS, OF_DEPLOYMENTS, NoticeKind
+from notifications.kinds import FOR_SUPERADMINS, OF_ARRAYS, OF_DEPLOYMENTS, NoticeKind
 from sessions.lifecycle import Status
 
 TEST: Final = "webhook.test"  # sent on request; no webhook needs to choose it
@@ -16,6 +16,7 @@ _NOTIFIED: Final = (
     NoticeKind.RESIZE_REFUSED,
     NoticeKind.IMAGE_READY,
     NoticeKind.IMAGE_FAILED,
+    *OF_ARRAYS,
     *OF_DEPLOYMENTS,
     *sorted(FOR_SUPERADMINS),
 )

@@ -11,6 +11,7 @@ from gpuplatform_client.errors import (
     SignInRequiredError,
     UnreachableServerError,
 )
+from gpuplatform_client.models.arrays import ArrayInfo, ArraySpec, ArrayTaskInfo
 from gpuplatform_client.models.deployments import DeploymentInfo, DeploymentSpec, HealthSpec, RevisionSpec
 from gpuplatform_client.models.platform import (
     ClusterSpec,
@@ -24,6 +25,9 @@ from gpuplatform_client.models.platform import (
 __all__ = [
     "AccessDeniedError",
     "ApiError",
+    "ArrayInfo",
+    "ArraySpec",
+    "ArrayTaskInfo",
     "AsyncClient",
     "Client",
     "ClientError",

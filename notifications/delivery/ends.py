@@ -35,7 +35,7 @@ def announce_ends() -> int:
     aside. Two queries where there is nothing to tell.
     """
     now = clock.now()
-    soon = Session.objects.filter(status=Status.RUNNING, is_elastic=False).annotate(end=end_expression())
+    soon = Session.objects.filter(status=Status.RUNNING, is_elastic=False, is_task=False).annotate(end=end_expression())
     soon = soon.filter(Q(end__lte=now + WARNINGS[-1]) | Q(preempt_by__isnull=False), end__gt=now)
     first: dict[str, Session] = {}  # by the id of the session that its owner knows
     for session in soon.select_related("owner__policy", "project__policy", "resource_group", "host").order_by("end"):

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from notifications.kinds import FOR_SUPERADMINS, GOOD, OF_DEPLOYMENTS, NoticeKind
+from notifications.kinds import FOR_SUPERADMINS, GOOD, OF_ARRAYS, OF_DEPLOYMENTS, NoticeKind
 from notifications.models import Notification
 from sessions.words import reason_text
 from translation.english import from_english
@@ -31,6 +31,9 @@ KIND_NAMES = {
     NoticeKind.DEPLOYMENT_UP: gettext_lazy("It serves again, for five minutes"),
     NoticeKind.REVISION_FAILED: gettext_lazy("A new revision is given up, and the one before serves again"),
     NoticeKind.ROLLOUT_DONE: gettext_lazy("A new revision runs in all replicas"),
+    NoticeKind.ARRAY_ENDED: gettext_lazy("An array ends"),
+    NoticeKind.ARRAY_FAILED: gettext_lazy("An array ends, and some of its tasks have failed"),
+    NoticeKind.ARRAY_HELD: gettext_lazy("An array is held, as its tasks can not be started"),
     NoticeKind.TOKEN_EXPIRING: gettext_lazy("A token of a deployment expires within a week"),
     NoticeKind.BUDGET_LOW: gettext_lazy("80 percent of a token's budget of the month are spent"),
     NoticeKind.BUDGET_SPENT: gettext_lazy("A token's budget of the month is spent"),
@@ -45,7 +48,7 @@ KIND_NAMES = {
 WARNINGS = frozenset(
     {
         *(NoticeKind.ENDING, NoticeKind.IDLE, NoticeKind.PARK_ENDING, NoticeKind.RESIZE_REFUSED),
-        *(NoticeKind.TOKEN_EXPIRING, NoticeKind.BUDGET_LOW),
+        *(NoticeKind.TOKEN_EXPIRING, NoticeKind.BUDGET_LOW, NoticeKind.ARRAY_HELD),
     }
 )
 
@@ -88,6 +91,9 @@ TITLES = {
     NoticeKind.DEPLOYMENT_UP: gettext_lazy("%(name)s serves again"),
     NoticeKind.REVISION_FAILED: gettext_lazy("Revision %(revision)s of %(name)s was given up"),
     NoticeKind.ROLLOUT_DONE: gettext_lazy("All replicas of %(name)s run revision %(revision)s"),
+    NoticeKind.ARRAY_ENDED: gettext_lazy("The array %(name)s has ended"),
+    NoticeKind.ARRAY_FAILED: gettext_lazy("The array %(name)s has failed"),
+    NoticeKind.ARRAY_HELD: gettext_lazy("The array %(name)s is held"),
     NoticeKind.TOKEN_EXPIRING: gettext_lazy("The token %(token)s of %(name)s expires soon"),
     NoticeKind.BUDGET_LOW: gettext_lazy("80 percent of the budget of %(token)s are spent"),
     NoticeKind.BUDGET_SPENT: gettext_lazy("The budget of %(token)s is spent"),
@@ -145,6 +151,7 @@ _PROBLEMS = {
     ),
     NoticeKind.DEPLOYMENT_DOWN: gettext_lazy("No replica takes requests. %(problem)s"),
     NoticeKind.REVISION_FAILED: gettext_lazy("%(problem)s The revision before is current again."),
+    NoticeKind.ARRAY_HELD: gettext_lazy("%(problem)s Release it once that is put right."),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("%(problem)s Its page has the log, and enables it again."),
 }
 
@@ -158,6 +165,8 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
             return ""
         case _kind if _kind in OF_DEPLOYMENTS:
             return _token_body(kind, facts)
+        case NoticeKind.ARRAY_ENDED | NoticeKind.ARRAY_FAILED:
+            return _("Of %(size)s tasks %(succeeded)s have succeeded, %(failed)s failed and %(cancelled)s were cancelled.") % facts
         case NoticeKind.HOST_BACK:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
@@ -206,6 +215,8 @@ def _url(kind: NoticeKind, notification: Notification) -> str:
         return reverse("overview:host", args=[notification.facts["host"]])
     if kind in OF_DEPLOYMENTS:
         return reverse("deployments:detail", args=[notification.facts["deployment"]])
+    if kind in OF_ARRAYS:
+        return f"{reverse('sessions:list')}?q={notification.facts['name']}"
     if kind == NoticeKind.WEBHOOK_DISABLED:
         return reverse("webhooks:detail", args=[notification.facts["webhook"]])
     if kind == NoticeKind.IMAGE_READY or notification.session_id is None:

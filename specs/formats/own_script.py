@@ -23,6 +23,7 @@ IN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {  # what is not called as the
     "main-memory": ("cluster", "main", "memory"),
     "main-fgpu": ("cluster", "main", "fgpu"),
 }
+OF_ARRAYS: Final[Mapping[str, str]] = {"array": "tasks", "max-parallel": "max_parallel", "retries": "retries"}
 # Fields that are a list or an object have no option of their name.
 PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
     name.replace("_", "-"): (name,)
@@ -82,6 +83,15 @@ def _on_main(made: Translation, option: ScriptOption) -> None:
     made.put(option.line, option.text, ("cluster", "runs_on_all"), False)
 
 
+def _array(made: Translation, option: ScriptOption) -> None:
+    made.kind = "array"
+    made.put(option.line, option.text, OF_ARRAYS[option.name], option.value)
+
+
+def _array_number(made: Translation, option: ScriptOption) -> None:
+    made.put(option.line, option.text, OF_ARRAYS[option.name], _value(("count",), option.value))
+
+
 def _image(made: Translation, option: ScriptOption) -> None:
     made.put_image(option.line, option.text, option.value)
 
@@ -94,4 +104,5 @@ def _depends_on(made: Translation, option: ScriptOption) -> None:
 HANDLERS: Final[Mapping[str, Callable[[Translation, ScriptOption], None]]] = {
     **{"env": _env, "mount": _mount, "nodes": _nodes, "on-main": _on_main, "image": _image},
     **dict.fromkeys(("depends-on", "dependency"), _depends_on),
+    **{"array": _array, "max-parallel": _array_number, "retries": _array_number},
 }

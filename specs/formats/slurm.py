@@ -65,10 +65,14 @@ def _notes() -> Mapping[str, str]:
     log = _("The output is kept with the session: “gpuplatform logs” shows it.")
     return {
         **{"output": log, "error": log},
-        "array": _("It runs once. Arrays are not read from scripts."),
         **dict.fromkeys(("mail-type", "mail-user"), _("You choose under Notifications what you are told.")),
         "requeue": _("What its host fails is queued again anyway."),
     }
+
+
+def _array(made: Translation, option: ScriptOption) -> None:
+    made.kind = "array"
+    made.put(option.line, option.text, "tasks", option.value)
 
 
 def _job_name(made: Translation, option: ScriptOption) -> None:
@@ -158,7 +162,7 @@ def _chdir(made: Translation, option: ScriptOption) -> None:
 
 HANDLERS: Final[Mapping[str, Callable[[Translation, ScriptOption], None]]] = {
     **{"job-name": _job_name, "partition": _partition, "account": _account, "time": _time, "begin": _begin},
-    **{"dependency": _dependency, "export": _export, "chdir": _chdir},
+    **{"array": _array, "dependency": _dependency, "export": _export, "chdir": _chdir},
 }
 SIZES: Final = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
 PER: Final = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "mem", "mem-per-cpu", "mem-per-gpu")

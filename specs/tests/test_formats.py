@@ -31,7 +31,7 @@ SLURM = """#!/bin/bash -l
 #SBATCH --output=out-%j.txt --mail-type=END --nice=5
 #SBATCH --export=ALL,SEED=7,PATH
 #SBATCH -D ~/runs
-#SBATCH --array=1-10%2
+#SBATCH --array=1-10%1
 
 srun python train.py
 #SBATCH --mem=1G
@@ -166,7 +166,7 @@ def test_a_slurm_script_becomes_a_session(owner: User) -> None:
     fields = yaml.safe_load(result["spec"])
     command = fields.pop("command")
     assert fields == {
-        **{"kind": "session", "name": "my-job", "resource_group": "default", "project": "vision"},
+        **{"kind": "array", "tasks": "1-10%1", "name": "my-job", "resource_group": "default", "project": "vision"},
         **{"time_limit": "2190m", "env": {"SEED": "7"}, "cpu": 4, "memory": "16384m", "fgpu": "4"},
         **{"gpu_model": "NVIDIA SIM-1 8GB", "image": "lab/pytorch:2"},
     }
@@ -174,9 +174,10 @@ def test_a_slurm_script_becomes_a_session(owner: User) -> None:
     assert command.endswith('exec /bin/bash -l "$f"')
     rows = {row["option"]: (row["line"], row["outcome"]) for row in result["translated"]}
     assert rows["--job-name=my"] == (2, "changed")
+    assert rows["--array=1-10%1"] == (9, "translated")
     assert rows["--mem=16G"] == (3, "translated")
     assert rows["--gres=gpu:sim:2"] == (4, "translated")
-    for option, line in {"--output=out-%j.txt": 6, "--nice=5": 6, "--array=1-10%2": 9, "srun": 11}.items():
+    for option, line in {"--output=out-%j.txt": 6, "--nice=5": 6, "srun": 11}.items():
         assert rows[option] == (line, "left_out"), option
 
 

@@ -130,7 +130,7 @@ def tasks(usual: dict[str, Any], names: Any) -> Iterator[str]:
 
 FORMATS: Final = {
     "gp": lambda: scripts("GP", (*own_script.PLAIN, *own_script.IN_FIELDS, *own_script.HANDLERS, *own_script.FLAGS)),
-    "slurm": lambda: scripts("SBATCH", (*slurm.HANDLERS, *slurm.SIZES, *slurm.PER, "c", "N", "array", "requeue")),
+    "slurm": lambda: scripts("SBATCH", (*slurm.HANDLERS, *slurm.SIZES, *slurm.PER, "c", "N", "requeue")),
     "skypilot": lambda: tasks({"run": "true", "image": "pytorch"}, (*skypilot.HANDLERS, "resources", "workdir")),
     "dstack": lambda: tasks({"type": "task", "image": "pytorch"}, (*dstack.HANDLERS, *dstack.SESSION, "resources")),
     "service": lambda: tasks({"type": "service", "image": "pytorch"}, (*dstack.HANDLERS, *dstack.SERVICE)),

@@ -16,7 +16,7 @@ VERSION = SESSION.replace("image: lab/pytorch:2", "environment: PyTorch\nversion
 MOUNTS = SESSION + "mounts:\n- folder: a\n"
 LAUGHS = [f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n" for before, name in pairwise("abcdefghi")]
 MISTAKES = {  # text, line, field, what is said
-    "no kind": (SESSION.replace("kind: session\n", ""), 1, "kind", "session, cluster, deployment"),
+    "no kind": (SESSION.replace("kind: session\n", ""), 1, "kind", "session, cluster, array, deployment"),
     "kind misspelt": (SESSION.replace("session", "sesion"), 1, "kind", "Did you mean “session”?"),
     "kind is a list": (SESSION.replace("session", "[session]"), 1, "kind", "no such kind"),
     "unknown field": (SESSION + "fgpus: 0.5\n", 5, "fgpus", "Did you mean “fgpu”?"),

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuplatform_client.http.api_requests import ApiOperation, ApiStream, ResultPage
+from gpuplatform_client.operations import arrays as array_operations
 from gpuplatform_client.operations import deployments as deployment_operations
 from gpuplatform_client.operations import imports as import_operations
 from gpuplatform_client.operations import platform as operations
@@ -92,6 +93,17 @@ class ApiMethods:
     change_project_member = OperationMethod(operations.change_project_member)
     remove_project_member = OperationMethod(operations.remove_project_member)
     invite_to_project = OperationMethod(operations.invite_to_project)
+    arrays = ItemsMethod(array_operations.arrays)
+    array = OperationMethod(array_operations.array)
+    submit_array = OperationMethod(array_operations.submit_array)
+    change_array = OperationMethod(array_operations.change_array)
+    array_tasks = ItemsMethod(array_operations.array_tasks)
+    array_task = OperationMethod(array_operations.array_task)
+    array_task_logs = OperationMethod(array_operations.array_task_logs)
+    cancel_array = OperationMethod(array_operations.cancel_array)
+    retry_array = OperationMethod(array_operations.retry_array)
+    hold_array = OperationMethod(array_operations.hold_array)
+    release_array = OperationMethod(array_operations.release_array)
     deployments = ItemsMethod(deployment_operations.deployments)
     deployment = OperationMethod(deployment_operations.deployment)
     create_deployment = OperationMethod(deployment_operations.create_deployment)
