@@ -1,4 +1,4 @@
-"""API of arrays: submit, list, show, change, cancel, retry, hold, release; and their tasks with what they have written."""
+"""API of arrays: submit, list, show, change, cancel, retry, hold, release; and their tasks with their output."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,10 @@ from sessions.serializers import LogsQuery
 
 READ: Final = frozenset({"list", "retrieve", "tasks", "task", "cancel", None})  # and cancel, by managers of projects
 FILTERS: Final = {"name": "name__icontains", "owner": "owner__email__iexact", "project": "project__name"}
-ORDERS: Final = {"index": "index", "state": "state", "started": "started_at", "ended": "ended_at", "attempts": "attempts"}
+ORDERS: Final = {  # parameters of the list of tasks, and the columns by which they sort
+    **{"index": "index", "state": "state", "attempts": "attempts"},
+    **{"started": "started_at", "ended": "ended_at"},
+}
 INDEX: Final = r"(?P<index>[0-9]{1,6})"
 OF_A_TASK: Final = [OpenApiParameter("index", OpenApiTypes.INT, OpenApiParameter.PATH)]
 
@@ -119,7 +122,9 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
         return Response(ArrayTaskSerializer(self._task(index)).data)
 
     @extend_schema(
-        responses={(200, "text/plain"): OpenApiTypes.STR}, parameters=OF_A_TASK, operation_id="arrays_tasks_logs_retrieve"
+        responses={(200, "text/plain"): OpenApiTypes.STR},
+        parameters=OF_A_TASK,
+        operation_id="arrays_tasks_logs_retrieve",
     )
     @action(
         detail=True,

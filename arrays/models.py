@@ -66,13 +66,15 @@ class Array(models.Model):
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="arrays", db_index=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="arrays")
     name = models.CharField(max_length=64)
-    request = models.JSONField(encoder=DjangoJSONEncoder, help_text="The launch request of each task, as the API takes it")
+    request = models.JSONField(
+        encoder=DjangoJSONEncoder, help_text="The launch request of each task, as the API takes it"
+    )
     space = models.JSONField(null=True, help_text="Indices or parameters, as they were asked for")
     max_parallel = models.PositiveIntegerField(null=True, blank=True, help_text="Tasks that run at once; empty: any")
-    retries = models.PositiveSmallIntegerField(default=0, help_text="How often a failed task is started again by itself")
-    state = models.CharField(
-        max_length=9, choices=ArrayState.choices, default=ArrayState.ACTIVE.value, editable=False
+    retries = models.PositiveSmallIntegerField(
+        default=0, help_text="How often a failed task is started again by itself"
     )
+    state = models.CharField(max_length=9, choices=ArrayState.choices, default=ArrayState.ACTIVE.value, editable=False)
     reason = models.CharField(max_length=300, blank=True, editable=False, help_text="Why it is held, or was cancelled")
     refused_until = models.DateTimeField(null=True, editable=False, help_text="No task is started until then")
     size = models.PositiveIntegerField(editable=False, help_text="How many tasks it has")

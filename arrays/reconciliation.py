@@ -7,7 +7,7 @@ die anywhere, run twice, or be asked for by many at once; a session is made in t
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Final
 

@@ -31,7 +31,7 @@ SPACE: Final = {
                 },
                 "random": {
                     "type": "object",
-                    "description": "{count, seed, parameters: {lr: {loguniform: [0.001, 0.1]}}}; also uniform, int, choice",
+                    "description": "{count, seed, parameters: {lr: {loguniform: [0.001, 1]}}}; or uniform, int, choice",
                 },
                 "list": {"type": "array", "items": {"type": "object"}, "description": "The parameters of each task"},
             },

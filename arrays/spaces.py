@@ -23,6 +23,7 @@ UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 PART: Final = re.compile(r"(?P<first>[0-9]{1,6})(-(?P<last>[0-9]{1,6})(:(?P<step>[1-9][0-9]{0,5}))?)?")
 TEXT: Final = re.compile(r"(?P<parts>[0-9,:-]*)(%(?P<most>[0-9]{1,6}))?")
 NO_INDICES: Final = "Write indices such as 1-100, 0-15:4 or 1,3,7, with %4 behind for four at a time."
+BOUNDS: Final = 2  # of a distribution
 KINDS: Final = ("indices", "grid", "random", "list")
 
 Value = str | int | float | bool
@@ -133,9 +134,12 @@ def _draw(name: str, distribution: Any) -> Callable[[random.Random], Value]:
     if kind == "choice":
         choices = [_value(name, value) for value in values]
         return lambda source: source.choice(choices)
-    if kind not in ("uniform", "loguniform", "int") or len(values) != 2:
+    if kind not in ("uniform", "loguniform", "int") or len(values) != BOUNDS:
         raise SpaceError(f"{name}: write one of uniform, loguniform, int and choice, such as uniform: [0, 1].")
-    low, high = (_number(name, value) for value in values)
+    return _draw_between(name, kind, *(_number(name, value) for value in values))
+
+
+def _draw_between(name: str, kind: str, low: float, high: float) -> Callable[[random.Random], Value]:
     if low > high:
         raise SpaceError(f"{name}: write the lower bound first.")
     if kind == "int":

@@ -347,7 +347,7 @@ class SessionQuery(serializers.Serializer[Any]):
         choices=[kind.value for kind in Kind], required=False, help_text='"replica" is one of a deployment'
     )
     array = serializers.RegexField(
-        rf"^{SESSION_ID}\Z", required=False, help_text="Id of an array: the sessions of its tasks, which are left out else"
+        rf"^{SESSION_ID}\Z", required=False, help_text="Id of an array: the sessions of its tasks, else left out"
     )
     order = serializers.ChoiceField(
         choices=[f"{sign}{name}" for name in SORTS for sign in ("", "-")],

@@ -1,5 +1,6 @@
 """Makers of arrays for tests: valid by default; keyword arguments replace any field."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from accounts.models import User
@@ -9,13 +10,19 @@ from arrays.serializers import ArrayRequestSerializer
 from resources.models import Host, Image
 from sessions.lifecycle import Reason, Status
 from tests.factories import make_image, moved_to
-from types import SimpleNamespace
 
 
 def array_body(**overrides: Any) -> dict[str, Any]:
     """Return the API's body for an array of three tasks of 1 core and 1 GiB."""
     found = Image.objects.filter(reference="team/array:1").first() or make_image(reference="team/array:1")
-    return {"name": "sweep", "image": found.reference, "command": "train", "cpu": 1, "memory": "1g", "tasks": "0-2"} | overrides
+    return {
+        "name": "sweep",
+        "image": found.reference,
+        "command": "train",
+        "cpu": 1,
+        "memory": "1g",
+        "tasks": "0-2",
+    } | overrides
 
 
 def make_array(owner: User, **overrides: Any) -> Array:

@@ -138,7 +138,10 @@ def idle_title(name: str, minutes: int, *, is_parked: bool) -> str:
     return text % {"name": name, "minutes": minutes}
 
 
+_OF_ALL_TASKS = gettext_lazy("%(succeeded)s tasks have succeeded, %(failed)s failed, and %(cancelled)s were cancelled.")
 _PROBLEMS = {
+    NoticeKind.ARRAY_ENDED: _OF_ALL_TASKS,
+    NoticeKind.ARRAY_FAILED: _OF_ALL_TASKS,
     NoticeKind.IMAGE_FAILED: "%(problem)s",
     NoticeKind.RESIZE_REFUSED: "%(problem)s",
     NoticeKind.HOST_FAULTY: gettext_lazy("It is probed, and returns once it starts a container. %(problem)s"),
@@ -165,8 +168,6 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
             return ""
         case _kind if _kind in OF_DEPLOYMENTS:
             return _token_body(kind, facts)
-        case NoticeKind.ARRAY_ENDED | NoticeKind.ARRAY_FAILED:
-            return _("Of %(size)s tasks %(succeeded)s have succeeded, %(failed)s failed and %(cancelled)s were cancelled.") % facts
         case NoticeKind.HOST_BACK:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:

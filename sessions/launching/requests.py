@@ -88,7 +88,7 @@ class LaunchRequest:
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
     project: Project | None = None
     cluster: ClusterRequest | None = None  # None: each is one container
-    tasks: Sequence[TaskPart] = ()  # of an array, a session each, in place of `count` equal ones; `count` is their number
+    tasks: Sequence[TaskPart] = ()  # of an array, a session each; `count` is their number
 
     @property
     def kind(self) -> Kind:
