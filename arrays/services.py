@@ -28,8 +28,6 @@ ADVANCE: Final = "arrays.tasks.advance"
 MAX_RETRIES: Final = 10
 OPEN_ARRAYS: Final = 10  # times the most tasks of an array may wait in all arrays of an owner
 MAX_WORDS: Final = 300
-CANCELLED_BY: Final = "Cancelled by {}."
-NAME_TAKEN: Final = "You have an array called {name} that has not ended; choose another name."
 
 array_ended, array_held = Signal(), Signal()  # with `array`, in the transaction; held by the platform
 
@@ -67,7 +65,7 @@ def submit(owner: User, request: ArrayRequest) -> Array:
             )
             notify.send_to_scheduler(ADVANCE)
     except IntegrityError:
-        raise RejectedError({"name": NAME_TAKEN.format(name=name)}) from None
+        raise RejectedError({"name": _taken(name)}) from None
     return array
 
 
@@ -76,7 +74,7 @@ def cancel(array: Array, *, actor: User, indices: Collection[int] | None = None)
     """Cancel tasks, by default all: those that wait at once, the others when their sessions have ended."""
     with transaction.atomic():
         lock(array)
-        cancel_tasks(array, words := CANCELLED_BY.format(actor), indices)
+        cancel_tasks(array, words := cancelled_by(actor), indices)
         if indices is None and not array.has_ended:
             array.reason = words
         settle(array)
@@ -101,7 +99,7 @@ def retry(array: Array, *, actor: User, indices: Collection[int] | None = None) 
             settle(array)
             notify.send_to_scheduler(ADVANCE)
     except IntegrityError:
-        raise RejectedError({GENERAL: NAME_TAKEN.format(name=array.name)}) from None
+        raise RejectedError({GENERAL: _taken(array.name)}) from None
 
 
 @audit.recorded_for_others("hold")
@@ -126,7 +124,12 @@ def change(array: Array, changes: Mapping[str, Any], *, actor: User) -> None:
     try:
         _set(array, changes)
     except IntegrityError:
-        raise RejectedError({"name": NAME_TAKEN.format(name=changes["name"])}) from None
+        raise RejectedError({"name": _taken(changes["name"])}) from None
+
+
+def cancelled_by(actor: User) -> str:
+    """Return the reason of what somebody has cancelled."""
+    return f"Cancelled by {actor}."
 
 
 def lock(array: Array) -> None:
@@ -204,6 +207,10 @@ def _array(owner: User, request: ArrayRequest, name: str) -> Array:
         waiting=len(tasks),
         created_at=clock.now(),
     )
+
+
+def _taken(name: str) -> str:
+    return f"You have an array called {name} that has not ended; choose another name."
 
 
 def _alone(launch: LaunchRequest, part: TaskPart) -> LaunchRequest:

@@ -8,7 +8,7 @@ from django.dispatch import receiver
 
 from accounts.models import User
 from arrays.models import Array
-from arrays.services import CANCELLED_BY, array_ended, array_held
+from arrays.services import array_ended, array_held, cancelled_by
 from notifications.announcements import services as announcements
 from notifications.kinds import NoticeKind
 from notifications.models import Announcement
@@ -74,7 +74,7 @@ def _conversion_has_ended(conversion: Conversion, **kwargs: Any) -> None:
 def _array_has_changed(array: Array, **kwargs: Any) -> None:
     if array.has_ended:
         kind, at = (NoticeKind.ARRAY_FAILED if array.failed else NoticeKind.ARRAY_ENDED), array.ended_at
-        if array.reason == CANCELLED_BY.format(array.owner):
+        if array.reason == cancelled_by(array.owner):
             return  # they need not be told of their own doing
     else:
         kind, at = NoticeKind.ARRAY_HELD, clock.now()

@@ -16,6 +16,7 @@ from django.contrib.sessions.models import Session as LoginRow
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from accounts.models import AuditEntry
+from arrays.models import Array, ArrayTask
 from deployments.models import DeploymentEvent
 from imports.models import Import, ImportTarget
 from notifications.models import Notification
@@ -132,6 +133,16 @@ RULES: Final = (
         "usage_histories",
         lambda: settings.COMPUTE_STATISTICS_DAYS,
         _of_ended_sessions(UsageHistory.objects.all(), "session"),
+    ),
+    RetentionRule(
+        "array_tasks",
+        lambda: settings.COMPUTE_STATISTICS_DAYS,
+        _by_age(lambda before: ArrayTask.objects.filter(array__ended_at__lt=before).order_by("pk")),
+    ),
+    RetentionRule(
+        "arrays",
+        lambda: settings.COMPUTE_STATISTICS_DAYS,
+        _by_age(lambda before: Array.objects.filter(ended_at__lt=before, tasks=None).order_by("pk")),
     ),
     RetentionRule(
         "usage_days",

@@ -15,6 +15,9 @@ _TEXTS: Final = (
     # accounts/signing_in/views.py
     _("The key %(title)s opens your sessions now."),
     _("The key %(title)s is deleted. Its SSH connections are being closed."),
+    # arrays/services.py
+    _("Cancelled by %(actor)s."),
+    _("Held by %(actor)s."),
     # amounts and lists
     _("%(count)s CPU core"),
     _("%(count)s CPU cores"),

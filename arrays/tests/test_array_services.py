@@ -12,6 +12,7 @@ from accounts.models import AuditEntry, User
 from arrays import reconciliation, services
 from arrays.models import Array, ArrayState, TaskState
 from arrays.tests.making import advance, finish, make_array, task_of
+from operations import retention
 from resources import clock
 from resources.amounts.units import GIB
 from resources.models import Host, Image
@@ -246,6 +247,16 @@ def test_what_fails_between_leaves_no_session(owner: User, monkeypatch: pytest.M
         reconciliation.advance_all()
     assert not Session.objects.exists()
     assert advance(array).pending == 3
+
+
+def test_old_arrays_are_removed_and_sessions_stay(owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0"))
+    finish(task_of(array, 0), host)
+    advance(array)
+    later = clock.now() + timedelta(days=366)
+    assert retention.remove_old(later).items() >= {"array_tasks": 1, "arrays": 1}.items()
+    assert not Array.objects.exists()
+    assert Session.objects.count() == 1
 
 
 def test_waiting_tasks_of_an_owner_are_bounded(owner: User, settings: Any) -> None:

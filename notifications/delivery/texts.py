@@ -138,7 +138,7 @@ def idle_title(name: str, minutes: int, *, is_parked: bool) -> str:
     return text % {"name": name, "minutes": minutes}
 
 
-_OF_ALL_TASKS = gettext_lazy("%(succeeded)s tasks have succeeded, %(failed)s failed, and %(cancelled)s were cancelled.")
+_OF_ALL_TASKS = gettext_lazy("Tasks: %(succeeded)s succeeded, %(failed)s failed, %(cancelled)s cancelled.")
 _PROBLEMS = {
     NoticeKind.ARRAY_ENDED: _OF_ALL_TASKS,
     NoticeKind.ARRAY_FAILED: _OF_ALL_TASKS,

@@ -1,4 +1,4 @@
 """Following sessions: the stream of their changes, and their logs.
 
-Used by deployments, notifications and pages.
+Used by arrays, deployments, notifications and pages.
 """

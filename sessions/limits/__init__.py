@@ -1,4 +1,4 @@
 """Limits of users, projects and policies, and the locks under which they are checked.
 
-Used by deployments, pages and scheduler.
+Used by arrays, deployments, pages and scheduler.
 """

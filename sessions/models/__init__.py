@@ -1,7 +1,7 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached.
 
-Used by deployments, endpoints, gpuplatform, hostworker, imports, notifications, operations, pages, scheduler, specs,
-sshserver and webhooks.
+Used by arrays, deployments, endpoints, gpuplatform, hostworker, imports, notifications, operations, pages, scheduler,
+specs, sshserver and webhooks.
 """
 
 from sessions.models import group_waits

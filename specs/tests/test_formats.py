@@ -161,6 +161,12 @@ def test_a_wrong_option_is_told_at_its_line(owner: User, line: str, place: str, 
     assert (found, said in message) == (place, True), message
 
 
+def test_gp_lines_describe_arrays(owner: User) -> None:
+    result = translated(owner, f"#!/bin/bash\n#GP --image pytorch --array 1-9 --max-parallel 3 --retries=2\n{BODY}")
+    fields = yaml.safe_load(result["spec"])
+    assert fields.items() >= {"kind": "array", "tasks": "1-9", "max_parallel": 3, "retries": 2}.items()
+
+
 def test_a_slurm_script_becomes_a_session(owner: User) -> None:
     result = translated(owner, SLURM, image="pytorch")
     fields = yaml.safe_load(result["spec"])

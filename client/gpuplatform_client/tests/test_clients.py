@@ -20,6 +20,7 @@ from folders.sharing import folders as services
 from folders.storage import paths as storage
 from gpuplatform_client import AsyncClient, Client, transfers
 from gpuplatform_client.errors import ApiError, MissingObjectError, SignInRequiredError, UnreachableServerError
+from gpuplatform_client.models.arrays import ArraySpec
 from gpuplatform_client.models.platform import LaunchSpec
 from resources.amounts.units import GIB
 from tests.factories import PASSWORD, make_group, make_host, make_image, make_root, make_user
@@ -107,6 +108,26 @@ def test_session_is_launched_listed_and_ended(client_class: type[Client], server
         client.logout()
         with pytest.raises(SignInRequiredError):
             client.account()
+
+
+@CLIENTS
+def test_an_array_is_submitted_cancelled_and_retried(
+    client_class: type[Client], server: LiveServer, user: User
+) -> None:
+    spec = ArraySpec(**LAUNCH.model_dump(exclude_none=True), command="train", tasks={"grid": {"lr": [0.1, 0.01]}})
+    with client_class(server.url, token_of(user)) as client:
+        array = client.submit_array(spec)
+        assert (array.state, array.size, array.counts.waiting, array.is_over) == ("ACTIVE", 2, 2, False)
+        assert [each.id for each in client.arrays(ended="false")] == [array.id]
+        assert client.change_array(array.id, max_parallel=1).max_parallel == 1
+        assert client.hold_array(array.id).state == "HELD"
+        assert client.release_array(array.id).state == "ACTIVE"
+        assert client.cancel_array(array.id, "1").counts.cancelled == 1
+        assert [task.parameters for task in client.array_tasks(array.id, state="CANCELLED")] == [{"lr": 0.01}]
+        assert client.retry_array(array.id, "1").counts.cancelled == 0
+        assert client.array_task_logs(array.id, client.array_task(array.id, 0).index) == ""
+        assert client.cancel_array(array.id).is_over
+        assert client.array(array.id).state == "CANCELLED"
 
 
 @CLIENTS
