@@ -45,6 +45,7 @@ from sessions.projects.api import ProjectInvitationViewSet, ProjectMemberViewSet
 from sessions.usage.api import UsageView
 from specs.api import DeploymentSpecView, SessionSpecView, SpecsView
 from specs.api import schema as spec_schema
+from specs.template_api import LaunchTemplateViewSet
 from webhooks.api import WebhookDeliveryViewSet, WebhookViewSet
 
 
@@ -84,6 +85,7 @@ router.register("runtime-variants", RuntimeVariantViewSet, basename="runtime-var
 router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)
 router.register("storage-roots", StorageRootViewSet)
+router.register("templates", LaunchTemplateViewSet)
 router.register("tokens", ApiTokenViewSet)
 router.register(r"webhooks/(?P<webhook_id>[0-9]{1,18})/deliveries", WebhookDeliveryViewSet)
 router.register("webhooks", WebhookViewSet)

@@ -149,6 +149,7 @@ INSTALLED_APPS = [
     "endpoints",
     "notifications",
     "webhooks",
+    "specs",
     "pages",
 ]
 

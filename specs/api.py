@@ -19,7 +19,8 @@ from accounts.serializers import StrictSerializer
 from deployments.models import Deployment
 from resources.amounts.fields import FgpuTextField
 from restapi.views import ApiView, valid_body
-from scheduler.api import EstimateSerializer, as_data
+from scheduler.api import EstimateSerializer
+from scheduler.api import as_data as estimate_data
 from sessions.errors import RejectedError
 from sessions.launching import dependencies
 from sessions.launching.serializers import DependenciesField
@@ -32,6 +33,7 @@ from specs.json_schema import json_schema
 from specs.kinds import KINDS
 from specs.problems import SpecError
 from specs.services import SpecOutcome
+from specs.template_launches import origin_of
 from specs.writing import spec_text
 
 
@@ -113,15 +115,30 @@ class SpecSerializer(serializers.Serializer[Any]):
     spec = serializers.CharField()
 
 
+class TemplateOriginSerializer(serializers.Serializer[Any]):
+    """The template that something was launched from."""
+
+    id = serializers.CharField(source="template_id", allow_null=True, help_text="null: it is deleted")
+    name = serializers.CharField()
+    version = serializers.IntegerField(source="number")
+
+
+class SessionSpecSerializer(SpecSerializer):
+    """A session as a spec file."""
+
+    template = TemplateOriginSerializer(allow_null=True, help_text="From which it was launched")
+
+
 class SessionSpecView(ApiView):
     """Exports sessions."""
 
-    @extend_schema(operation_id="sessions_spec_retrieve", responses=SpecSerializer)
+    @extend_schema(operation_id="sessions_spec_retrieve", responses=SessionSpecSerializer)
     def get(self, request: Request, session_id: str) -> Response:
         """Return the session as a spec file, without the values of secrets; of a cluster, the whole."""
         sessions = Session.objects.visible_to(user_of(request)).mains().with_members()
         session = get_object_or_404(sessions.prefetch_related("mounts"), pk=session_id)
-        return Response({"spec": export.session_spec(session, user_of(request)).text})
+        found = {"spec": export.session_spec(session, user_of(request)), "template": origin_of(session)}
+        return Response(SessionSpecSerializer(found).data)
 
 
 class DeploymentSpecView(ApiView):
@@ -155,14 +172,15 @@ def carried_out(
         raise ValidationError(found) from error
     result = {
         "dry_run": is_dry,
-        "documents": [_as_data(each) for each in outcomes],
+        "documents": [as_data(each) for each in outcomes],
         "translated": [each._asdict() for each in file.options],
         "spec": spec_text((each.kind, each.fields) for each in file.documents) if file.is_translated else "",
     }
     return SpecResultSerializer(result).data
 
 
-def _as_data(outcome: SpecOutcome) -> dict[str, Any]:
+def as_data(outcome: SpecOutcome) -> dict[str, Any]:
+    """Return what became of a document as `SpecDocumentSerializer` shows it."""
     asked = outcome.launched_as
     return {
         "kind": outcome.document.kind,
@@ -172,5 +190,5 @@ def _as_data(outcome: SpecOutcome) -> dict[str, Any]:
         "resource_group": asked and asked.resource_group.name,
         "count": asked.count if asked else 0,
         **{name: asked and getattr(asked.together, name) for name in ("cpu", "memory", "fgpu")},
-        "estimate": outcome.estimate and as_data(outcome.estimate),
+        "estimate": outcome.estimate and estimate_data(outcome.estimate),
     }

@@ -1,5 +1,6 @@
 """The documents of a spec file: a kind, the fields of the API, and the line of each."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,8 @@ from specs.problems import SpecError, SpecProblem
 MAX_BYTES: Final = 64 * 1024
 MAX_DOCUMENTS: Final = 50
 KIND: Final = "kind"
+# Of names of variables that hold secrets.
+SECRET: Final = re.compile("token|secret|passw|passphrase|credential|private|auth|(^|_)key($|_)|apikey", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

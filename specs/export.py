@@ -1,7 +1,6 @@
 """What runs as a spec file: the fields that the API both shows and takes, without the values of secrets."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -19,9 +18,9 @@ from resources.amounts.units import GIB, MIB
 from sessions.launching.serializers import LaunchRequestSerializer
 from sessions.models import Session
 from sessions.serializers import SessionSerializer
+from specs.documents import SECRET
 from specs.writing import spec_text
 
-SECRET: Final = re.compile("token|secret|passw|passphrase|credential|private|auth|(^|_)key($|_)|apikey", re.IGNORECASE)
 UNSAID: Final = ("environment", "version", "depends_on", "not_before")  # of a session: said otherwise, or over
 UNITS: Final = ((GIB, "g"), (MIB, "m"))
 

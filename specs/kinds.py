@@ -1,7 +1,7 @@
 """The kinds of documents: each is validated by the serializer of the API, and made and estimated by the services."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -37,8 +37,19 @@ from sessions.launching.serializers import (
     dependencies_schema,
 )
 from sessions.launching.validation import MAX_COUNT
+<<<<<<< HEAD
 from sessions.lifecycle import DependencyKind
 from sessions.models import Session
+=======
+from specs.documents import KIND
+from specs.launch_templates import services as templates
+from specs.launch_templates.bodies import TemplateBody, parameter_of
+from specs.launch_templates.filling import filled, names_at, names_in
+from specs.launch_templates.parameters import TemplateParameter
+from specs.launch_templates.services import DOCUMENT
+from specs.models import LaunchTemplate
+from specs.problems import messages, with_allowed
+>>>>>>> d0f26727 (specs: launch templates with parameters, in versions, by the API)
 
 
 class SpecRequest(ABC):
@@ -51,9 +62,13 @@ class SpecRequest(ABC):
         self._owner = owner
         self._body: Any = self.serializer(data=dict(fields), context={"request": SimpleNamespace(user=owner)})
 
+    def validate(self) -> None:
+        """Validate the fields."""
+        self._body.is_valid(raise_exception=True)
+
     def prepare(self) -> None:
         """Validate the fields, and store what other documents may name, or what launches nothing by itself."""
-        self._body.is_valid(raise_exception=True)
+        self.validate()
 
     @abstractmethod
     def launched_as(self) -> LaunchRequest | None:
@@ -208,6 +223,52 @@ class DeploymentSpecRequest(SpecRequest):
         return [self._made.pk]
 
 
+class TemplateSpecRequest(SpecRequest):
+    """A launch template, or a version of the one that has the same name."""
+
+    serializer = TemplateBody
+    _saved: LaunchTemplate
+
+    def prepare(self) -> None:
+        """Save the template."""
+        self.save(is_known=True)
+
+    def save(self, target: LaunchTemplate | None = None, *, is_known: bool = False) -> LaunchTemplate:
+        """Save a new template, or a version of `target`, or where `is_known` of the one that has the same name."""
+        super().prepare()
+        body = self._body.validated_data
+        self._check(body["launch"], [parameter_of(each) for each in body["parameters"]])
+        self._saved = templates.save(self._owner, body, templates.find(self._owner, body) if is_known else target)
+        return self._saved
+
+    def launched_as(self) -> None:
+        """Return None."""
+
+    def estimate(self) -> None:
+        """Return None: nothing is launched."""
+
+    def launch(self) -> list[str]:
+        """Return the template's id."""
+        return [self._saved.pk]
+
+    def _check(self, launch: Mapping[str, Any], parameters: Sequence[TemplateParameter]) -> None:
+        """Validate what would be launched with the defaults, as far as these say it."""
+        defaults = {each.name: each.default for each in parameters}
+        fields = {name: value for name, value in launch.items() if name != KIND}
+        asked = KINDS[launch[KIND]](self._owner, filled(fields, defaults))
+        try:
+            asked.validate()
+        except ValidationError as error:
+            unsaid = {name for name, value in defaults.items() if value is None}
+            found = {
+                ".".join(map(str, ("launch", *place))): [with_allowed(asked.serializer(), place, text)]
+                for place, text in messages(error.detail)
+                if not unsaid & set(names_at(launch, place) if place else names_in(launch))
+            }
+            if found:
+                raise ValidationError(found) from error
+
+
 # In the order in which documents are prepared: the later ones may name what the earlier ones make.
 KINDS: Final[Mapping[str, type[SpecRequest]]] = {
     "folder": FolderSpecRequest,
@@ -215,4 +276,5 @@ KINDS: Final[Mapping[str, type[SpecRequest]]] = {
     "cluster": ClusterSpecRequest,
     "array": ArraySpecRequest,
     "deployment": DeploymentSpecRequest,
+    DOCUMENT: TemplateSpecRequest,
 }

@@ -1,6 +1,7 @@
 """Writes spec files, which `restapi.plain_yaml` reads as the same values."""
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import yaml
@@ -24,6 +25,7 @@ def _text(dumper: _Dumper, text: str) -> Any:
 
 
 _Dumper.add_representer(str, _text)
+_Dumper.add_representer(Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", f"{number}"))
 
 
 def schema_line() -> str:

@@ -34,6 +34,7 @@ from notifications.models import Notification
 from restapi.client_wheel import wheel
 from sessions.models import Conversion
 from sessions.projects import services as projects
+from specs.tests.template_rows import make_template
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
 from webhooks import services as webhook_services
 
@@ -88,7 +89,11 @@ class World:
         look = Import.objects.create(
             owner=owner, url="https://github.com/o/r", kind="git", target="LOOK", session=session
         )
+<<<<<<< HEAD
         array = make_array(owner, project=project.name, tasks="1-2")
+=======
+        template = make_template(owner)
+>>>>>>> d0f26727 (specs: launch templates with parameters, in versions, by the API)
         self.arguments: dict[str, Any] = {
             **{"array-pk": array.pk, "index": 1},
             **{"import_id": look.pk, "import-pk": look.pk, "importcredential-pk": credential.pk},
@@ -102,6 +107,7 @@ class World:
             **{"webhookdelivery-pk": delivery.pk},
             **{"deployment_id": deployment.pk, "deployment-pk": deployment.pk, "token_id": opening.pk, "number": 1},
             "rule_id": rule.pk,
+            **{"template_id": template.pk, "launchtemplate-pk": template.pk},
             **{
                 "project_id": project.pk,
                 "project-pk": project.pk,

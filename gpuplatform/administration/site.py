@@ -40,7 +40,7 @@ GROUPS: Final = (
         "layers",
         (
             *("compute.Session", "arrays.Array", "compute.IdleRule", "compute.Endpoint", "compute.Conversion"),
-            "compute.SessionEvent",
+            *("compute.SessionEvent", "specs.LaunchTemplate"),
         ),
     ),
     AdminSection(

@@ -7,6 +7,17 @@ DEPLOYMENT: Final = {
     **{"name": "chat", "image": "gpuplatform/vllm:0.11", "variant": "vllm", "model_folder": {"folder": "llama-8b"}},
     **{"cpu": 4, "memory": "24g", "fgpu": "0.5", "replicas": 2},
 }
+TEMPLATE: Final = {
+    **{"name": "fine-tune", "description": "Tunes our model", "icon": "flask", "color": "green"},
+    "parameters": [
+        {"name": "lr", "type": "decimal", "default": "0.001", "min": 0, "max": 1, "help": "Learning rate"},
+        {"name": "memory", "type": "memory", "default": "16g", "max": "64g"},
+    ],
+    "launch": {
+        **{"kind": "session", "image": "gpuplatform/pytorch:2.13", "cpu": 4, "fgpu": "0.5"},
+        **{"memory": "${{ memory }}", "command": "python tune.py --lr ${{ lr }}"},
+    },
+}
 
 EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "admin_configuration_create": {"yaml": "format: 1\npolicies:\n- {name: guests, cpu: 2}\n", "apply": True},
@@ -105,6 +116,10 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
         "dry_run": True,
     },
     "ssh_keys_create": {"key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA... ada@laptop", "title": "laptop"},
+    "templates_create": TEMPLATE,
+    "templates_launch_create": {"values": {"lr": "0.01", "memory": "32g"}},
+    "templates_make_current_create": {"version": 1},
+    "templates_partial_update": {"description": "Tunes our model on tickets", "project": "vision"},
     "tokens_create": {"name": "ci", "scope": "read", "days": 90},
     "import_credentials_create": {"name": "GitHub", "host": "github.com", "kind": "ssh_key"},
     "imports_create": {"address": "https://github.com/karpathy/nanoGPT", "folder_name": "nanogpt"},
