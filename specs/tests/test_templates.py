@@ -17,7 +17,7 @@ from tests.api import client_of
 from tests.factories import make_folder, make_policy, make_project, make_user
 
 URL = "/api/v1/templates/"
-LAUNCH = {
+LAUNCH: dict[str, Any] = {
     "kind": "session",
     "image": "lab/pytorch:2",
     "cpu": "${{ cores }}",
@@ -27,7 +27,7 @@ LAUNCH = {
     "mounts": [{"folder": "${{ data }}"}],
     "command": "python train.py --lr ${{ lr }} --note ${{note}} $HOME ${HOME}",
 }
-PARAMETERS = [
+PARAMETERS: list[dict[str, Any]] = [
     {"name": "lr", "type": "decimal", "default": "0.1", "min": 0, "max": 1, "help": "Learning rate"},
     {"name": "cores", "type": "cpu", "default": 2},
     {"name": "ram", "type": "memory", "default": "4g", "max": "8g"},

@@ -14,6 +14,7 @@ from gpuplatform_client.cli import (
     overview,
     projects,
     spec_files,
+    templates,
 )
 from gpuplatform_client.cli.deployments import deploy, deployments
 from gpuplatform_client.cli.sessions import attach, changes, execute, resize, run, sessions
@@ -67,6 +68,7 @@ for panel, commands in PANELS.items():
         settings = access.PASSED_ON if name in ("ssh", "exec") else None
         app.command(name, rich_help_panel=panel, context_settings=settings)(command)
 app.add_typer(deployments.app, name="deployments", rich_help_panel="Deployments")
+app.add_typer(templates.app, name="templates", rich_help_panel="Sessions")
 app.add_typer(credentials.app, name="credentials", rich_help_panel="Account")
 app.add_typer(folders.app, name="folders", rich_help_panel="What there is")
 app.add_typer(projects.app, name="projects", rich_help_panel="What there is")

@@ -9,6 +9,7 @@ from gpuplatform_client.errors import ClientError, MissingObjectError
 from gpuplatform_client.models.deployments import DeploymentInfo
 from gpuplatform_client.models.imports import CredentialInfo
 from gpuplatform_client.models.platform import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
+from gpuplatform_client.models.templates import TemplateInfo
 
 SESSION_ID = re.compile("[a-z2-7]{16}")
 FOLDER_SCHEME = "folder://"
@@ -48,6 +49,22 @@ def _named(client: Client, name: str) -> list[ComputeSession]:
     """Return the sessions of this name, a live one first."""
     found = [session for session in client.sessions(name=name) if session.name == name]
     return sorted(found, key=lambda session: session.is_final)
+
+
+def find_template(client: Client, name: str) -> TemplateInfo:
+    """Return the template of this id, else the one of this name."""
+    if SESSION_ID.fullmatch(name):
+        try:
+            return client.template(name)
+        except MissingObjectError:
+            pass
+    found = list(client.templates(name=name))
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(f"{each.id} of {each.holder}" for each in found)
+    raise LookupFailedError(
+        f"Several templates are called {name!r}: write the id ({ids})." if found else f"There is no template {name!r}."
+    )
 
 
 def find_running_session(client: Client, name: str) -> ComputeSession:

@@ -9,6 +9,7 @@ from gpuplatform_client.operations import arrays as array_operations
 from gpuplatform_client.operations import deployments as deployment_operations
 from gpuplatform_client.operations import imports as import_operations
 from gpuplatform_client.operations import platform as operations
+from gpuplatform_client.operations import templates as template_operations
 
 if TYPE_CHECKING:
     from gpuplatform_client.async_client import AsyncClient
@@ -147,6 +148,15 @@ class ApiMethods:
     import_credentials = ItemsMethod(import_operations.import_credentials)
     add_import_credential = OperationMethod(import_operations.add_import_credential)
     delete_import_credential = OperationMethod(import_operations.delete_import_credential)
+    templates = ItemsMethod(template_operations.templates)
+    template = OperationMethod(template_operations.template)
+    create_template = OperationMethod(template_operations.create_template)
+    change_template = OperationMethod(template_operations.change_template)
+    template_versions = ItemsMethod(template_operations.template_versions)
+    template_version = OperationMethod(template_operations.template_version)
+    use_template_version = OperationMethod(template_operations.use_template_version)
+    launch_template = OperationMethod(template_operations.launch_template)
+    delete_template = OperationMethod(template_operations.delete_template)
     follow_logs = ItemsMethod(operations.follow_logs, "follow")
     watch = ItemsMethod(operations.watch, "follow")
 
