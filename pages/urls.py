@@ -5,6 +5,7 @@ from django.urls.converters import StringConverter
 
 from pages.launch import folder_views as launch_folder_views
 from pages.launch import views as launch_views
+from pages.launch.gallery import views as gallery_views
 from pages.launch.spec_files import views as spec_file_views
 from pages.session import (
     conversion_views,
@@ -43,6 +44,13 @@ urlpatterns = [
     path("launch/folders/new/", launch_folder_views.new_folder, name="launch-new-folder"),
     path("launch/images/", launch_views.image_builds, name="image-builds"),
     path("launch/start-over/", launch_views.start_over, name="launch-start-over"),
+    path("launch/templates/", gallery_views.gallery, name="templates"),
+    path("launch/templates/new/", gallery_views.edit, name="new-template"),
+    path("launch/templates/<session:template_id>/", gallery_views.template, name="template"),
+    path("launch/templates/<session:template_id>/edit/", gallery_views.edit, name="edit-template"),
+    path("launch/templates/<session:template_id>/versions/", gallery_views.versions, name="template-versions"),
+    path("launch/templates/<session:template_id>/delete/", gallery_views.delete, name="delete-template"),
+    path("launch/templates/<session:template_id>/export/", gallery_views.export, name="export-template"),
     path("launch/<slug:slug>/", launch_views.launch, name="launch-step"),
     path("images/", conversion_views.image_list, name="private-images"),
     path("images/<int:image_id>/delete/", conversion_views.delete_image, name="delete-image"),

@@ -34,6 +34,11 @@ class SpecExport(NamedTuple):
 
 def session_spec(session: Session, reader: User) -> SpecExport:
     """Return a session, or the cluster of which it is the first member, as a spec file for this reader."""
+    return _text(*session_document(session, reader))
+
+
+def session_document(session: Session, reader: User) -> tuple[str, dict[str, Any]]:
+    """Return kind and fields of that, with the values of secrets."""
     shown = _shown(SessionSerializer, session, reader)
     fields = _taken(LaunchRequestSerializer(), shown)
     for name in UNSAID:
@@ -46,11 +51,16 @@ def session_spec(session: Session, reader: User) -> SpecExport:
             amounts = ("cpu", "memory", "fgpu")
             fields |= _taken(LaunchRequestSerializer(), {name: others[0][name] for name in amounts})
             fields["cluster"]["main"] = _taken(LaunchRequestSerializer(), {name: main[name] for name in amounts})
-    return _text("cluster" if cluster else "session", fields)
+    return "cluster" if cluster else "session", fields
 
 
 def deployment_spec(deployment: Deployment, reader: User) -> SpecExport:
     """Return a deployment with its current revision as a spec file for this reader."""
+    return _text(*deployment_document(deployment, reader))
+
+
+def deployment_document(deployment: Deployment, reader: User) -> tuple[str, dict[str, Any]]:
+    """Return kind and fields of that, with the values of secrets."""
     [row] = with_counts(Deployment.objects.filter(pk=deployment.pk))
     shown = _shown(DeploymentSerializer, row, reader)
     revision = shown.pop("revision") or {}
@@ -59,7 +69,7 @@ def deployment_spec(deployment: Deployment, reader: User) -> SpecExport:
     if model := _mounts(each for each in mounts if each["model"]):
         fields["model_folder"] = model[0]
     fields["mounts"] = _mounts(each for each in mounts if not each["model"])
-    return _text("deployment", fields)
+    return "deployment", fields
 
 
 def _shown(kind: type[BaseSerializer[Any]], row: Any, reader: User) -> dict[str, Any]:

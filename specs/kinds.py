@@ -37,10 +37,8 @@ from sessions.launching.serializers import (
     dependencies_schema,
 )
 from sessions.launching.validation import MAX_COUNT
-<<<<<<< HEAD
 from sessions.lifecycle import DependencyKind
 from sessions.models import Session
-=======
 from specs.documents import KIND
 from specs.launch_templates import services as templates
 from specs.launch_templates.bodies import TemplateBody, parameter_of
@@ -49,7 +47,6 @@ from specs.launch_templates.parameters import TemplateParameter
 from specs.launch_templates.services import DOCUMENT
 from specs.models import LaunchTemplate
 from specs.problems import messages, with_allowed
->>>>>>> d0f26727 (specs: launch templates with parameters, in versions, by the API)
 
 
 class SpecRequest(ABC):

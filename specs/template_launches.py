@@ -58,6 +58,14 @@ def record(version: TemplateVersion, ids: Collection[str]) -> None:
     LaunchTemplate.objects.filter(pk=version.template_id).update(launches=F("launches") + 1)
 
 
+def record_named(user: User, named: str, sessions: Collection[Session]) -> None:
+    """Remember that sessions were launched from "ID:NUMBER" of a template; without effect where that is gone."""
+    template_id, _colon, number = named.partition(":")
+    versions = TemplateVersion.objects.filter(template__in=LaunchTemplate.objects.visible_to(user))
+    if number.isdecimal() and (version := versions.filter(template=template_id, number=number[:9]).first()):
+        record(version, [each.pk for each in sessions])
+
+
 def origin_of(session: Session) -> TemplateLaunch | None:
     """Return from which template a session was launched; None without."""
     return TemplateLaunch.objects.filter(session=session.main if session.cluster_id else session).first()

@@ -33,9 +33,12 @@ def schema_line() -> str:
     return f"# yaml-language-server: $schema={settings.COMPUTE_PUBLIC_URL.rstrip('/')}{SCHEMA_PATH}\n"
 
 
+def plain_text(value: Any) -> str:
+    """Return a value as YAML."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
 def spec_text(documents: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     """Return a spec file with these kinds and fields."""
-    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 120}
-    return schema_line() + "---\n".join(
-        yaml.dump({"kind": kind, **fields}, Dumper=_Dumper, **options) for kind, fields in documents
-    )
+    return schema_line() + "---\n".join(plain_text({"kind": kind, **fields}) for kind, fields in documents)

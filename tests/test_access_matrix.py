@@ -89,11 +89,8 @@ class World:
         look = Import.objects.create(
             owner=owner, url="https://github.com/o/r", kind="git", target="LOOK", session=session
         )
-<<<<<<< HEAD
         array = make_array(owner, project=project.name, tasks="1-2")
-=======
         template = make_template(owner)
->>>>>>> d0f26727 (specs: launch templates with parameters, in versions, by the API)
         self.arguments: dict[str, Any] = {
             **{"array-pk": array.pk, "index": 1},
             **{"import_id": look.pk, "import-pk": look.pk, "importcredential-pk": credential.pk},

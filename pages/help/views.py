@@ -41,6 +41,7 @@ GROUPS: Final = (
             "launching",
             "importing",
             "spec-files",
+            "templates",
             "cluster-sessions",
             "waiting",
             "sessions",

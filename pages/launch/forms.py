@@ -53,6 +53,7 @@ class LaunchForm(forms.Form):
         error_messages={"invalid_choice": gettext_lazy("This import is gone. Begin it again, or launch without it.")},
     )
     import_installs = forms.BooleanField(required=False)
+    from_template = forms.CharField(required=False, max_length=32)  # id and version, which the sessions then say
     name = forms.CharField(required=False)
     environment = PairsField(required=False)
     resource_group = forms.ModelChoiceField(

@@ -25,7 +25,7 @@ STEPS: Final = (
     WizardStep(
         slug="environment",
         title=_("Environment"),
-        fields=("from_import", "import_installs", "image", "image_name", "name", "environment"),
+        fields=("from_template", "from_import", "import_installs", "image", "image_name", "name", "environment"),
     ),
     WizardStep(slug="folders", title=_("Data folders"), fields=("mounts",)),
     WizardStep(

@@ -2,7 +2,7 @@
 
 import secrets
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -27,7 +27,11 @@ from scheduler.advice.estimate import estimate
 from sessions.errors import RejectedError
 from sessions.lifecycle import Kind
 from sessions.models import Session
+from specs import template_launches
+from specs.models import LaunchTemplate
 from translation.english import from_english
+
+TEMPLATES_SHOWN: Final = 6
 
 
 @signed_in_form
@@ -44,6 +48,7 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
         messages.warning(request, " ".join([_("Not launched yet: look at it once more."), *unread]))
         return redirect("sessions:launch-step", "review")
     if form.is_valid() and (started := form.save()):
+        template_launches.record_named(request.user, form.cleaned_data["from_template"], started)
         drafts.discard(request.user, request.POST.get("form_key", ""))
         messages.success(request, _launched(started))
         return redirect(reverse("sessions:list") + _launcher_fragment(started))
@@ -142,6 +147,7 @@ def wizard_page(request: UserRequest, form: LaunchForm, notice: str, step: Wizar
         "source": request.POST.get("source", "") if form.is_bound else beginnings.link_of(request.GET),
         "form_key": secrets.token_hex(8),
         "disabled_images": queries.disabled_images(),
+        "templates": LaunchTemplate.objects.visible_to(request.user).select_related("project")[:TEMPLATES_SHOWN],
         **_build_context(request.user),
     }
     return render(request, "launch/launch.html", context, status=422 if form.is_bound else 200)

@@ -20,6 +20,7 @@ from sessions.launching import group_choice
 from sessions.lifecycle import LIVE, Status
 from sessions.parking import services as parking
 from sessions.resizing import services as resizing
+from specs.template_launches import origin_of
 
 CONVERSIONS_SHOWN: Final = 10
 
@@ -51,6 +52,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "ssh_config": ssh_config(session),
         "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
         "retained_until": parking.retained_until(session),
+        "origin": origin_of(session),
         "resize": resizing.StoredResize.of_whole(session),
         "may_end": session.rank == 0 and session.whole_status in LIVE - {Status.TERMINATING},
         "may_park": parking.is_offered(session),

@@ -1,5 +1,6 @@
 """The address of launch links, the badge's pictures, and the dialog that shares what a session was launched with."""
 
+import re
 from typing import Final
 
 from django.conf import settings
@@ -14,16 +15,19 @@ from pages.launch.links import link_of
 from pages.launch.offer import LaunchOffer
 from pages.session.queries import operable_session
 from pages.sharing.snippets import LaunchBadge
+from sessions.models import SESSION_ID
 
 BADGE_SECONDS: Final = 24 * 60 * 60  # that a browser or an image proxy keeps a badge
 
 
 @require_safe
 def launch_link(request: HttpRequest) -> HttpResponse:
-    """Redirect to the review of the wizard, which the link fills in, or first to the import of its repository.
+    """Redirect to the review of the wizard, which the link fills in, to a template, or to the import of a repository.
 
     Nothing is launched by it.
     """
+    if re.fullmatch(SESSION_ID, template := request.GET.get("template", "")):
+        return redirect("sessions:template", template)
     query = request.GET.urlencode()
     path = reverse("imports:new") if "repo" in request.GET else reverse("sessions:launch-step", args=["review"])
     return redirect(f"{path}?{query}" if query else path)

@@ -70,6 +70,7 @@ function isOvertaken() {
 }
 
 function launch(event) {
+  if (event.submitter?.hasAttribute("formaction")) return; // goes elsewhere than to a launch
   const isKnown = checked === changes;
   if (isLaunching) {
     event.preventDefault();

@@ -21,6 +21,7 @@ from sessions.launching.requests import LaunchRequest
 from specs import services
 from specs.formats import reading
 from specs.formats.reading import SpecFile
+from specs.launch_templates.bodies import LAUNCHED
 from specs.problems import SpecError
 from specs.services import SpecOutcome
 from specs.writing import spec_text
@@ -53,6 +54,7 @@ def from_file(request: UserRequest) -> HttpResponse:
                 filled = LaunchForm(request.user, offer=offer, initial=from_request(asked))
                 return wizard_page(request, filled, _("Filled in from a file."), steps.STEPS[-1])
             context |= {**_outlook(file, outcomes), "may_fill": asked is not None}
+            context["may_save"] = len(outcomes) == 1 and outcomes[0].document.kind in LAUNCHED
     status = 422 if form.errors or "problems" in context else 200
     return render(request, "launch/from_file.html", context, status=status)
 
@@ -80,5 +82,5 @@ def _made(request: UserRequest, outcomes: list[SpecOutcome]) -> HttpResponse:
     text = ngettext("%(count)d thing was made.", "%(count)d things were made.", count)
     messages.success(request, text % {"count": count})
     kinds = {each.document.kind for each in outcomes}
-    lists = {"deployment": "deployments:list", "folder": "folders:list"}
+    lists = {"deployment": "deployments:list", "folder": "folders:list", "template": "sessions:templates"}
     return redirect(lists.get(next(iter(kinds)), "sessions:list") if len(kinds) == 1 else "sessions:list")

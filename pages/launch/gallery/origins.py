@@ -1,0 +1,119 @@
+"""What a new template begins with: what runs, a spec file, or the wizard's form; and values that become parameters."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+
+from accounts.requests import UserRequest
+from deployments.models import Deployment
+from pages.launch.beginnings import span_of
+from pages.launch.offer import LaunchOffer
+from resources.amounts.units import exact_size_text, fgpu_text
+from sessions.launching.requests import LaunchRequest
+from sessions.launching.serializers import ANY_GROUP
+from sessions.models import Session
+from specs import export
+from specs.documents import KIND, SECRET
+from specs.formats import reading
+from specs.launch_templates.bodies import LAUNCHED
+from specs.launch_templates.filling import names_in
+from specs.problems import SpecError
+
+Fields = dict[str, Any]
+TYPES: Final = {"cpu": "cpu", "memory": "memory", "fgpu": "fgpu", "count": "integer", "replicas": "integer"}
+NEVER: Final = (KIND, "preemptible", "public")  # of the fields, that a page offers to ask for
+VARIABLES: Final = "env"
+
+
+def begun(request: UserRequest) -> tuple[str, Fields]:
+    """Return the kind and fields of what a template is to launch; a small session where nothing is named."""
+    if "from_file" in request.POST:
+        return _of_file(request, request.POST.get("text", ""), request.POST.get("image", ""))
+    if session_id := request.GET.get("session"):
+        launched = Session.objects.operable_by(request.user).mains().with_members().prefetch_related("mounts")
+        return export.session_document(get_object_or_404(launched, pk=session_id), request.user)
+    if deployment_id := request.GET.get("deployment"):
+        found = Deployment.objects.operable_by(request.user)
+        return export.deployment_document(get_object_or_404(found, pk=deployment_id), request.user)
+    return _small(request)
+
+
+def without_secrets(fields: Fields) -> tuple[Fields, list[Fields]]:
+    """Return the fields, in which variables that hold secrets are parameters, and these parameters."""
+    secrets = [name for name in fields.get(VARIABLES, {}) if SECRET.search(name)]
+    return with_parameters(fields, [f"{VARIABLES}.{name}" for name in secrets])
+
+
+def offered(launch: Mapping[str, Any]) -> list[str]:
+    """Return what a page offers to ask for each time: fields with one value, and variables."""
+    own = [name for name, value in launch.items() if name not in NEVER and _is_plain(value)]
+    variables = launch.get(VARIABLES)
+    found = variables.items() if isinstance(variables, Mapping) else ()
+    return own + [f"{VARIABLES}.{name}" for name, value in found if _is_plain(value)]
+
+
+def with_parameters(launch: Mapping[str, Any], names: Collection[str]) -> tuple[Fields, list[Fields]]:
+    """Return what is launched with these fields asked for, and the parameters: those of secrets have no default."""
+    changed: Fields = {**launch}
+    if VARIABLES in launch:
+        changed[VARIABLES] = {**launch[VARIABLES]}
+    parameters = []
+    for name in names:
+        holder, key = (changed[VARIABLES], name.partition(".")[2]) if "." in name else (changed, name)
+        called = "".join(each if each.isalnum() and each.isascii() else "_" for each in key.lower())[:32]
+        default = {} if SECRET.search(key) else {"default": holder[key]}
+        parameters.append({"name": called, "type": TYPES.get(name, "text"), **default})
+        holder[key] = f"${{{{ {called} }}}}"
+    return changed, parameters
+
+
+def _is_plain(value: Any) -> bool:
+    return value is not None and not isinstance(value, list | dict | bool) and not names_in(value)
+
+
+def _small(request: UserRequest) -> tuple[str, Fields]:
+    image = LaunchOffer(request.user).first_image
+    return "session", {"image": image.reference if image else "", "cpu": 1, "memory": "2g"}
+
+
+def _of_file(request: UserRequest, text: str, image: str) -> tuple[str, Fields]:
+    """Return the only document of a file. Raises Http404 where there is none that a template could launch."""
+    try:
+        [document, *others] = reading.read(request.user, text, image).documents
+    except SpecError as error:
+        raise Http404 from error
+    if others or document.kind not in LAUNCHED:
+        raise Http404
+    return document.kind, dict(document.fields)
+
+
+def of_request(asked: LaunchRequest) -> tuple[str, Fields]:
+    """Return a request of the wizard as the fields of a spec file."""
+    groups = [group.name for group in (asked.resource_group, *asked.other_groups)]
+    fields: Fields = {
+        **{"name": asked.name, "image": asked.image.reference, "cpu": asked.cpu},
+        **{name: exact_size_text(getattr(asked, name)) for name in ("memory", "shared_memory")},
+        **{"fgpu": fgpu_text(asked.fgpu) if asked.fgpu else "", "count": asked.count if asked.count > 1 else None},
+        **({"resource_groups": groups} if len(groups) > 1 else {"resource_group": groups[0]}),
+        **({"resource_groups": ANY_GROUP, "resource_group": groups[0]} if asked.is_any_group else {}),
+        **{"project": asked.project and asked.project.name, "gpu_model": asked.gpu_model},
+        "min_gpu_memory": exact_size_text(asked.min_gpu_memory) if asked.min_gpu_memory else "",
+        **{"preemptible": asked.is_preemptible, "time_limit": span_of(asked.time_limit)},
+        "env": dict(asked.environment),
+        "mounts": [_said({"folder": each.folder.pk, "path": each.path}) for each in asked.mounts],
+        "command": asked.command,
+    }
+    if asked.cluster:
+        cluster = asdict(asked.cluster)
+        main = {name.removeprefix("main_"): cluster.pop(name) for name in list(cluster) if name.startswith("main_")}
+        if main["fgpu"] is not None:
+            main["fgpu"] = fgpu_text(main["fgpu"])
+        fields["cluster"] = _said({**cluster, "mode": str(cluster["mode"]), "main": _said(main)})
+    return ("cluster" if asked.cluster else "session"), _said(fields)
+
+
+def _said(fields: Fields) -> Fields:
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, False) or value == "0"}
