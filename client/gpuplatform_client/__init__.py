@@ -21,6 +21,8 @@ from gpuplatform_client.models.platform import (
     MountSpec,
     ResizeSpec,
 )
+from gpuplatform_client.remote.calls import RemoteError
+from gpuplatform_client.remote.sessions import AsyncSession, RemotePythonError, Session
 
 __all__ = [
     "AccessDeniedError",
@@ -29,6 +31,7 @@ __all__ = [
     "ArraySpec",
     "ArrayTaskInfo",
     "AsyncClient",
+    "AsyncSession",
     "Client",
     "ClientError",
     "ClusterSpec",
@@ -41,8 +44,11 @@ __all__ = [
     "MissingObjectError",
     "MountSpec",
     "OverloadedError",
+    "RemoteError",
+    "RemotePythonError",
     "ResizeSpec",
     "RevisionSpec",
+    "Session",
     "SignInRequiredError",
     "UnreachableServerError",
 ]

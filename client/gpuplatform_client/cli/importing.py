@@ -8,11 +8,11 @@ import typer
 from gpuplatform_client.cli.amounts import size_text
 from gpuplatform_client.cli.connection import FAILED, connected, messages, output, reporting
 from gpuplatform_client.cli.printing import ListFormat
-from gpuplatform_client.cli.sessions.run import DEFAULT_CPU, DEFAULT_MEMORY, INTERRUPTED, fgpu_of
+from gpuplatform_client.cli.sessions.run import INTERRUPTED, fgpu_of
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.imports import ImportInfo, ImportProposal, ImportSpec
 from gpuplatform_client.models.platform import LaunchSpec
-from gpuplatform_client.operations.lookups import LookupFailedError, choose_image, find_credential, find_folder
+from gpuplatform_client.operations.lookups import LookupFailedError, completed, find_credential, find_folder
 
 POLL_SECONDS: Final = 1.0
 MAX_NOTEBOOKS: Final = 5  # that are printed
@@ -119,12 +119,10 @@ def _print(done: ImportInfo, proposed: ImportProposal) -> None:
 
 def _completed(client: Client, asked: LaunchSpec, proposed: ImportProposal) -> LaunchSpec:
     """Return the session that is asked for, with what the import proposes where nothing was."""
-    image = choose_image(client.images(), asked.image or proposed.image or PLAIN)
-    update: dict[str, object] = {
-        "image": image.reference if image else asked.image,
-        "cpu": asked.cpu or proposed.cpu or max(DEFAULT_CPU, image.min_cpu if image else 0),
-        "memory": asked.memory or proposed.memory or max(DEFAULT_MEMORY, image.min_memory if image else 0),
+    update = {
+        "image": asked.image or proposed.image or PLAIN,
+        "cpu": asked.cpu or proposed.cpu,
+        "memory": asked.memory or proposed.memory,
+        "fgpu": proposed.fgpu if asked.fgpu is None else asked.fgpu,
     }
-    if asked.fgpu is None:
-        update["fgpu"] = proposed.fgpu
-    return asked.model_copy(update=update)
+    return completed(asked.model_copy(update=update), client.images())

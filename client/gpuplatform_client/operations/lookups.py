@@ -3,16 +3,26 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
 
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError, MissingObjectError
 from gpuplatform_client.models.deployments import DeploymentInfo
 from gpuplatform_client.models.imports import CredentialInfo
-from gpuplatform_client.models.platform import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
+from gpuplatform_client.models.platform import (
+    ComputeSession,
+    DataFolder,
+    ImageVersion,
+    LaunchSpec,
+    ProjectInfo,
+    ProjectMember,
+)
 from gpuplatform_client.models.templates import TemplateInfo
 
 SESSION_ID = re.compile("[a-z2-7]{16}")
 FOLDER_SCHEME = "folder://"
+DEFAULT_CPU: Final = 1
+DEFAULT_MEMORY: Final = 2 * 2**30
 
 
 class LookupFailedError(ClientError):
@@ -150,6 +160,16 @@ def choose_image(images: Iterable[ImageVersion], name: str) -> ImageVersion | No
     if not matching:
         _refuse_misspelt(environment, {image.environment for image in listed})
     return max(matching, key=lambda image: (image.is_enabled, image.is_default, _numbers(image.version)), default=None)
+
+
+def completed(spec: LaunchSpec, images: Iterable[ImageVersion]) -> LaunchSpec:
+    """Return the request with the image that was meant, and amounts that it can run with where none were named."""
+    image = choose_image(images, spec.image or "")
+    found: dict[str, object] = {"image": image.reference} if image else {}
+    if spec.preset is None:
+        found["cpu"] = spec.cpu or max(DEFAULT_CPU, image.min_cpu if image else 0)
+        found["memory"] = spec.memory or max(DEFAULT_MEMORY, image.min_memory if image else 0)
+    return spec.model_copy(update=found)
 
 
 def _refuse_misspelt(name: str, environments: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """The methods that `Client` and `AsyncClient` share, one for each operation of the API."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -48,7 +48,7 @@ class ItemsMethod(Generic[Arguments, Result]):
     @overload
     def __get__(self, client: "Client", owner: Any) -> Callable[Arguments, Iterator[Result]]: ...
     @overload
-    def __get__(self, client: "AsyncClient", owner: Any) -> Callable[Arguments, AsyncIterator[Result]]: ...
+    def __get__(self, client: "AsyncClient", owner: Any) -> Callable[Arguments, AsyncGenerator[Result, None]]: ...
     def __get__(self, client: Any, owner: Any) -> Any:
         """Return the method of a client."""
         return _method(self._operation, client, self._carry_out)

@@ -22,14 +22,12 @@ from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.models.platform import ClusterSpec, ComputeSession, LaunchSpec, MemberSpec, MountSpec
 from gpuplatform_client.operations import platform as operations
-from gpuplatform_client.operations.lookups import choose_image
+from gpuplatform_client.operations.lookups import completed
 
 NOT_STARTED: Final = 125  # as `docker run` exits when no container was started
 INTERRUPTED: Final = 130
 LOST: Final = 255  # as ssh exits where the connection breaks
 OUTAGE_SECONDS: Final = 600.0  # of the connection, after which it is given up; the session goes on
-DEFAULT_CPU: Final = 1
-DEFAULT_MEMORY: Final = 2 * 2**30
 
 
 @reporting(NOT_STARTED)
@@ -133,7 +131,7 @@ def _carry_out_file(path: Path, image: str, depends_on: Sequence[str], *, is_det
 def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
     """Launch what is asked for, and follow it unless it is detached; return the exit code."""
     with connected(OUTAGE_SECONDS) as client:
-        spec = _completed(client, spec)
+        spec = completed(spec, client.images())
         if is_dry:
             _print_estimate(client, spec)
             return 0
@@ -178,16 +176,6 @@ def _follow_or_end(client: Client, session: ComputeSession) -> int:
         client.terminate(session.id)
         messages.print("Interrupted: the session is being ended.")
         return INTERRUPTED
-
-
-def _completed(client: Client, spec: LaunchSpec) -> LaunchSpec:
-    """Return the request with the image that was meant, and amounts that it can run with where none were named."""
-    image = choose_image(client.images(), spec.image or "")
-    found: dict[str, object] = {"image": image.reference} if image else {}
-    if spec.preset is None:
-        found["cpu"] = spec.cpu or max(DEFAULT_CPU, image.min_cpu if image else 0)
-        found["memory"] = spec.memory or max(DEFAULT_MEMORY, image.min_memory if image else 0)
-    return spec.model_copy(update=found)
 
 
 def _follow(client: Client, session: ComputeSession) -> int:

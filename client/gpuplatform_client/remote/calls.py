@@ -1,0 +1,96 @@
+"""Calls of functions on their way to a session, and what came of them on the way back."""
+
+import inspect
+import io
+import pickle
+import shlex
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import cloudpickle
+
+from gpuplatform_client.errors import ClientError
+from gpuplatform_client.remote import runner
+
+MAX_BYTES: Final = 256 * 2**20  # of a function and its arguments; more belongs into a folder
+Arguments = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+class RemoteError(ClientError):
+    """A call gave nothing that this process can have: its process ended, or what came of it cannot be unpickled."""
+
+
+class RemoteTracebackError(Exception):
+    """The cause of an exception that a call raised: the traceback in the session."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJob:
+    """Calls of a function: the command that carries them out, its input, and where it leaves what came of them."""
+
+    command: str
+    given: bytes
+    result: str
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], calls: Iterable[Arguments], parallel: int = 0) -> "RemoteJob":
+        """Return the job, in so many processes, or for one call in none but its own. Raises ClientError."""
+        result = f"/tmp/gpuplatform-{uuid4().hex}"  # noqa: S108  # in the session, made exclusively
+        given = pickle.dumps(
+            {
+                "cloudpickle": _cloudpickle(),
+                "function": cloudpickle.dumps(function),
+                "calls": [cloudpickle.dumps(call) for call in calls],
+                "parallel": parallel,
+                "result": result,
+            }
+        )
+        if len(given) > MAX_BYTES:
+            size = f"{len(given) / 2**20:.0f} MiB"
+            raise ClientError(f"Function and arguments have {size}, of {MAX_BYTES >> 20}: put data into a folder.")
+        return cls(shlex.join(["exec", "python3", "-uc", inspect.getsource(runner)]), given, result)
+
+
+def read_outcomes(data: bytes) -> list[Any]:
+    """Return what a job left: of each call its value, or the exception that it raised, as a `Raised`."""
+    return [_value(*outcome) for outcome in pickle.loads(data)]  # noqa: S301  # see the class Session
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The exception of a call."""
+
+    error: Exception
+
+
+def _value(value: bytes | None, error: bytes | None, trace: str) -> Any:
+    try:
+        if value is not None:
+            return pickle.loads(value)  # noqa: S301
+        raised = pickle.loads(error or b"")  # noqa: S301
+    except Exception as problem:
+        about = trace.strip().rpartition("\n")[2] or "The result"
+        raised = RemoteError(f"{about} (it cannot be unpickled here: {problem!r})")
+    if isinstance(raised, ModuleNotFoundError):
+        raised.add_note("cloudpickle.register_pickle_by_value(module) has a module of your own sent along.")
+    if trace:
+        raised.__cause__ = RemoteTracebackError(trace)
+    return Raised(raised)
+
+
+@cache
+def _cloudpickle() -> bytes:
+    """Return the module as an archive that Python imports from: both ends need the same version."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in Path(cloudpickle.__file__).parent.glob("*.py"):
+            archive.write(path, f"cloudpickle/{path.name}")
+    return target.getvalue()
