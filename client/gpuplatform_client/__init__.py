@@ -23,6 +23,7 @@ from gpuplatform_client.models.platform import (
 )
 from gpuplatform_client.remote.calls import RemoteError
 from gpuplatform_client.remote.sessions import AsyncSession, RemotePythonError, Session
+from gpuplatform_client.remote.spread import async_map, map
 
 __all__ = [
     "AccessDeniedError",
@@ -51,4 +52,6 @@ __all__ = [
     "Session",
     "SignInRequiredError",
     "UnreachableServerError",
+    "async_map",
+    "map",
 ]

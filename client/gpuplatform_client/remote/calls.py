@@ -59,16 +59,26 @@ class RemoteJob:
         return cls(shlex.join(["exec", "python3", "-uc", inspect.getsource(runner)]), given, result)
 
 
-def read_outcomes(data: bytes) -> list[Any]:
-    """Return what a job left: of each call its value, or the exception that it raised, as a `Raised`."""
-    return [_value(*outcome) for outcome in pickle.loads(data)]  # noqa: S301  # see the class Session
-
-
 @dataclass(frozen=True, slots=True)
 class Raised:
     """The exception of a call."""
 
     error: Exception
+
+
+def read_outcomes(data: bytes) -> list[Any]:
+    """Return what a job left: of each call its value, or the exception that it raised, as a `Raised`."""
+    return [_value(*outcome) for outcome in pickle.loads(data)]  # noqa: S301  # see the class Session
+
+
+def results_of(outcomes: Iterable[Any], *, return_exceptions: bool = False) -> list[Any]:
+    """Return the values of outcomes; the first exception is raised, or each is returned in its place."""
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome, Raised) and not return_exceptions:
+            raise outcome.error
+        results.append(outcome.error if isinstance(outcome, Raised) else outcome)
+    return results
 
 
 def _value(value: bytes | None, error: bytes | None, trace: str) -> Any:

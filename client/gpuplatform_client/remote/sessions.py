@@ -11,11 +11,11 @@ from typing import Any, Final, Self, TypeVar
 from gpuplatform_client import stored_login
 from gpuplatform_client.async_client import AsyncClient
 from gpuplatform_client.commands import RemoteCommand
-from gpuplatform_client.errors import ApiError, ClientError
+from gpuplatform_client.errors import ClientError
 from gpuplatform_client.models.platform import LaunchSpec
 from gpuplatform_client.operations.lookups import completed
 from gpuplatform_client.remote.blocking import blocking
-from gpuplatform_client.remote.calls import Arguments, Raised, RemoteError, RemoteJob, read_outcomes
+from gpuplatform_client.remote.calls import Arguments, RemoteError, RemoteJob, read_outcomes, results_of
 from gpuplatform_client.stored_login import StoredLogin
 
 Result = TypeVar("Result")
@@ -85,15 +85,20 @@ class AsyncSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self.keep:
-            await self.end()
+            ending = asyncio.ensure_future(self.end())
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                await ending
+                raise
 
     async def run(self, function: Callable[..., Result], /, *args: Any, **options: Any) -> Result:
         """Return what the function returns in the session, and raise what it raises; its output is printed here.
 
         Raises RemotePythonError, RemoteError, TimeoutError, and ClientError where the session cannot be had.
         """
-        [outcome] = await self._carry_out(function, [(args, options)], 0)
-        return _given(outcome)  # type: ignore[no-any-return]
+        [result] = results_of(await self.carry_out(function, [(args, options)], 0))
+        return result  # type: ignore[no-any-return]
 
     async def map(
         self,
@@ -107,19 +112,31 @@ class AsyncSession:
 
         The first exception is raised once all are done, or with `return_exceptions` each is returned in its place.
         """
-        outcomes = await self._carry_out(function, [((item,), {}) for item in items], max(1, parallel))
-        if return_exceptions:
-            return [each.error if isinstance(each, Raised) else each for each in outcomes]
-        return [_given(each) for each in outcomes]
+        outcomes = await self.carry_out(function, [((item,), {}) for item in items], max(1, parallel))
+        return results_of(outcomes, return_exceptions=return_exceptions)
+
+    async def carry_out(self, function: Callable[..., Any], calls: Sequence[Arguments], parallel: int) -> list[Any]:
+        """Return of each call its value, or a `Raised`; `parallel` as `RemoteJob.of` has it."""
+        async with _within(self.call_timeout, "The call"):
+            await self._check()
+            job = RemoteJob.of(function, calls, parallel)
+            code = await self._command(_Printer()).run(job.command, _pieces(job.given))
+            if code:
+                cause = ", as of lack of memory" if code == 128 + 9 else ""
+                raise RemoteError(f"The process in the session ended with exit code {code}{cause}, before a result.")
+            if not (outcomes := await self._read(f"cat {job.result} && rm {job.result}")):
+                raise RemoteError("What came of the call is gone from the session.")
+            return read_outcomes(outcomes)
+
+    async def is_running(self) -> bool:
+        """Return whether the session can run functions."""
+        async with self._client() as client:
+            return (await client.session(self.id)).status == "RUNNING"
 
     async def end(self) -> None:
         """End the session; ended already is success."""
         async with self._client() as client:
-            try:
-                await client.terminate(self.id)
-            except ApiError:
-                if not (await client.session(self.id)).is_final:
-                    raise
+            await client.terminate(self.id)
 
     async def _start(self, spec: LaunchSpec) -> None:
         """Launch the session and return once it runs; it is ended where that fails or is cancelled."""
@@ -143,19 +160,6 @@ class AsyncSession:
                     raise ClientError(f"Session {session.name} has ended: {session.detail or session.reason}")
                 if not session.is_waiting:
                     return
-
-    async def _carry_out(self, function: Callable[..., Any], calls: Sequence[Arguments], parallel: int) -> list[Any]:
-        """Return the outcomes of calls."""
-        async with _within(self.call_timeout, "The call"):
-            await self._check()
-            job = RemoteJob.of(function, calls, parallel)
-            code = await self._command(_Printer()).run(job.command, _pieces(job.given))
-            if code:
-                cause = ", as of lack of memory" if code == 128 + 9 else ""
-                raise RemoteError(f"The process in the session ended with exit code {code}{cause}, before a result.")
-            if not (outcomes := await self._read(f"cat {job.result} && rm {job.result}")):
-                raise RemoteError("What came of the call is gone from the session.")
-            return read_outcomes(outcomes)
 
     async def _check(self) -> None:
         """Raise RemotePythonError unless the session has this version of Python."""
@@ -217,6 +221,10 @@ class Session:
         """Return what the function returns of each item, in order; see `AsyncSession.map`."""
         return blocking(self._session.map(function, items, **options))
 
+    def is_running(self) -> bool:
+        """Return whether the session can run functions."""
+        return blocking(self._session.is_running())
+
     def end(self) -> None:
         """End the session; ended already is success."""
         blocking(self._session.end())
@@ -241,12 +249,6 @@ async def _within(seconds: float | None, what: str) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise TimeoutError(f"{what} took more than {seconds:g} s.") from None
-
-
-def _given(outcome: Any) -> Any:
-    if isinstance(outcome, Raised):
-        raise outcome.error
-    return outcome
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

@@ -8,12 +8,17 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import pytest
 from django.conf import settings
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
+import gpuplatform_client
 from accounts.models import ApiToken
 from gpuplatform_client import AsyncSession, ClientError, RemoteError, RemotePythonError, Session
 from gpuplatform_client.remote import calls, sessions
@@ -223,6 +228,66 @@ def test_functions_run_beside_each_other_in_a_loop(world: World) -> None:
             return [*await asyncio.gather(session.run(abs, -3), session.run(abs, -4))]
 
     assert asyncio.run(both()) == [3, 4]
+
+
+def test_items_are_shared_among_sessions_that_run(world: World) -> None:
+    def inverse(number: int) -> float:
+        return 1 / number
+
+    def computed(**options: Any) -> list[float | Exception]:
+        return gpuplatform_client.map(inverse, [4, 2, 0, 1], image="python", max_parallel=3, **options, **world.login)
+
+    with ThreadPoolExecutor(1) as thread:
+        mapping = thread.submit(computed, return_exceptions=True)
+        world.run_next(), world.run_next()
+        [quarter, half, error, one] = mapping.result()
+        assert (quarter, half, type(error), one) == (0.25, 0.5, ZeroDivisionError, 1)
+        raising = thread.submit(computed)
+        world.run_next()
+        with pytest.raises(ZeroDivisionError):
+            raising.result()
+    others = SessionRow.objects.exclude(pk=world.row.pk)
+    assert sorted(others.values_list("status", flat=True)) == ["CANCELLED"] * 3 + ["TERMINATING"] * 3
+    assert gpuplatform_client.map(inverse, [], image="python", **world.login) == []
+
+
+def test_cells_run_in_the_session_of_the_notebook(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {"URL": world.server.url, "TOKEN": world.token}.items():
+        monkeypatch.setenv(f"GPUPLATFORM_{name}", value)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+
+    def run(cell: str) -> str:
+        capsys.readouterr()
+        shell.run_cell(cell).raise_error()
+        return capsys.readouterr().out
+
+    with ThreadPoolExecutor(1) as thread:
+        run("%load_ext gpuplatform_client.magic\nnumbers = [1, 2]")
+        first = thread.submit(
+            run, "%%gpu 0 --in numbers --out total, where\nimport os\ntotal, where = sum(numbers), os.getcwd()\ntotal"
+        )
+        row = world.run_next()
+        assert first.result() == "3\n"
+    assert run("print(total, where)") == "3 /home/work\n"
+    assert run("%%gpu\nprint(6 * 7)") == "42\n"
+    with pytest.raises(ZeroDivisionError) as raised:
+        run("%%gpu\n1 / 0")
+    assert "    1 / 0" in str(raised.value.__cause__)
+    for wrong in ("%%gpu 0.5\n1", "%%gpu --in nothing\n1", "%gpu start"):
+        with pytest.raises(UsageError):
+            run(wrong)
+    assert run(f"%%gpu --session {world.row.pk}\nprint(1)") == "1\n"
+    run("%gpu stop")
+    assert [SessionRow.objects.get(pk=each.pk).status for each in (row, world.row)] == ["TERMINATING", "RUNNING"]
+    with ThreadPoolExecutor(1) as thread:
+        again = thread.submit(run, "%%gpu\nprint(2)")
+        row = world.run_next()
+        assert again.result() == "2\n"
+    shell.magics_manager.registry["GpuMagics"]._end_at_exit()
+    assert SessionRow.objects.get(pk=row.pk).status == "TERMINATING"
 
 
 def _interrupt_once(is_time: Callable[[], object]) -> None:
