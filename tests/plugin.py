@@ -26,6 +26,7 @@ from operations.embedded_servers import postgres
 from operations.embedded_servers import redis_and_postgres as services
 
 ON_ONE_PLATFORM: Final = {
+    "client/gpuplatform_client/tests/test_python_page.py",
     "tests/test_guide.py",
     "tests/test_apps_guide.py",
     "tests/test_class.py",

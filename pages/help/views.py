@@ -59,7 +59,7 @@ GROUPS: Final = (
     DocumentGroup(
         _("Accounts, projects and programs"),
         "user",
-        ("account", "notifications", "projects", "usage", "command-line", "api", "webhooks"),
+        ("account", "notifications", "projects", "usage", "command-line", "python", "api", "webhooks"),
     ),
     DocumentGroup(
         _("Running the platform"),

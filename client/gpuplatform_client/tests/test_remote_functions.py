@@ -246,8 +246,14 @@ def test_items_are_shared_among_sessions_that_run(world: World) -> None:
         world.run_next()
         with pytest.raises(ZeroDivisionError):
             raising.result()
+        ending = thread.submit(gpuplatform_client.map, lambda _: endless(), [1], image="python", **world.login)
+        row = world.run_next()
+        until(world.is_computing)
+        SessionRow.objects.get(pk=row.pk).move_to(Status.TERMINATING, Reason.USER_REQUEST)
+        with pytest.raises(ClientError, match="ended"):
+            ending.result()
     others = SessionRow.objects.exclude(pk=world.row.pk)
-    assert sorted(others.values_list("status", flat=True)) == ["CANCELLED"] * 3 + ["TERMINATING"] * 3
+    assert sorted(others.values_list("status", flat=True)) == ["CANCELLED"] * 3 + ["TERMINATING"] * 4
     assert gpuplatform_client.map(inverse, [], image="python", **world.login) == []
 
 
