@@ -54,6 +54,9 @@ audit: $(RUNTIME) ## Look the pinned packages up among known vulnerabilities, wh
 format: $(DEV) ## Format the code and sort its imports
 	@$(PYTHON) -m ruff check --select I --fix . && $(PYTHON) -m ruff format .
 
+manual: $(DEV) ## Make the manual page of the command line of its commands
+	@PYTHONPATH=client $(PYTHON) -m gpuplatform_client.cli.manual > client/gpuplatform.1
+
 messages: $(DEV) .env ## Bring the catalogues of texts in locale/ to the sources, and compile them
 	@$(MANAGE) messages
 

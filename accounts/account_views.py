@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from accounts.credentials import ssh_keys as services
 from accounts.credentials import tokens
-from accounts.credentials.ssh_address import known_hosts_line
+from accounts.credentials.ssh_address import ssh_server
 from accounts.forms import ProfileForm, SshKeyForm, TokenForm
 from accounts.login_sessions import services as logins
 from accounts.models import SshHostKey
@@ -60,12 +60,12 @@ def ssh_keys(request: UserRequest) -> HttpResponse:
     if form.is_bound and form.is_valid() and (added := form.save(request.user)):
         messages.success(request, _("The key %(name)s opens your sessions now.") % {"name": added.title})
         return redirect("accounts:ssh-keys")
-    host_key = SshHostKey.objects.first()
+    server = ssh_server()
     context = {
         "form": form,
         "keys": request.user.ssh_keys.all(),
-        "host_key": host_key,
-        "known_hosts": known_hosts_line(host_key.text) if host_key else "",
+        "host_key": SshHostKey.objects.first(),
+        "known_hosts": server.known_hosts if server else "",
     }
     return render(request, "accounts/ssh_keys.html", context, status=_status(form))
 

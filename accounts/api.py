@@ -15,7 +15,7 @@ from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import NotAuthenticated, PermissionDenied, Throttled, ValidationError
+from rest_framework.exceptions import NotAuthenticated, NotFound, PermissionDenied, Throttled, ValidationError
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.request import Request
@@ -27,6 +27,7 @@ from accounts.credentials import ssh_keys as services
 from accounts.credentials import tokens
 from accounts.credentials.authentication import ApiTokenAuthentication
 from accounts.credentials.public_keys import InvalidPublicKeyError
+from accounts.credentials.ssh_address import ssh_server
 from accounts.credentials.throttling import TokenThrottle
 from accounts.login_sessions import services as logins
 from accounts.models import ApiToken, LoginSession, SshKey, User
@@ -43,6 +44,7 @@ from accounts.serializers import (
     NewPasswordSerializer,
     NewSshKeySerializer,
     SshKeySerializer,
+    SshServerSerializer,
     TokenSerializer,
 )
 from restapi.views import ApiView, ApiViewSet, valid_body
@@ -228,6 +230,17 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiVi
     def perform_destroy(self, instance: SshKey) -> None:
         """Delete the key; SSH connections that use it are closed within seconds."""
         services.delete_ssh_key(instance)
+
+
+class SshServerView(ApiView):
+    """The platform's SSH server."""
+
+    @extend_schema(responses={200: SshServerSerializer, 404: OpenApiResponse(description="There is no SSH server")})
+    def get(self, request: Request) -> Response:
+        """Show where the SSH server is, and the key by which it is recognized."""
+        if (server := ssh_server()) is None:
+            raise NotFound(_("This platform has no SSH server."))
+        return Response(SshServerSerializer(server).data)
 
 
 class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[ApiToken]):

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
 from accounts.credentials.public_keys import MAX_KEY_LENGTH
+from accounts.credentials.ssh_address import SshServerAddress
 from accounts.credentials.ssh_keys import TITLE_LENGTH
 from accounts.credentials.tokens import MAX_LIFETIME
 from accounts.models import ApiToken, LoginSession, ResourcePolicy, SshKey, TokenScope, User
@@ -167,6 +168,14 @@ class NewPasswordSerializer(StrictSerializer):
 
     password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
     new_password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
+
+
+class SshServerSerializer(serializers.Serializer[SshServerAddress]):
+    """Where the SSH server is."""
+
+    host = serializers.CharField(read_only=True)
+    port = serializers.IntegerField(read_only=True)
+    known_hosts = serializers.CharField(read_only=True, help_text="Line for known_hosts; empty before its first start")
 
 
 class SshKeySerializer(ShownSerializer[SshKey]):

@@ -10,7 +10,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
-from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
+from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, SshServerView, TokenView
 from accounts.invitations.api import InvitationViewSet
 from arrays.api import ArrayViewSet
 from deployments.rest.drafts import DeploymentDraftsView
@@ -114,6 +114,7 @@ v1_patterns = [
     path("auth/token/", TokenView.as_view()),
     path("me/", MeView.as_view()),
     path("me/password/", PasswordView.as_view()),
+    path("ssh-server/", SshServerView.as_view(), name="ssh-server"),
     path("me/limits/", LimitsView.as_view()),
     path("deployments/placement/", NewDeploymentPlacementView.as_view()),
     path("deployments/<str:deployment_id>/placement/", PlacementView.as_view()),

@@ -18,6 +18,7 @@ from django.urls import reverse
 
 SOURCE: Final = settings.BASE_DIR / "client"
 PLATFORM_FILE: Final = "gpuplatform_client/platform_url.txt"
+MANUAL: Final = "gpuplatform.1"
 DIGEST_LENGTH: Final = 8
 
 
@@ -36,6 +37,7 @@ def wheel(platform_url: str) -> Wheel:
     files = dict(_sources()) | {PLATFORM_FILE: platform_url.encode()}
     digest = hashlib.sha256(repr(sorted(files.items())).encode() + repr(project).encode()).hexdigest()
     base = f"{project['name'].replace('-', '_')}-{project['version']}+{digest[:DIGEST_LENGTH]}"
+    files[f"{base}.data/data/share/man/man1/{MANUAL}"] = (SOURCE / MANUAL).read_bytes()
     files |= {f"{base}.dist-info/{name}": text.encode() for name, text in _metadata(project, base).items()}
     record = f"{base}.dist-info/RECORD"
     lines = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]

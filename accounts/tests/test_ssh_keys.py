@@ -4,9 +4,10 @@ import asyncssh
 import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
+from pytest_django import Settings
 
 from accounts.credentials.public_keys import InvalidPublicKeyError, public_key_from
-from accounts.credentials.ssh_keys import MAX_KEYS, add_ssh_key
+from accounts.credentials.ssh_keys import MAX_KEYS, add_ssh_key, record_ssh_host_key
 from accounts.models import SshKey, User
 from tests.api import client_of
 from tests.factories import make_user
@@ -145,3 +146,14 @@ def test_the_api_refuses_by_field(user: User, body: dict[str, object], field: st
     answer = client_of(user).post(API, body)
     assert answer.status_code == 400
     assert set(answer.json()["errors"]) == {field}
+
+
+def test_the_api_says_where_the_ssh_server_is(user: User, settings: Settings) -> None:
+    settings.COMPUTE_PUBLIC_URL, settings.COMPUTE_SSH_ADDRESS = "https://gpu.example.org", "0.0.0.0:8022"
+    shown = client_of(user).get("/api/v1/ssh-server/").json()
+    assert shown == {"host": "gpu.example.org", "port": 8022, "known_hosts": ""}
+    record_ssh_host_key(new_key())
+    known = client_of(user).get("/api/v1/ssh-server/").json()["known_hosts"]
+    assert known.startswith("[gpu.example.org]:8022 ssh-ed25519 ")
+    settings.COMPUTE_SSH_ADDRESS = ""
+    assert client_of(user).get("/api/v1/ssh-server/").status_code == 404

@@ -55,5 +55,10 @@ def remove() -> None:
     _path().unlink(missing_ok=True)
 
 
+def folder() -> Path:
+    """Return where the command line stores what it knows of this user."""
+    return Path(typer.get_app_dir("gpuplatform"))
+
+
 def _path() -> Path:
-    return Path(typer.get_app_dir("gpuplatform")) / "login.json"
+    return folder() / "login.json"

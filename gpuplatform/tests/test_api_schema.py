@@ -47,6 +47,7 @@ PATHS = {
     "/api/v1/folders/{folder_id}/download/": {"get"},
     "/api/v1/folders/{folder_id}/zip/": {"get", "post"},
     "/api/v1/ssh-keys/": {"get", "post"},
+    "/api/v1/ssh-server/": {"get"},
     "/api/v1/ssh-keys/{id}/": {"get", "delete"},
 }
 

@@ -1,9 +1,6 @@
 """How a user enters a session over SSH: the command, and a section for ~/.ssh/config."""
 
-from urllib.parse import urlsplit
-
-from django.conf import settings
-
+from accounts.credentials.ssh_address import ssh_host_and_port
 from sessions.lifecycle import Status
 from sessions.models import Session
 
@@ -26,7 +23,4 @@ def ssh_config(session: Session) -> str:
 
 def _place(session: Session) -> tuple[str, str] | None:
     """Return host and port of the SSH server; None where the session cannot be entered."""
-    if not settings.COMPUTE_SSH_ADDRESS or session.status != Status.RUNNING:
-        return None
-    host = urlsplit(settings.COMPUTE_PUBLIC_URL).hostname or "localhost"
-    return host, settings.COMPUTE_SSH_ADDRESS.rpartition(":")[2]
+    return ssh_host_and_port() if session.status == Status.RUNNING else None

@@ -3,12 +3,15 @@
 import os
 import shlex
 import shutil
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
 import typer
 
+from gpuplatform_client import ssh_files
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.operations.lookups import FOLDER_SCHEME, find_folder, find_session
@@ -18,28 +21,32 @@ PASSED_ON: Final = {"ignore_unknown_options": True, "allow_interspersed_args": F
 
 @reporting()
 def ssh(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    name: SessionName,
     command: Annotated[list[str] | None, typer.Argument(help="What to run in place of a shell")] = None,
 ) -> None:
     """Open a shell in a session, or run a command there; a key of yours must be known to the platform."""
-    _become([*_ssh_words(name), *(command or [])])
+    become([*_ssh_words(name), *(command or [])])
 
 
 @reporting()
 def port_forward(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    name: SessionName,
     ports: Annotated[list[str], typer.Argument(help="PORT, or LOCAL:REMOTE")],
+    address: Annotated[str, typer.Option(help="Of this machine, to listen at; 0.0.0.0 lets others in")] = "127.0.0.1",
 ) -> None:
-    """Forward ports of this machine to ports of a session until it is interrupted."""
+    """Forward TCP ports of this machine to ports of a session until it is interrupted, or the session ends."""
+    here = _bind_address(address)
     forwards: list[str] = []
     for text in ports:
         local, _, remote = text.rpartition(":")
-        if not remote.isdecimal() or not (local or remote).isdecimal():
-            raise typer.BadParameter("Write PORT or LOCAL:REMOTE.", param_hint="PORTS")
-        forwards += ["-L", f"127.0.0.1:{local or remote}:localhost:{remote}"]
-        messages.print(f"127.0.0.1:{local or remote} -> {name}:{remote}", highlight=False)
+        if not (_is_port(remote) and _is_port(local or remote)):
+            raise typer.BadParameter(f"{text!r} is neither PORT nor LOCAL:REMOTE.", param_hint="PORTS")
+        forwards += ["-L", f"{here}:{local or remote}:localhost:{remote}"]
     ssh_program, *words = _ssh_words(name)
-    _become([ssh_program, "-N", "-o", "ExitOnForwardFailure=yes", *forwards, *words])
+    for forward in forwards[1::2]:
+        listening, remote = forward.split(":localhost:")
+        messages.print(f"{listening} -> {name}:{remote}", highlight=False, markup=False)
+    become([ssh_program, "-N", "-o", "ExitOnForwardFailure=yes", *forwards, *words])
 
 
 @reporting()
@@ -63,7 +70,7 @@ def copy(
     options = ["-P" if word == "-p" else word for word in options]
     there = f"{destination}:{path}"
     words = ["scp", *options, *(["-r"] if recursive else [])]
-    _become([*words, *((there, target) if remote is source else (source, there))])
+    become([*words, *((there, target) if remote is source else (source, there))])
 
 
 def _copy_by_folder(client: Client, source: str, target: str, *, overwrites: bool) -> None:
@@ -86,6 +93,18 @@ def _folder_place(text: str) -> tuple[str, str]:
     return folder, path
 
 
+def _bind_address(text: str) -> str:
+    try:
+        address = ip_address("127.0.0.1" if text == "localhost" else text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no IP address.", param_hint="--address") from None
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 2**16
+
+
 def _is_remote(place: str) -> bool:
     """Return whether a place is in a session or folder; a colon behind a slash belongs to a path of this machine."""
     return ":" in place.partition("/")[0]
@@ -94,13 +113,15 @@ def _is_remote(place: str) -> bool:
 def _ssh_words(name: str) -> list[str]:
     """Return the command that enters a session: ssh, its options, user and host."""
     with connected() as client:
-        session = find_session(client, name)
+        session, server = find_session(client, name), ssh_files.ssh_server(client)
     if not session.ssh:
         raise ClientError(f"Session {session.name} is {session.status}: it can be entered while it is RUNNING.")
-    return shlex.split(session.ssh)
+    pinned = ssh_files.pin(server)
+    program, *words = shlex.split(session.ssh)
+    return [program, *(word for option in pinned.items() for word in ("-o", "=".join(option))), *words]
 
 
-def _become(words: list[str]) -> NoReturn:
+def become(words: list[str]) -> NoReturn:
     """Replace this process by another program, so that signals and the exit code are its own."""
     program = shutil.which(words[0])
     if program is None:

@@ -8,11 +8,13 @@ import typer
 from gpuplatform_client.cli import (
     access,
     credentials,
+    editors,
     folders,
     importing,
     login,
     overview,
     projects,
+    shell,
     spec_files,
     templates,
 )
@@ -53,6 +55,8 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
     },
     "In a session": {
         "ssh": access.ssh,
+        "ssh-config": editors.ssh_config,
+        "code": editors.code,
         "attach": attach.attach,
         "exec": execute.execute,
         "cp": access.copy,
@@ -61,6 +65,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
         "open": overview.open_app,
     },
     "Deployments": {"deploy": deploy.deploy, "rollout": deploy.rollout},
+    "This program": {"completion": shell.completion},
     "What there is": {"images": overview.images, "hosts": overview.hosts},
 }
 for panel, commands in PANELS.items():
@@ -76,4 +81,4 @@ app.add_typer(projects.app, name="projects", rich_help_panel="What there is")
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="gpuplatform")  # however it was started, such as by `python -m`

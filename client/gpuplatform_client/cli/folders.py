@@ -6,6 +6,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.names import FolderName, complete_folder
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.operations.lookups import find_folder
 
@@ -17,7 +18,9 @@ app = typer.Typer(
 @app.command("ls")
 @reporting()
 def list_folders(
-    name: Annotated[str | None, typer.Argument(help="A folder, to list its files")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A folder, to list its files", autocompletion=complete_folder)
+    ] = None,
     path: Annotated[str, typer.Argument(help="A directory in it")] = "",
     form: ListOption = ListFormat.TABLE,
 ) -> None:
@@ -60,7 +63,7 @@ def create_folder(name: str) -> None:
 
 @app.command("rm")
 @reporting()
-def remove_folder(name: str) -> None:
+def remove_folder(name: FolderName) -> None:
     """Move a folder to the trash; the pages can restore it."""
     with connected() as client:
         client.delete_folder(find_folder(client, name).id)

@@ -7,6 +7,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import size_text
 from gpuplatform_client.cli.connection import FAILED, connected, messages, output, reporting
+from gpuplatform_client.cli.names import complete_folder
 from gpuplatform_client.cli.printing import ListFormat
 from gpuplatform_client.cli.sessions.run import INTERRUPTED, fgpu_of
 from gpuplatform_client.client import Client
@@ -22,7 +23,10 @@ PLAIN: Final = "python"
 @reporting()
 def import_work(
     address: Annotated[str, typer.Argument(help="Of a repository, notebook, archive or record")],
-    folder: Annotated[str | None, typer.Option(help="A data folder of yours, or a new one of this name")] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(help="A data folder of yours, or a new one of this name", autocompletion=complete_folder),
+    ] = None,
     ref: Annotated[str | None, typer.Option(help="Branch, tag or commit")] = None,
     path: Annotated[str | None, typer.Option(help="The file to open")] = None,
     credential: Annotated[str | None, typer.Option(help="Name of a credential, for what is private")] = None,

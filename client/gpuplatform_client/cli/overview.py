@@ -7,6 +7,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
+from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.models.platform import HostInfo, LimitAmounts
 from gpuplatform_client.operations.lookups import find_running_session, find_session
@@ -70,9 +71,7 @@ def _fgpu_of(host: HostInfo) -> str:
 
 
 @reporting()
-def apps(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")], form: ListOption = ListFormat.TABLE
-) -> None:
+def apps(name: SessionName, form: ListOption = ListFormat.TABLE) -> None:
     """List the apps that a session offers, and the ports that were opened."""
     with connected() as client:
         print_list(
@@ -91,7 +90,7 @@ def apps(
 
 @reporting()
 def open_app(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    name: SessionName,
     app: Annotated[str, typer.Argument(help="Name of an app, or a port")],
     browser: Annotated[bool, typer.Option(help="Open it in a browser")] = True,
 ) -> None:

@@ -298,6 +298,14 @@ class ProjectMember(ApiModel):
     role: str
 
 
+class SshServerInfo(ApiModel):
+    """Where the platform's SSH server is, and its line for known_hosts."""
+
+    host: str
+    port: int
+    known_hosts: str = ""
+
+
 class EntryInfo(ApiModel):
     """A file or directory in a folder."""
 

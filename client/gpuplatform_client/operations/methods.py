@@ -59,6 +59,7 @@ class ApiMethods:
 
     logout = OperationMethod(operations.revoke_token)
     account = OperationMethod(operations.account)
+    ssh_server = OperationMethod(operations.ssh_server)
     images = ItemsMethod(operations.images)
     sessions = ItemsMethod(operations.sessions)
     session = OperationMethod(operations.session)

@@ -37,6 +37,7 @@ from gpuplatform_client.models.platform import (
     ProjectInfo,
     ProjectMember,
     ResizeSpec,
+    SshServerInfo,
     TimelineEvent,
     UsageTable,
     UsageWindow,
@@ -58,6 +59,11 @@ def revoke_token() -> ApiOperation[None]:
 def account() -> ApiOperation[AccountInfo]:
     """Return the user whose token is used."""
     return ApiOperation("GET", "me/", one(AccountInfo))
+
+
+def ssh_server() -> ApiOperation[SshServerInfo]:
+    """Return where the platform's SSH server is. Raises MissingObjectError where there is none."""
+    return ApiOperation("GET", "ssh-server/", one(SshServerInfo))
 
 
 def images() -> ApiOperation[ResultPage[ImageVersion]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from tests.factories import (
     run_cluster,
     run_session,
 )
-from tests.live import LiveServer, login_cookie, serving
+from tests.live import ROOT, LiveServer, login_cookie, serving
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -77,6 +78,7 @@ def test_the_page_of_tokens_installs_a_program_of_this_platform(server: LiveServ
     install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-cache-dir", "--target", str(site), address)
     subprocess.run([sys.executable, *install], check=True)
     assert not list(site.rglob("test_*.py"))
+    assert (site / "share/man/man1/gpuplatform.1").exists()
 
     def run(*arguments: str, **variables: str) -> str:
         environment = {"PYTHONPATH": str(site), "HOME": str(tmp_path), "COLUMNS": "200", **variables}
@@ -88,6 +90,35 @@ def test_the_page_of_tokens_installs_a_program_of_this_platform(server: LiveServ
     assert Session.objects.get().pk == launched.strip()
     assert "train" in run("ls")
     assert run("whoami") == f"user@example.org at {server.url}\n"
+
+
+def test_bash_completes_names_of_the_platform(server: LiveServer, user: User, tmp_path: Path) -> None:
+    run_session(owner=user, name="train")
+    (tmp_path / "gpuplatform").write_text(f"#!{sys.executable}\nfrom gpuplatform_client.cli.app import main\nmain()\n")
+    (tmp_path / "gpuplatform").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(ROOT / "client"), "HOME": str(tmp_path)}
+    environment |= {"GPUPLATFORM_URL": server.url, "GPUPLATFORM_TOKEN": ApiToken.objects.issue(user)[1]}
+
+    def completed(*words: str, **variables: str) -> tuple[set[str], str]:
+        typed = f"COMP_WORDS=(gpuplatform {shlex.join(words)}); COMP_CWORD={len(words)}"
+        show = '_gpuplatform_completion gpuplatform; printf "%s\\n" "${COMPREPLY[@]}"'
+        script = f"source <(gpuplatform completion bash); {typed}; {show}"
+        run = subprocess.run(
+            ["bash", "-c", script], check=True, capture_output=True, text=True, env=environment | variables
+        )
+        return set(run.stdout.split()), run.stderr
+
+    assert completed("port-f") == ({"port-forward"}, "")
+    assert completed("logs", "tr") == ({"train"}, "")
+    assert completed("run", "--image", "py") == ({"python", "pytorch"}, "")
+    assert completed("logs", "x") == (set(), "")
+    assert completed("logs", "tr", GPUPLATFORM_URL="http://127.0.0.1:9") == (set(), "")
+    assert completed("logs", "tr", GPUPLATFORM_TOKEN="wrong") == (set(), "")
+
+
+@pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef gpuplatform"), ("fish", "complete --command")])
+def test_other_shells_have_scripts_of_their_own(gpuplatform: Command, shell: str, begins: str) -> None:
+    assert gpuplatform("completion", shell).stdout.startswith(begins)
 
 
 def test_sessions_are_launched_listed_and_stopped(signed_in: Command) -> None:

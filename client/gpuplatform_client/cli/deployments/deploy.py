@@ -9,6 +9,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.names import DeploymentName, ImageName, complete_folder
 from gpuplatform_client.cli.sessions.run import fgpu_of, mount_of, variables_of
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
@@ -27,7 +28,6 @@ OUTAGE_SECONDS = 600.0  # of the connection, after which following is given up
 POLL_SECONDS = 1.0
 FAILED = 1
 
-DeploymentName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a deployment")]
 Strategy = Annotated[str | None, typer.Option(help="Of rollouts: rolling, canary or blue_green")]
 CanarySteps = Annotated[str | None, typer.Option(help='Percent of the requests, rising, such as "5,50"')]
 StepSeconds = Annotated[int | None, typer.Option(help="Of each step; those that old replicas stay after blue_green")]
@@ -41,7 +41,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Until its replicas serve; th
 def deploy(
     name: Annotated[str, typer.Argument(help="Of the deployment: a part of its address")],
     command: Annotated[list[str] | None, typer.Argument(help="What a replica runs, after --")] = None,
-    image: Annotated[str | None, typer.Option(help="Environment, environment:version, or an image's reference")] = None,
+    image: ImageName = None,
     line: Annotated[str | None, typer.Option("--command", help="What a replica runs, as one line of the shell")] = None,
     variant: Annotated[str | None, typer.Option(help="A runtime, such as vllm: its command, port and path")] = None,
     port: Annotated[int | None, typer.Option(help="At which a replica answers")] = None,
@@ -49,10 +49,16 @@ def deploy(
     memory: Annotated[str | None, typer.Option(help='Of a replica, such as "4g"')] = None,
     shared_memory: Annotated[str | None, typer.Option(help='Of a replica, such as "1g"')] = None,
     fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU of a replica, in steps of 0.01")] = None,
-    folder: Annotated[str | None, typer.Option(help="FOLDER[:PATH] with the model; $MODEL_PATH is its path")] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(help="FOLDER[:PATH] with the model; $MODEL_PATH is its path", autocompletion=complete_folder),
+    ] = None,
     definition: Annotated[
         str | None,
-        typer.Option(help="FOLDER[:PATH] whose model-definition.yaml or MLflow model fills the rest"),
+        typer.Option(
+            help="FOLDER[:PATH] whose model-definition.yaml or MLflow model fills the rest",
+            autocompletion=complete_folder,
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Which model of --definition, where there are several")] = None,
     mount: Annotated[list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]] besides, may be repeated")] = None,

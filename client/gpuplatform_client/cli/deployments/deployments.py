@@ -8,7 +8,6 @@ from gpuplatform_client.cli.amounts import age_text, clock_text, fgpu_text, size
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.deployments.deploy import (
     CanarySteps,
-    DeploymentName,
     DryRun,
     ErrorPoints,
     P95Ratio,
@@ -21,6 +20,7 @@ from gpuplatform_client.cli.deployments.deploy import (
 )
 from gpuplatform_client.cli.deployments.scaling import scaling, scaling_rules, sleep, wake
 from gpuplatform_client.cli.deployments.tokens import tokens, usage
+from gpuplatform_client.cli.names import DeploymentName
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.deployments import DeploymentInfo, RevisionInfo

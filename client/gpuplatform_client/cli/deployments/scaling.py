@@ -7,7 +7,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.deployments.deploy import DeploymentName
+from gpuplatform_client.cli.names import DeploymentName
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.models.deployments import ScalingInfo
 from gpuplatform_client.operations.lookups import find_deployment

@@ -7,12 +7,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import FAILED, connected, messages, reporting
+from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.operations.lookups import find_running_session
 from gpuplatform_client.terminal import RemoteTerminal, TerminalEnd, WindowSize, copy_input
@@ -22,7 +23,7 @@ READ_BYTES: Final = 16 * 1024
 
 
 @reporting()
-def attach(name: Annotated[str, typer.Argument(help="Name or id of a session")]) -> None:
+def attach(name: SessionName) -> None:
     """Open the terminal of a session over the platform's own address; Ctrl-] leaves it, and what runs in it goes on."""
     if not sys.stdin.isatty():
         raise ClientError("This needs a terminal; `gpuplatform exec NAME -- COMMAND` runs a command without one.")

@@ -9,36 +9,35 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.names import SessionName, SessionNames
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.platform import ComputeSession, ConversionInfo
 from gpuplatform_client.operations.lookups import find_session
 
-Name = Annotated[str, typer.Argument(help="Name or id of a session")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or ids of sessions")]
 FAILED: Final = 1
 POLL_SECONDS: Final = 2.0
 
 
 @reporting()
-def stop(names: Names) -> None:
+def stop(names: SessionNames) -> None:
     """End sessions."""
     _change(names, lambda client, session: client.terminate(session.id))
 
 
 @reporting()
-def park(names: Names) -> None:
+def park(names: SessionNames) -> None:
     """Put running sessions aside: their files stay, and what they hold is free for others."""
     _change(names, lambda client, session: client.park(session.id))
 
 
 @reporting()
-def resume(names: Names) -> None:
+def resume(names: SessionNames) -> None:
     """Have parked sessions go on, once their hosts have room."""
     _change(names, lambda client, session: client.resume(session.id))
 
 
 @reporting()
-def extend(name: Name, by: Annotated[str, typer.Argument(help='Such as "2h"')]) -> None:
+def extend(name: SessionName, by: Annotated[str, typer.Argument(help='Such as "2h"')]) -> None:
     """Put off the end of a running session, as far as your policy allows."""
     with connected() as client:
         extended = client.extend(find_session(client, name).id, by)
@@ -46,7 +45,7 @@ def extend(name: Name, by: Annotated[str, typer.Argument(help='Such as "2h"')]) 
 
 
 @reporting()
-def snooze(name: Name, by: Annotated[str, typer.Argument(help='Such as "30m"')]) -> None:
+def snooze(name: SessionName, by: Annotated[str, typer.Argument(help='Such as "30m"')]) -> None:
     """Put off the end of a session that is idle, as far as the rule allows."""
     with connected() as client:
         snoozed = client.snooze(find_session(client, name).id, by)
@@ -54,7 +53,7 @@ def snooze(name: Name, by: Annotated[str, typer.Argument(help='Such as "30m"')])
 
 
 @reporting()
-def rename(name: Name, new_name: Annotated[str, typer.Argument(help="Its name from now on")]) -> None:
+def rename(name: SessionName, new_name: Annotated[str, typer.Argument(help="Its name from now on")]) -> None:
     """Give a session another name."""
     with connected() as client:
         renamed = client.rename(find_session(client, name).id, new_name)
@@ -63,7 +62,7 @@ def rename(name: Name, new_name: Annotated[str, typer.Argument(help="Its name fr
 
 @reporting()
 def convert(
-    name: Name,
+    name: SessionName,
     image: Annotated[str, typer.Argument(metavar="IMAGE[:TAG]", help="What the image is to be called")],
     description: Annotated[str, typer.Option(help="What is in it")] = "",
 ) -> None:

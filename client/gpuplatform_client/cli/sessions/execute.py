@@ -13,6 +13,7 @@ import typer
 
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import connected, reporting
+from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.commands import RemoteCommand
 from gpuplatform_client.operations.lookups import find_running_session
 
@@ -22,7 +23,7 @@ READ_BYTES: Final = 16 * 1024
 
 @reporting(FAILED)
 def execute(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    name: SessionName,
     command: Annotated[list[str], typer.Argument(help="What to run, behind -- or not")],
 ) -> None:
     """Run a command in a session over the platform's own address: its input and output are this one's."""

@@ -8,6 +8,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import resources_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.platform import ClusterMember, ComputeSession, ResizeSpec, SessionAmounts
 from gpuplatform_client.operations.lookups import find_session
@@ -15,7 +16,7 @@ from gpuplatform_client.operations.lookups import find_session
 
 @reporting()
 def resize(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    name: SessionName,
     cpu: Annotated[int | None, typer.Option(help="CPU cores")] = None,
     memory: Annotated[str | None, typer.Option(help='Such as "4g"')] = None,
     fgpu: Annotated[str | None, typer.Option(help="Of its GPU, in steps of 0.01")] = None,

@@ -10,6 +10,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
+from gpuplatform_client.cli.names import ImageName, complete_folder
 from gpuplatform_client.cli.spec_files import (
     FileOption,
     outlook_text,
@@ -35,7 +36,7 @@ def run(
     command: Annotated[
         list[str] | None, typer.Argument(help="What to run, after --; nothing: an interactive session")
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Environment, environment:version, or an image's reference")] = None,
+    image: ImageName = None,
     file: FileOption = None,
     cpu: Annotated[int | None, typer.Option(help="CPU cores")] = None,
     memory: Annotated[str | None, typer.Option(help='Such as "4g"')] = None,
@@ -58,7 +59,9 @@ def run(
     group: Annotated[str | None, typer.Option(help="Resource group")] = None,
     name: Annotated[str | None, typer.Option(help="Of the session")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, may be repeated")] = None,
-    mount: Annotated[list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]], may be repeated")] = None,
+    mount: Annotated[
+        list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]], may be repeated", autocompletion=complete_folder)
+    ] = None,
     time_limit: Annotated[str | None, typer.Option(help='Such as "4h"')] = None,
     project: Annotated[str | None, typer.Option(help="A project of yours to which it belongs")] = None,
     preemptible: Annotated[bool, typer.Option("--preemptible", help="It may be ended for others that wait")] = False,

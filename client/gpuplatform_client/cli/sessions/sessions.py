@@ -11,6 +11,7 @@ from rich.table import Table
 
 from gpuplatform_client.cli.amounts import age_text, clock_text, resources_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting, table_of
+from gpuplatform_client.cli.names import SessionName, SessionNames
 from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.platform import ComputeSession, UsagePoint
@@ -71,7 +72,7 @@ def _member_rows(session: ComputeSession) -> list[tuple[str, ...]]:
 
 @reporting()
 def logs(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    name: SessionName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the session ends")] = False,
     tail: Annotated[int, typer.Option(min=1, help="Lines from the end, without --follow")] = 500,
 ) -> None:
@@ -86,9 +87,7 @@ def logs(
 
 
 @reporting()
-def events(
-    name: Annotated[str, typer.Argument(help="Name or id of a session")], form: ListOption = ListFormat.TABLE
-) -> None:
+def events(name: SessionName, form: ListOption = ListFormat.TABLE) -> None:
     """List what became of a session, oldest first."""
     with connected() as client:
         print_list(
@@ -107,7 +106,7 @@ def events(
 
 @reporting()
 def wait(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or ids of sessions")],
+    names: SessionNames,
     until: Annotated[WaitFor, typer.Option("--for", help="What is waited for")] = WaitFor.END,
 ) -> None:
     """Wait until sessions have ended, or run; the exit code says whether all have succeeded, or all run."""
