@@ -13,6 +13,9 @@ import pytest_asyncio
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
+from gpuplatform_client.sync.mirror import Mirror
+from gpuplatform_client.sync.sftp import SftpClient
+from gpuplatform_client.sync.trees import LocalTree, SftpTree
 
 from accounts.credentials.ssh_keys import add_ssh_key
 from accounts.models import User
@@ -128,6 +131,24 @@ def test_partial_transfers_are_resumed(client: SshClient, folder: Folder, tmp_pa
     assert done.returncode == 0, done.stderr
     assert path_of(folder, "up").read_bytes() == content
     assert (tmp_path / "down").read_bytes() == content
+
+
+def test_a_directory_is_mirrored_to_a_data_folder(client: SshClient, folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "here/sub").mkdir(parents=True)
+    (tmp_path / "here/sub/model.bin").write_bytes(secrets.token_bytes(3_000_000))
+    (tmp_path / "here/run.py").write_text("print(1)\n")
+    command = [*client.command("data", "sftp")[:-2], "-s", "data@127.0.0.1", "sftp"]
+    with SftpClient(command) as sftp_client:
+        there = SftpTree(sftp_client, "/runs/new/copy")
+        mirror = Mirror(LocalTree(tmp_path / "here"), there, deletes=True)
+        assert not mirror.run(print).problems
+        assert mirror.run(print).steps == []
+        (tmp_path / "here/run.py").write_text("print(22)\n")
+        (path_of(folder, "new", "copy", "link")).symlink_to("/etc")
+        assert [step.path for step in mirror.run(print).steps] == ["link", "run.py"]
+        assert not Mirror(there, LocalTree(tmp_path / "back")).run(print).problems
+    for name in ("run.py", "sub/model.bin"):
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_own_and_shared_folders_are_at_the_top(

@@ -14,6 +14,7 @@ from gpuplatform_client.cli.connection import connected, messages, output, repor
 from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
+from gpuplatform_client.models.platform import SshServerInfo
 from gpuplatform_client.operations.lookups import FOLDER_SCHEME, find_folder, find_session
 
 PASSED_ON: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}  # to what runs in the session
@@ -25,7 +26,7 @@ def ssh(
     command: Annotated[list[str] | None, typer.Argument(help="What to run in place of a shell")] = None,
 ) -> None:
     """Open a shell in a session, or run a command there; a key of yours must be known to the platform."""
-    become([*_ssh_words(name), *(command or [])])
+    become([*session_words(name), *(command or [])])
 
 
 @reporting()
@@ -42,7 +43,7 @@ def port_forward(
         if not (_is_port(remote) and _is_port(local or remote)):
             raise typer.BadParameter(f"{text!r} is neither PORT nor LOCAL:REMOTE.", param_hint="PORTS")
         forwards += ["-L", f"{here}:{local or remote}:localhost:{remote}"]
-    ssh_program, *words = _ssh_words(name)
+    ssh_program, *words = session_words(name)
     for forward in forwards[1::2]:
         listening, remote = forward.split(":localhost:")
         messages.print(f"{listening} -> {name}:{remote}", highlight=False, markup=False)
@@ -58,15 +59,15 @@ def copy(
 ) -> None:
     """Copy files between this machine and a session or a data folder."""
     places = (source, target)
-    if sum(_is_remote(place) for place in places) != 1:
+    if sum(is_remote(place) for place in places) != 1:
         raise ClientError("One side is SESSION:PATH or folder://FOLDER/PATH, and the other a path of this machine.")
     if any(place.startswith(FOLDER_SCHEME) for place in places):
         with connected() as client:
             _copy_by_folder(client, source, target, overwrites=force)
         return
-    remote = source if _is_remote(source) else target
+    remote = source if is_remote(source) else target
     name, _, path = remote.partition(":")
-    _, *options, destination = _ssh_words(name)
+    _, *options, destination = session_words(name)
     options = ["-P" if word == "-p" else word for word in options]
     there = f"{destination}:{path}"
     words = ["scp", *options, *(["-r"] if recursive else [])]
@@ -105,20 +106,29 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 2**16
 
 
-def _is_remote(place: str) -> bool:
+def is_remote(place: str) -> bool:
     """Return whether a place is in a session or folder; a colon behind a slash belongs to a path of this machine."""
     return ":" in place.partition("/")[0]
 
 
-def _ssh_words(name: str) -> list[str]:
+def session_words(name: str) -> list[str]:
     """Return the command that enters a session: ssh, its options, user and host."""
     with connected() as client:
         session, server = find_session(client, name), ssh_files.ssh_server(client)
     if not session.ssh:
         raise ClientError(f"Session {session.name} is {session.status}: it can be entered while it is RUNNING.")
-    pinned = ssh_files.pin(server)
-    program, *words = shlex.split(session.ssh)
-    return [program, *(word for option in pinned.items() for word in ("-o", "=".join(option))), *words]
+    return [*_pinned_ssh(server), *shlex.split(session.ssh)[1:]]
+
+
+def folder_words() -> list[str]:
+    """Return the command that reaches the data folders."""
+    with connected() as client:
+        server = ssh_files.ssh_server(client)
+    return [*_pinned_ssh(server), "-p", str(server.port), f"{ssh_files.DATA_FOLDERS}@{server.host}"]
+
+
+def _pinned_ssh(server: SshServerInfo) -> list[str]:
+    return ["ssh", *(word for option in ssh_files.pin(server).items() for word in ("-o", "=".join(option)))]
 
 
 def become(words: list[str]) -> NoReturn:

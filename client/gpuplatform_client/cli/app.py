@@ -16,6 +16,7 @@ from gpuplatform_client.cli import (
     projects,
     shell,
     spec_files,
+    sync,
     templates,
 )
 from gpuplatform_client.cli.deployments import deploy, deployments
@@ -60,6 +61,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
         "attach": attach.attach,
         "exec": execute.execute,
         "cp": access.copy,
+        "sync": sync.sync,
         "port-forward": access.port_forward,
         "apps": overview.apps,
         "open": overview.open_app,

@@ -66,6 +66,9 @@ def test_a_session_is_entered_copied_to_and_forwarded_from(start: Start, tmp_pat
     assert run("cp", "-r", str(results), "mine:kept")[0] == 0
     assert run("cp", "mine:kept/data.bin", str(tmp_path / "back.bin"))[0] == 0
     assert (tmp_path / "back.bin").read_bytes() == (results / "data.bin").read_bytes()
+    assert run("sync", str(results), "mine:kept/all", "--delete") == (0, "+ data.bin\n")
+    assert run("sync", "mine:kept/all", str(tmp_path / "all")) == (0, "+ data.bin\n")
+    assert (tmp_path / "all/data.bin").read_bytes() == (results / "data.bin").read_bytes()
     assert run("cp", "mine:nothing", str(tmp_path))[0] != 0
     assert run("ssh", "mine", SERVE)[0] == 0
     port = free_port()

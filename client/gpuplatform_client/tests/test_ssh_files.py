@@ -1,5 +1,6 @@
 """What the program does around OpenSSH and editors: their files and arguments, with the real `ssh` as their reader."""
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from sessions.models import Session
 from sshserver.tests.ssh_client import SshClient
 from tests.factories import make_group, make_host, make_user, run_cluster, run_session
 from tests.live import LiveServer, serving
+from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 
@@ -42,14 +44,19 @@ def effective(home: Path, host: str) -> dict[str, str]:
     return dict(line.partition(" ")[::2] for line in shown.splitlines())
 
 
-def calls(home: Path, name: str, *arguments: str, server: LiveServer, user: User) -> list[str]:
-    """Return the arguments with which the program starts another."""
-    program = home / "bin" / name
+def started(home: Path, fake: tuple[str, str], *arguments: str, server: LiveServer, user: User) -> RunningProgram:
+    """Run the program, where another one of this name is this line of the shell."""
+    program = home / "bin" / fake[0]
     program.parent.mkdir(exist_ok=True)
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.write_text(f"#!/bin/sh\n{fake[1]}\n")
     program.chmod(0o755)
     token = ApiToken.objects.issue(user)[1]
-    with RunningProgram(server.url, token, home, *arguments, path=f"{program.parent}:/usr/bin:/bin") as running:
+    return RunningProgram(server.url, token, home, *arguments, path=f"{program.parent}:/usr/bin:/bin")
+
+
+def calls(home: Path, name: str, *arguments: str, server: LiveServer, user: User) -> list[str]:
+    """Return the arguments with which the program starts another."""
+    with started(home, (name, 'printf "%s\\n" "$@"'), *arguments, server=server, user=user) as running:
         assert running.wait() == 0, running.messages
     return "".join(running.lines).splitlines()
 
@@ -127,3 +134,21 @@ def test_ports_are_forwarded_from_loopback_alone(
     assert "[::]:80:localhost:80" in opened
     for ports in (("0",), ("65536",), ("x:1",), ("1:2:3",), ("٣",), ("80", "--address", "x")):
         assert signed_in("port-forward", "train", *ports).exit_code == 2
+
+
+def test_a_directory_is_followed_until_interrupted(session: Session, server: LiveServer, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/\x1b[2Jname").write_text("one")
+    copy = tmp_path / "there/\x1b[2Jname"
+    words = ("sync", str(tmp_path / "here"), f"train:{tmp_path / 'there'}", "--watch")
+    fake = ("ssh", f'echo "$@" > {tmp_path}/words; exec /usr/lib/openssh/sftp-server')
+    with started(tmp_path, fake, *words, server=server, user=session.owner) as running:
+        until(lambda: copy.exists() and copy.read_text() == "one")
+        (tmp_path / "here/\x1b[2Jname").write_text("more")
+        until(lambda: copy.read_text() == "more")
+        running.process.send_signal(signal.SIGINT)
+        running.wait()
+    assert running.lines == ["+ \\x1b[2Jname\n"] * 2
+    sent = (tmp_path / "words").read_text()
+    assert f"{session.pk}@127.0.0.1 sftp" in sent
+    assert "StrictHostKeyChecking=yes" in sent
