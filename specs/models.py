@@ -103,6 +103,7 @@ class TemplateLaunch(models.Model):
 
     class Meta:
         ordering = ("id",)
+        verbose_name_plural = "template launches"
         constraints = (
             models.CheckConstraint(
                 condition=Q(session=None, deployment__isnull=False) | Q(session__isnull=False, deployment=None),

@@ -155,29 +155,31 @@ class LaunchTemplateViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Launc
     @action(detail=True, url_path=r"versions/(?P<number>[0-9]{1,9})")
     def version(self, request: Request, pk: str, number: str) -> Response:
         """Show a version with what it says."""
-        return Response(TemplateVersionDetailSerializer(self._version(int(number))).data)
+        return Response(TemplateVersionDetailSerializer(self._version(self.get_object(), int(number))).data)
 
     @extend_schema(request=CurrentVersionBody, responses=TemplateDetailSerializer)
     @action(detail=True, methods=["post"], url_path="make-current")
     def make_current(self, request: Request, pk: str) -> Response:
         """Have another version be launched from now on."""
-        version = self._version(valid_body(CurrentVersionBody, request)["version"])
-        services.make_current(version.template, version, actor=user_of(request))
-        return Response(TemplateDetailSerializer(version.template).data)
+        template = self.get_object()
+        version = self._version(template, valid_body(CurrentVersionBody, request)["version"])
+        services.make_current(template, version, actor=user_of(request))
+        return Response(TemplateDetailSerializer(template).data)
 
     @extend_schema(request=TemplateLaunchBody, responses={200: SpecDocumentSerializer, 201: SpecDocumentSerializer})
     @action(detail=True, methods=["post"])
     def launch(self, request: Request, pk: str) -> Response:
         """Launch a template with these values, or say what that would be (200)."""
         template, asked = self.get_object(), valid_body(TemplateLaunchBody, request)
-        version = template.current if asked["version"] is None else self._version(asked["version"])
+        version = template.current if asked["version"] is None else self._version(template, asked["version"])
         outcome = template_launches.launch(user_of(request), version, asked["values"], is_dry=asked["dry_run"])
         made = status.HTTP_200_OK if asked["dry_run"] else status.HTTP_201_CREATED
         return Response(SpecDocumentSerializer(as_data(outcome)).data, status=made)
 
-    def _version(self, number: int) -> TemplateVersion:
+    @staticmethod
+    def _version(template: LaunchTemplate, number: int) -> TemplateVersion:
         """Return a version of the template. Raises Http404."""
-        versions = TemplateVersion.objects.filter(template=self.get_object()).select_related("template", "author")
+        versions = template.versions.select_related("template", "author")
         return get_object_or_404(versions, number=min(max(number, 0), 2**31 - 1))
 
 

@@ -30,6 +30,7 @@ from resources.gpus import simulated as simulated_gpus
 from resources.models import Image
 from sessions.lifecycle import Status
 from sessions.models import Conversion, ConversionState, Session, SessionUsage, ShareLink
+from specs.tests.template_rows import make_template
 from tests.factories import (
     make_app,
     make_endpoint,
@@ -117,6 +118,7 @@ def make_page_world(directory: Path) -> PageWorld:
     private = make_image(environment="mine", version="1", reference="private/mine:1", owner=admin)
     saved = {"session": running, "state": ConversionState.DONE.value, "reference": "private/mine:1"}
     conversion = Conversion.objects.create(**saved, name="mine", tag="1", recipe="FROM scratch", image=private)
+    template = make_template(admin, description="Our run, with a learning rate")
     key = SshKey.objects.create(owner=admin, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:abc")
     webhook, _ = webhook_services.create(admin, url="https://ci.example.org/hooks/gpu", types=DEFAULT_TYPES, name="CI")
     delivery = webhook_services.send_test(webhook)
@@ -128,6 +130,7 @@ def make_page_world(directory: Path) -> PageWorld:
         "delivery_id": delivery.pk,
         "endpoints:app.name": "jupyter",
         "link_id": link.pk,
+        "template_id": template.pk,
         "image_id": private.pk,
         "conversion_id": conversion.pk,
         "key_id": key.pk,

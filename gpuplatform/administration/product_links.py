@@ -53,6 +53,7 @@ PAGES: Final[Mapping[str, Callable[[Any], str]]] = {  # by the label of the mode
     "resources.ResourceGroup": lambda row: _listed("overview:hosts", group=row.pk),
     "resources.Preset": lambda row: reverse("sessions:launch-step", args=["resources"]),
     "resources.Image": lambda row: _listed("overview:environments", q=row.environment),
+    "specs.LaunchTemplate": lambda row: reverse("sessions:template", args=[row.pk]),
     "notifications.Announcement": lambda row: reverse("home"),
 }
 

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
+from deployments.tests.making import make_deployment
 from sessions.models import Session
 from specs.launch_templates.services import content_of
 from specs.models import LaunchTemplate, TemplateLaunch
@@ -176,6 +177,15 @@ def test_files_and_the_wizard_become_templates(page: Client, owner: User) -> Non
     assert saved(page, launch=launch).status_code == 302
     assert LaunchTemplate.objects.get().kind == "cluster"
     assert page.post(f"{URL}new/", {**fields, **amounts, "cpu": "many"}).status_code == 422
+
+
+def test_a_deployment_becomes_a_template(page: Client, owner: User) -> None:
+    deployment = make_deployment(owner)
+    address = f"{URL}new/?deployment={deployment.pk}"
+    assert address in html(page.get(f"/deployments/{deployment.pk}/"))
+    assert "name: ${{ name }}" in page.get(address).context["form"].initial["launch"]
+    page.force_login(make_user())
+    assert page.get(address).status_code == 404
 
 
 def test_a_link_leads_to_the_template(page: Client, owner: User) -> None:

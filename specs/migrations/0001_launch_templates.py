@@ -50,6 +50,7 @@ class Migration(migrations.Migration):
                 ('template', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='specs.launchtemplate')),
             ],
             options={
+                'verbose_name_plural': 'template launches',
                 'ordering': ('id',),
             },
         ),

@@ -106,6 +106,28 @@ def test_a_mistake_is_told_at_its_parameter(owner: User, values: dict[str, Any],
     assert not Session.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("parameter", "good", "bad"),
+    [
+        ({"type": "text"}, "a b", "x" * 5000),
+        ({"type": "integer", "min": 1, "max": 9}, "9", "10"),
+        ({"type": "decimal", "max": "0.5"}, "1e-5", "NaN"),
+        ({"type": "choice", "choices": ["a", 8]}, 8, "b"),
+        ({"type": "boolean"}, "true", "maybe"),
+        ({"type": "cpu"}, 1, 0),
+        ({"type": "memory", "min": "512m"}, "1g", "1m"),
+        ({"type": "fgpu", "max": 1}, "0.5", "1.01"),
+        ({"type": "folder"}, "data", []),
+    ],
+)
+def test_each_type_takes_its_values(owner: User, parameter: dict[str, Any], good: Any, bad: Any) -> None:
+    launched = {"kind": "session", "image": "lab/pytorch:2", "cpu": 1, "memory": "1g", "env": {"X": "${{ x }}"}}
+    template = made(owner, parameters=[{"name": "x", **parameter}], launch=launched)
+    assert launch(owner, template, {"x": good}).status_code == 201
+    assert Session.objects.get().environment == {"X": str(good).replace("1e-5", "0.00001")}
+    assert list(launch(owner, template, {"x": bad}).json()["errors"]) == ["values.x"]
+
+
 def test_a_dry_run_launches_and_counts_nothing(owner: User) -> None:
     template = made(owner)
     answer = launch(owner, template, {"note": "x"}, dry_run=True)

@@ -41,10 +41,10 @@ def begun(request: UserRequest) -> tuple[str, Fields]:
     return _small(request)
 
 
-def without_secrets(fields: Fields) -> tuple[Fields, list[Fields]]:
-    """Return the fields, in which variables that hold secrets are parameters, and these parameters."""
-    secrets = [name for name in fields.get(VARIABLES, {}) if SECRET.search(name)]
-    return with_parameters(fields, [f"{VARIABLES}.{name}" for name in secrets])
+def asked_for(launch: Fields) -> tuple[Fields, list[Fields]]:
+    """Return what is launched with what a template cannot keep asked for: secrets, and the name of a deployment."""
+    names = [f"{VARIABLES}.{name}" for name in launch.get(VARIABLES, {}) if SECRET.search(name)]
+    return with_parameters(launch, [*names, "name"] if launch[KIND] == "deployment" else names)
 
 
 def offered(launch: Mapping[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def template(request: UserRequest, template_id: str) -> HttpResponse:
         in_wizard = "wizard" in request.POST and shown.kind != "deployment"
         outcome = form.launch(is_dry=in_wizard)
         if outcome and not in_wizard:
-            return _launched(request, outcome)
+            return _launched(request, outcome, outcome.document.name or shown.name)
         if outcome and outcome.launched_as:
             initial = from_request(outcome.launched_as) | {"from_template": f"{shown.pk}:{version.number}"}
             filled = LaunchForm(request.user, offer=LaunchOffer(request.user), initial=initial)
@@ -81,8 +81,9 @@ def edit(request: UserRequest, template_id: str = "") -> HttpResponse:
             kind, fields = origins.of_request(filled.launch_request())
         else:
             kind, fields = origins.begun(request)
-        launch, parameters = origins.without_secrets({KIND: kind, **fields})
-        form = TemplateForm(request.user, initial=TemplateForm.shown(str(fields.get("name", "")), launch, parameters))
+        name = str(fields.pop("name", "")) if "session" in request.GET else str(fields.get("name", ""))
+        launch, parameters = origins.asked_for({KIND: kind, **fields})
+        form = TemplateForm(request.user, initial=TemplateForm.shown(name, launch, parameters))
     context = {"form": form, "template": target, "offered": _offered(form)}
     return render(request, "launch/gallery/edit.html", context, status=422 if form.errors else 200)
 
@@ -180,9 +181,9 @@ def _offered(form: TemplateForm) -> list[str]:
     return origins.offered(found[0].value) if found and isinstance(found[0].value, dict) else []
 
 
-def _launched(request: UserRequest, outcome: SpecOutcome) -> HttpResponse:
+def _launched(request: UserRequest, outcome: SpecOutcome, name: str) -> HttpResponse:
     """Say what was launched, on its page or in the list."""
-    messages.success(request, _("Launched %(name)s.") % {"name": outcome.document.name or _("it")})
+    messages.success(request, _("Launched %(name)s.") % {"name": name})
     if outcome.document.kind == "deployment":
         return redirect("deployments:detail", outcome.ids[0])
     return redirect("sessions:detail", outcome.ids[0]) if len(outcome.ids) == 1 else redirect("sessions:list")
