@@ -10,6 +10,10 @@ class ClientError(Exception):
     """The base of all errors of this package; the text is for a person."""
 
 
+class UnknownPlatformError(ClientError):
+    """No address of a platform is known."""
+
+
 class UnreachableServerError(ClientError):
     """No usable response came, although the request was repeated."""
 

@@ -1,18 +1,27 @@
 """Amounts and times as the command line shows them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Final
+
+import typer
 
 from gpuplatform_client.models.platform import ClusterMember, ComputeSession
 
 GIB = 2**30
 MIB = 2**20
+KIB = 2**10
+SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SPAN: Final = re.compile("([0-9]{1,9})([smhd])")
 
 
 def size_text(size: int | None) -> str:
     """Return a size in bytes with its unit; "-" if it is not known."""
     if size is None:
         return "-"
+    if 0 < size < MIB:
+        return f"{size / KIB:.3g} KiB" if size >= KIB else f"{size} B"
     return f"{size / GIB:.4g} GiB" if size >= GIB else f"{size / MIB:.3g} MiB"
 
 
@@ -59,3 +68,11 @@ def clock_text(moment: datetime) -> str:
     """Return a moment in the time zone of this machine, with its date unless that is today's."""
     local = moment.astimezone()
     return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%d %b %H:%M")
+
+
+def seconds_of(text: str, option: str) -> int:
+    """Return the length of a time such as "60s", "30m", "2h" or "1d". Raises BadParameter."""
+    match = SPAN.fullmatch(text)
+    if not match:
+        raise typer.BadParameter(f"{text!r} is no time: write for example 60s, 30m or 2h.", param_hint=option)
+    return int(match[1]) * SECONDS[match[2]]

@@ -7,9 +7,11 @@ import typer
 
 from gpuplatform_client.cli import (
     access,
+    account,
     credentials,
     editors,
     folders,
+    help_topics,
     importing,
     login,
     overview,
@@ -20,6 +22,9 @@ from gpuplatform_client.cli import (
     templates,
 )
 from gpuplatform_client.cli.deployments import deploy, deployments
+from gpuplatform_client.cli.groups import lists_by_default
+from gpuplatform_client.cli.resources import administration, table
+from gpuplatform_client.cli.resources.commands import add_commands
 from gpuplatform_client.cli.sessions import attach, changes, execute, resize, run, sessions
 
 app = typer.Typer(
@@ -68,17 +73,48 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
     },
     "Deployments": {"deploy": deploy.deploy, "rollout": deploy.rollout},
     "This program": {"completion": shell.completion},
-    "What there is": {"images": overview.images, "hosts": overview.hosts},
+}
+GROUPS: Final[Mapping[str, Mapping[str, str | typer.Typer]]] = {
+    "Account": {
+        "account": "Your account: show it, change your name or password.",
+        "tokens": "Your API tokens.",
+        "keys": "Your SSH keys.",
+        "credentials": credentials.app,
+        "logins": "Browsers in which you are signed in.",
+        "notifications": "What you were told, and how you are told.",
+        "webhooks": "Addresses that are told of your sessions.",
+    },
+    "Sessions": {"templates": templates.app},
+    "In a session": {"links": "Links by which others use an app."},
+    "Deployments": {"deployments": deployments.app},
+    "What there is": {
+        "images": "Images that you may launch, and your own.",
+        "hosts": "Hosts and what is free there; administrators cordon and drain them.",
+        "groups": "Resource groups in which you may launch.",
+        "presets": "Amounts that are offered.",
+        "storage": "Where folders may be.",
+        "folders": folders.app,
+        "imports": "Work that was fetched from an address.",
+        "projects": projects.app,
+        "announcements": "What administrators tell everybody.",
+    },
+    "Administration": {"admin": "For superadmins: users, policies, groups, images, services, and others."},
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         settings = access.PASSED_ON if name in ("ssh", "exec") else None
         app.command(name, rich_help_panel=panel, context_settings=settings)(command)
-app.add_typer(deployments.app, name="deployments", rich_help_panel="Deployments")
-app.add_typer(templates.app, name="templates", rich_help_panel="Sessions")
-app.add_typer(credentials.app, name="credentials", rich_help_panel="Account")
-app.add_typer(folders.app, name="folders", rich_help_panel="What there is")
-app.add_typer(projects.app, name="projects", rich_help_panel="What there is")
+groups: dict[str, typer.Typer] = {}
+for panel, described in GROUPS.items():
+    for name, group in described.items():
+        groups[name] = typer.Typer(help=group, no_args_is_help=True) if isinstance(group, str) else group
+        app.add_typer(groups[name], name=name, rich_help_panel=panel)
+app.command("help")(help_topics.show_help)
+lists_by_default(groups["images"], overview.images)
+lists_by_default(groups["hosts"], overview.hosts)
+groups["account"].command("password")(account.change_password)
+groups["notifications"].command("prefer")(account.prefer)
+add_commands(groups, app, (*table.COLLECTIONS, *administration.COLLECTIONS))
 
 
 def main() -> None:

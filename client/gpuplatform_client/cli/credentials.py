@@ -4,31 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
-from gpuplatform_client.operations.lookups import find_credential
 
 app = typer.Typer(help="Tokens and keys for private repositories.", no_args_is_help=True)
-
-
-@app.command("ls")
-@reporting()
-def list_credentials(form: ListOption = ListFormat.TABLE) -> None:
-    """List your credentials."""
-    with connected() as client:
-        print_list(
-            client.import_credentials(),
-            form,
-            (
-                ("NAME", lambda each: each.name),
-                ("HOST", lambda each: each.host),
-                ("KIND", lambda each: each.kind),
-                ("USED", lambda each: clock_text(each.last_used_at) if each.last_used_at else "-"),
-            ),
-            wide=(("PUBLIC KEY", lambda each: each.public_key or "-"),),
-            name_of=lambda each: each.name,
-        )
 
 
 @app.command("add")
@@ -57,11 +35,3 @@ def _content(file: typer.FileText | None, option: str) -> str:
     if file and not content.strip():
         raise typer.BadParameter("There is nothing in this file.", param_hint=option)
     return content
-
-
-@app.command("rm")
-@reporting()
-def remove_credential(name: Annotated[str, typer.Argument(help="Name of a credential")]) -> None:
-    """Delete a credential."""
-    with connected() as client:
-        client.delete_import_credential(find_credential(client, name).id)

@@ -6,10 +6,11 @@ from typing import Annotated, Final
 import typer
 
 from gpuplatform_client.cli.amounts import size_text
-from gpuplatform_client.cli.connection import FAILED, connected, messages, output, reporting
+from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.exit_codes import FAILED, INTERRUPTED
 from gpuplatform_client.cli.names import complete_folder
 from gpuplatform_client.cli.printing import ListFormat
-from gpuplatform_client.cli.sessions.run import INTERRUPTED, fgpu_of
+from gpuplatform_client.cli.sessions.run import fgpu_of
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.imports import ImportInfo, ImportProposal, ImportSpec
 from gpuplatform_client.models.platform import LaunchSpec

@@ -6,6 +6,7 @@ import typer
 
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_for_programs
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.stored_login import TOKEN_VARIABLE, URL_VARIABLE, StoredLogin
@@ -51,7 +52,9 @@ def logout() -> None:
 
 
 @reporting()
-def whoami() -> None:
+def whoami(form: ListOption = ListFormat.TABLE) -> None:
     """Print who is signed in, and where."""
     with connected() as client:
-        output.print(f"{client.account().email} at {stored_login.load().url}", highlight=False, markup=False)
+        account = client.account()
+        if not print_for_programs(account, form, account.email):
+            output.print(f"{account.email} at {stored_login.load().url}", highlight=False, markup=False)

@@ -8,7 +8,7 @@ import typer
 from gpuplatform_client.cli.amounts import fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
 from gpuplatform_client.cli.names import SessionName
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.cli.printing import ListFormat, ListOption, fields_of, print_for_programs, print_list
 from gpuplatform_client.models.platform import HostInfo, LimitAmounts
 from gpuplatform_client.operations.lookups import find_running_session, find_session
 
@@ -26,18 +26,8 @@ def images(form: ListOption = ListFormat.TABLE) -> None:
         print_list(
             client.images(),
             form,
-            (
-                ("ENVIRONMENT", lambda image: image.environment),
-                ("VERSION", lambda image: image.version),
-                ("IMAGE", lambda image: image.reference),
-                ("SIZE", lambda image: size_text(image.size)),
-                ("YOURS", lambda image: "yes" if image.private else ""),
-            ),
-            wide=(
-                ("CPU", lambda image: str(image.min_cpu)),
-                ("MEMORY", lambda image: size_text(image.min_memory)),
-                ("FGPU", lambda image: fgpu_text(image.min_fgpu)),
-            ),
+            fields_of("environment version reference size private"),
+            wide=fields_of("min_cpu min_memory min_fgpu"),
             name_of=lambda image: image.reference,
         )
 
@@ -77,13 +67,8 @@ def apps(name: SessionName, form: ListOption = ListFormat.TABLE) -> None:
         print_list(
             client.apps(find_session(client, name).id),
             form,
-            (
-                ("NAME", lambda app: app.name),
-                ("TITLE", lambda app: app.title),
-                ("STATE", lambda app: app.state),
-                ("ADDRESS", lambda app: app.url or ""),
-            ),
-            wide=(("DETAIL", lambda app: app.detail),),
+            fields_of("name title state url"),
+            wide=fields_of("detail"),
             name_of=lambda app: app.name,
         )
 
@@ -105,10 +90,15 @@ def open_app(
 
 
 @reporting()
-def limits(project: Annotated[str | None, typer.Option(help="Its policy counts, too")] = None) -> None:
+def limits(
+    project: Annotated[str | None, typer.Option(help="Its policy counts, too")] = None,
+    form: ListOption = ListFormat.TABLE,
+) -> None:
     """Show what your policy allows, what your sessions hold, and what is left."""
     with connected() as client:
         found = client.limits(**({"project": project} if project else {}))
+    if print_for_programs(found, form, project or ""):
+        return
     table = table_of("", "ALLOWED", "USED", "LEFT")
     shown = (found.limits, found.used, found.remaining)
     for title, field in AMOUNTS:
@@ -130,14 +120,15 @@ def usage(
     by: Annotated[str, typer.Option(help="What a row stands for: user, project or group")] = "user",
     since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-01; by default 30 days ago")] = None,
     until: Annotated[str | None, typer.Option(help="Last day; by default today")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As --output json")] = False,
+    form: ListOption = ListFormat.TABLE,
 ) -> None:
     """Show what sessions have used, in hours of GPUs, cores and GiB of memory."""
     query = {"by": by, "since": since, "until": until}
     with connected() as client:
         report = client.usage_report(**{name: value for name, value in query.items() if value})
-    if as_json:
-        output.out(report.model_dump_json(), highlight=False)
+    names = "\n".join(row.name or "-" for row in report.rows)
+    if print_for_programs(report, ListFormat.JSON if as_json else form, names):
         return
     table = table_of(by.upper(), "SESSIONS", "GPU HOURS", "CPU HOURS", "GIB HOURS", "WAITED")
     for name, count, used in [

@@ -5,44 +5,12 @@ from typing import Annotated
 import typer
 
 from gpuplatform_client.cli.connection import connected, output, reporting
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
 from gpuplatform_client.operations.lookups import find_member, find_project
 
 app = typer.Typer(help="Projects: list them, and choose their members.", no_args_is_help=True)
 
 ProjectName = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of a project")]
 Email = Annotated[str, typer.Argument(help="E-mail address of an account")]
-
-
-@app.command("ls")
-@reporting()
-def list_projects(form: ListOption = ListFormat.TABLE) -> None:
-    """List your projects."""
-    with connected() as client:
-        print_list(
-            client.projects(),
-            form,
-            (
-                ("NAME", lambda project: project.name),
-                ("ROLE", lambda project: project.role or "-"),
-                ("MEMBERS", lambda project: str(project.member_count)),
-                ("ACTIVE", lambda project: "yes" if project.is_active else "no"),
-            ),
-            name_of=lambda project: project.name,
-        )
-
-
-@app.command("members")
-@reporting()
-def list_members(project: ProjectName, form: ListOption = ListFormat.TABLE) -> None:
-    """List the members of a project."""
-    with connected() as client:
-        print_list(
-            client.project_members(find_project(client, project).id),
-            form,
-            (("E-MAIL", lambda member: member.email), ("ROLE", lambda member: member.role)),
-            name_of=lambda member: member.email,
-        )
 
 
 @app.command("add")

@@ -114,13 +114,19 @@ def many(model: type[Model]) -> Callable[[httpx.Response], list[Model]]:
     return lambda response: [model.model_validate(each) for each in response.json()]
 
 
+def objects(response: httpx.Response) -> ResultPage[Any]:
+    """Read a list, or a page of one, as the plain objects that it has."""
+    body = response.json()
+    found = body if isinstance(body, list) else body["results"]
+    following = None if isinstance(body, list) else body.get("next")
+    return ResultPage(found, dict(httpx.URL(following).params) if following else None)
+
+
 def page(model: type[Model]) -> Callable[[httpx.Response], ResultPage[Model]]:
     """Return the reader of a page of a list."""
 
     def read(response: httpx.Response) -> ResultPage[Model]:
-        body = response.json()
-        following = body.get("next")
-        query = dict(httpx.URL(following).params) if following else None
-        return ResultPage([model.model_validate(each) for each in body["results"]], query)
+        plain = objects(response)
+        return ResultPage([model.model_validate(each) for each in plain.items], plain.next_query)
 
     return read

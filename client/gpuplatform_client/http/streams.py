@@ -10,9 +10,10 @@ import httpx
 from httpx_sse import ServerSentEvent
 
 from gpuplatform_client.errors import UnreachableServerError, no_api
-from gpuplatform_client.models.platform import ComputeSession
+from gpuplatform_client.models.platform import ComputeSession, TimelineEvent
 
 END = "end"  # the event after which nothing follows
+READY = "ready"  # the first event of a stream of all sessions
 
 
 class StreamPosition:
@@ -48,3 +49,14 @@ def read_session(event: ServerSentEvent) -> list[ComputeSession]:
     """Return the session as it is after the event."""
     data = json.loads(event.data)
     return [ComputeSession.model_validate(data if event.event == END else data["session"])]
+
+
+def read_timeline_event(event: ServerSentEvent) -> list[TimelineEvent]:
+    """Return the event of a session's timeline; none where something else has changed."""
+    found = None if event.event == END else json.loads(event.data)["event"]
+    return [TimelineEvent.model_validate(found)] if found else []
+
+
+def read_changed_session(event: ServerSentEvent) -> list[ComputeSession | None]:
+    """Return the session that has changed; None where the stream says that it is ready."""
+    return [None] if event.event == READY else [*read_session(event)]

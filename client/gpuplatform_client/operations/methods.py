@@ -69,6 +69,7 @@ class ApiMethods:
     session_spec = OperationMethod(operations.session_spec)
     deployment_spec = OperationMethod(operations.deployment_spec)
     terminate = OperationMethod(operations.terminate)
+    terminate_many = OperationMethod(operations.terminate_many)
     park = OperationMethod(operations.park)
     resume = OperationMethod(operations.resume)
     extend = OperationMethod(operations.extend)
@@ -158,6 +159,10 @@ class ApiMethods:
     use_template_version = OperationMethod(template_operations.use_template_version)
     launch_template = OperationMethod(template_operations.launch_template)
     delete_template = OperationMethod(template_operations.delete_template)
+    call = OperationMethod(operations.call)
+    listed = ItemsMethod(operations.listed)
+    follow_events = ItemsMethod(operations.follow_events, "follow")
+    follow_sessions = ItemsMethod(operations.follow_sessions, "follow")
     follow_logs = ItemsMethod(operations.follow_logs, "follow")
     watch = ItemsMethod(operations.watch, "follow")
 

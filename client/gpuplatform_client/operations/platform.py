@@ -15,12 +15,13 @@ from gpuplatform_client.http.api_requests import (
     idempotency_key,
     many,
     nothing,
+    objects,
     one,
     page,
     path_part,
     text,
 )
-from gpuplatform_client.http.streams import read_output, read_session
+from gpuplatform_client.http.streams import read_changed_session, read_output, read_session, read_timeline_event
 from gpuplatform_client.models.platform import (
     AccountInfo,
     AccountLimits,
@@ -118,6 +119,12 @@ def terminate(session_id: str) -> ApiOperation[ComputeSession]:
     return _changed(session_id, "terminate")
 
 
+def terminate_many(session_ids: list[str]) -> ApiOperation[list[ComputeSession]]:
+    """End several sessions, or none where there is one that does not exist."""
+    body = {"ids": session_ids}
+    return ApiOperation("POST", "sessions/terminate/", many(ComputeSession), body=body, headers=idempotency_key())
+
+
 def park(session_id: str) -> ApiOperation[ComputeSession]:
     """Stop a running session and keep its files; what it holds is free for others."""
     return _changed(session_id, "park")
@@ -164,9 +171,10 @@ def session_events(session_id: str) -> ApiOperation[ResultPage[TimelineEvent]]:
     return ApiOperation("GET", f"sessions/{path_part(session_id)}/events/", page(TimelineEvent), FIRST_PAGE)
 
 
-def logs(session_id: str, tail: int = 500) -> ApiOperation[str]:
-    """Return the last `tail` lines of output."""
-    return ApiOperation("GET", f"sessions/{path_part(session_id)}/logs/", text, {"tail": tail})
+def logs(session_id: str, tail: int = 500, member: str = "") -> ApiOperation[str]:
+    """Return the last `tail` lines of output; `member` is one of a cluster, or "all"."""
+    query = {"tail": tail} | _of_member(member)
+    return ApiOperation("GET", f"sessions/{path_part(session_id)}/logs/", text, query)
 
 
 def usage(session_id: str) -> ApiOperation[UsageWindow]:
@@ -260,14 +268,38 @@ def invite_to_project(project_id: int, email: str) -> ApiOperation[None]:
     return ApiOperation("POST", path, nothing, body={"email": email}, headers=idempotency_key())
 
 
-def follow_logs(session_id: str) -> ApiStream[str]:
-    """Yield output in pieces, from its beginning, until the session has ended."""
-    return ApiStream(f"sessions/{path_part(session_id)}/logs/follow/", read_output)
+def call(method: str, path: str, body: Any = None, /, **query: str) -> ApiOperation[Any]:
+    """Send any request of the API, such as "POST", "webhooks/", and return the body of its response; None if empty."""
+    return ApiOperation(method, path, lambda response: response.json() if response.content else None, query, body)
+
+
+def listed(path: str, /, **query: str) -> ApiOperation[ResultPage[Any]]:
+    """Yield the objects of any list of the API, such as "webhooks/"."""
+    return ApiOperation("GET", path, objects, query)
+
+
+def follow_logs(session_id: str, member: str = "") -> ApiStream[str]:
+    """Yield output in pieces, from its beginning, until the session has ended; of a `member` of a cluster, or "all"."""
+    return ApiStream(f"sessions/{path_part(session_id)}/logs/follow/", read_output, _of_member(member))
+
+
+def follow_events(session_id: str) -> ApiStream[TimelineEvent]:
+    """Yield the events of a session, those of before first, until it has ended."""
+    return ApiStream(f"sessions/{path_part(session_id)}/events/follow/", read_timeline_event)
+
+
+def follow_sessions() -> ApiStream[ComputeSession | None]:
+    """Yield each of one's sessions after each of its changes; before, None: from then on no change is missed."""
+    return ApiStream("sessions/events/follow/", read_changed_session)
 
 
 def watch(session_id: str) -> ApiStream[ComputeSession]:
     """Yield the session now and after every change, until it has ended."""
     return ApiStream(f"sessions/{path_part(session_id)}/events/follow/", read_session)
+
+
+def _of_member(member: str) -> dict[str, str | int]:
+    return {"member": member} if member else {}
 
 
 def _changed(session_id: str, change: str, body: Any = None) -> ApiOperation[ComputeSession]:

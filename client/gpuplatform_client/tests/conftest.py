@@ -1,14 +1,19 @@
 """The program `gpuplatform`, signed in at the `server` as the `user` of a module."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from accounts.models import ApiToken, User
 from gpuplatform_client.cli.app import app
 from gpuplatform_client.tests.program import Command
 from tests.live import LiveServer
+
+# The program takes longer to make than to run.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_folder_fills_what_is_left_out(signed_in: Command, user: User, tmp_pat
     assert "has no model-definition.yaml" in signed_in(*DEPLOY, "--definition", "models").stderr
     (files / "model-definition.yaml").write_text(WRONG)
     refused = signed_in(*DEPLOY, "--definition", "models")
-    assert (refused.exit_code, "line 6, models[0].service.port" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "line 6, models[0].service.port" in refused.stderr) == (5, True)
     (files / "model-definition.yaml").write_text(DEFINITION)
     store_model(files / "mlruns/0/1/artifacts/letters", flavor="spark")
     store_model(files / "mlruns/0/2/artifacts/spam")
@@ -103,7 +103,7 @@ def test_a_folder_fills_what_is_left_out(signed_in: Command, user: User, tmp_pat
 
 def test_what_is_refused_names_the_field(signed_in: Command) -> None:
     refused = signed_in("deploy", "Chat", "--image", "llm", "--cpu", "2", "--memory", "4g", "--command", "serve")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 5
     assert "name" in refused.stderr
     assert signed_in(*DEPLOY, "--command", "serve", "--", "serve").exit_code == 2
     assert "no deployment 'chat'" in signed_in("deployments", "show", "chat").stderr
@@ -136,7 +136,7 @@ def test_deployments_are_listed_scaled_and_ended(signed_in: Command) -> None:
 
 def test_superadmins_give_host_names(signed_in: Command, user: User) -> None:
     signed_in(*DEPLOY, "--command", "serve")
-    assert signed_in("deployments", "hosts", "chat", "models.example.org").exit_code == 1
+    assert signed_in("deployments", "hosts", "chat", "models.example.org").exit_code == 4
     User.objects.update(is_superuser=True)
     given = signed_in("deployments", "hosts", "chat", "models.example.org", "b.example.org")
     assert (given.exit_code, "b.example.org" in given.stdout) == (0, True)
@@ -156,7 +156,7 @@ def test_tokens_are_printed_once_and_revoked(signed_in: Command) -> None:
     assert ("shop" in listed, made.stdout.strip() in listed) == (True, False)
     assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 0
     assert not DeploymentToken.objects.valid().exists()
-    assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 1
+    assert signed_in("deployments", "token", "revoke", "chat", "shop").exit_code == 4
 
 
 def test_limits_of_tokens_are_set_and_their_use_listed(signed_in: Command) -> None:
@@ -171,7 +171,7 @@ def test_limits_of_tokens_are_set_and_their_use_listed(signed_in: Command) -> No
     assert ("4/10" in listed, "19/100" in listed) == (True, True)
     row = signed_in("deployments", "usage", "chat").stdout.splitlines()[-1]
     assert row.split() == [f"{timezone.now():%Y-%m}", "shop", "4", "7", "12"]
-    assert signed_in("deployments", "token", "set", "chat", "other", "--rate", "1").exit_code == 1
+    assert signed_in("deployments", "token", "set", "chat", "other", "--rate", "1").exit_code == 4
 
 
 def test_logs_of_all_replicas_are_printed_and_followed(signed_in: Command) -> None:
@@ -185,7 +185,7 @@ def test_logs_of_all_replicas_are_printed_and_followed(signed_in: Command) -> No
         )
     assert signed_in("deployments", "logs", "chat").stdout == "chat-1-a | first\nchat-1-b | second\n"
     assert signed_in("deployments", "logs", "chat", "--replica", "chat-1-b").stdout == "chat-1-b | second\n"
-    assert signed_in("deployments", "logs", "chat", "--replica", "chat-1-c").exit_code == 1
+    assert signed_in("deployments", "logs", "chat", "--replica", "chat-1-c").exit_code == 5
     followed = signed_in("deployments", "logs", "chat", "-f", "--replica", "chat-1-a").stdout
     assert followed == "chat-1-a | first\n"
     signed_in("deployments", "end", "chat")
@@ -222,7 +222,7 @@ def test_how_revisions_are_rolled_out_is_set(signed_in: Command) -> None:
     assert changed.stdout == "blue_green: old replicas stay for 30 s\n"
     assert signed_in("deployments", "set", "chat", "--canary-steps", "5,x").exit_code == 2
     refused = signed_in("deployments", "set", "chat", "--canary-steps", "50,5")
-    assert (refused.exit_code, "canary_steps" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "canary_steps" in refused.stderr) == (5, True)
 
 
 def test_a_rollout_is_shown_promoted_and_aborted(signed_in: Command, user: User) -> None:
@@ -232,7 +232,7 @@ def test_a_rollout_is_shown_promoted_and_aborted(signed_in: Command, user: User)
     signed_in("deploy", "chat", "--cpu", "1")
     assert "It gets 5 % when its replicas are healthy" in signed_in("rollout", "chat", "--no-follow").stdout
     refused = signed_in("rollout", "chat", "--promote")
-    assert (refused.exit_code, "that is awaited" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "that is awaited" in refused.stderr) == (5, True)
     StepwiseRollout.objects.update(begun_at=timezone.now())
     answer(deployment, 1, 190, 19)
     answer(deployment, 2, 10)
@@ -268,5 +268,5 @@ def test_a_dry_run_says_whether_there_is_room(signed_in: Command, user: User) ->
     assert "No further replica" in signed_in("deployments", "rollback", "chat", "--to", "1", "--dry-run").stdout
     assert "no revision before" in signed_in("deployments", "rollback", "chat", "--dry-run").stderr
     refused = signed_in("deploy", "chat", "--cpu", "99", "--dry-run")
-    assert (refused.exit_code, "cpu" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "cpu" in refused.stderr) == (5, True)
     assert (Revision.objects.count(), Deployment.objects.get().replicas) == (1, 1)

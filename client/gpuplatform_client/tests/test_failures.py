@@ -32,7 +32,7 @@ def responding(respond: Responder) -> Iterator[str]:
         def do_GET(self) -> None:
             respond(self)
 
-        do_POST = do_GET
+        do_POST = do_PATCH = do_PUT = do_DELETE = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             """Log nothing."""

@@ -114,7 +114,7 @@ def test_contradicting_options_fetch_nothing(signed_in: Command, arguments: tupl
 
 def test_what_is_refused_names_its_field(signed_in: Command) -> None:
     refused = signed_in("import", "file:///etc/passwd", "--look")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 5
     assert "address" in refused.stderr
     assert "no credential 'lab'" in signed_in("import", ADDRESS, "--look", "--credential", "lab").stderr
 

@@ -64,7 +64,7 @@ def test_rules_are_added_paused_and_removed(signed_in: Command, deployment: Depl
     assert "no, paused" in signed_in("deployments", "scaling-rules", "chat", "--pause", str(rule.pk)).stdout
     assert "yes" in signed_in("deployments", "scaling-rules", "chat", "--resume", str(rule.pk)).stdout
     assert signed_in("deployments", "scaling-rules", "chat", "--remove", str(rule.pk), "-o", "name").stdout == ""
-    assert signed_in("deployments", "scaling-rules", "chat", "--remove", str(rule.pk)).exit_code == 1
+    assert signed_in("deployments", "scaling-rules", "chat", "--remove", str(rule.pk)).exit_code == 4
     assert not ScalingRule.objects.exists()
 
 
@@ -99,7 +99,7 @@ def test_what_the_platform_refuses_names_the_field(
     signed_in: Command, deployment: Deployment, wrong: tuple[str, ...], said: str
 ) -> None:
     refused = signed_in("deployments", *wrong)
-    assert (refused.exit_code, said in refused.stderr) == (1, True)
+    assert (refused.exit_code, said in refused.stderr) == (5, True)
     assert not ScalingRule.objects.exists()
 
 
@@ -118,4 +118,4 @@ def test_the_most_of_a_share_is_set_and_shown(signed_in: Command, user: User) ->
     assert "to 0.8 fGPU a replica" in changed.stdout, changed.stderr
     assert "Grows" not in signed_in("deployments", "scaling", "draw", "--max-fgpu", "none").stdout
     refused = signed_in("deployments", "scaling", "draw", "--max-fgpu", "9")
-    assert (refused.exit_code, "max_fgpu" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "max_fgpu" in refused.stderr) == (5, True)

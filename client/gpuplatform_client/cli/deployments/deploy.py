@@ -9,6 +9,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.exit_codes import FAILED
 from gpuplatform_client.cli.names import DeploymentName, ImageName, complete_folder
 from gpuplatform_client.cli.sessions.run import fgpu_of, mount_of, variables_of
 from gpuplatform_client.client import Client
@@ -26,7 +27,6 @@ from gpuplatform_client.operations.lookups import choose_image, find_deployment
 
 OUTAGE_SECONDS = 600.0  # of the connection, after which following is given up
 POLL_SECONDS = 1.0
-FAILED = 1
 
 Strategy = Annotated[str | None, typer.Option(help="Of rollouts: rolling, canary or blue_green")]
 CanarySteps = Annotated[str | None, typer.Option(help='Percent of the requests, rising, such as "5,50"')]

@@ -20,13 +20,14 @@ from gpuplatform_client.cli.deployments.deploy import (
 )
 from gpuplatform_client.cli.deployments.scaling import scaling, scaling_rules, sleep, wake
 from gpuplatform_client.cli.deployments.tokens import tokens, usage
+from gpuplatform_client.cli.groups import lists_by_default
 from gpuplatform_client.cli.names import DeploymentName
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_facts, print_for_programs, print_list
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.deployments import DeploymentInfo, RevisionInfo
 from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment
 
-app = typer.Typer(help="Deployments: list them, change them, and make tokens.", invoke_without_command=True)
+app = typer.Typer(help="Deployments: list them, change them, and make tokens.")
 app.add_typer(tokens, name="token")
 app.command("usage")(usage)
 app.command("scaling")(scaling)
@@ -35,14 +36,6 @@ app.command("sleep")(sleep)
 app.command("wake")(wake)
 
 
-@app.callback()
-def deployments(context: typer.Context, form: ListOption = ListFormat.TABLE) -> None:
-    """List deployments; or show and change one."""
-    if context.invoked_subcommand is None:
-        list_deployments(form)
-
-
-@app.command("ls")
 @reporting()
 def list_deployments(form: ListOption = ListFormat.TABLE) -> None:
     """List deployments, newest first."""
@@ -71,14 +64,18 @@ def list_deployments(form: ListOption = ListFormat.TABLE) -> None:
         )
 
 
+lists_by_default(app, list_deployments)
+
+
 @app.command()
 @reporting()
-def show(name: DeploymentName) -> None:
+def show(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
     """Show a deployment, its replicas and its revisions."""
     with connected() as client:
         deployment = find_deployment(client, name)
-        for label, text in _facts(deployment):
-            output.print(f"{label:<11}{text}", highlight=False, markup=False)
+        if print_for_programs(deployment, form, deployment.id):
+            return
+        print_facts(_facts(deployment))
         output.print()
         print_list(
             client.replicas(deployment.id),
@@ -95,15 +92,15 @@ def show(name: DeploymentName) -> None:
             name_of=lambda each: each.session,
         )
         output.print()
-        _print_revisions(client, deployment)
+        _print_revisions(client, deployment, form)
 
 
 @app.command()
 @reporting()
-def revisions(name: DeploymentName) -> None:
+def revisions(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
     """List the revisions of a deployment, newest first."""
     with connected() as client:
-        _print_revisions(client, find_deployment(client, name))
+        _print_revisions(client, find_deployment(client, name), form)
 
 
 @app.command()
@@ -264,10 +261,10 @@ def _shape(revision: RevisionInfo) -> str:
     return ", ".join([*parts, *([f"{fgpu_text(revision.fgpu)} fGPU"] if revision.fgpu else [])])
 
 
-def _print_revisions(client: Client, deployment: DeploymentInfo) -> None:
+def _print_revisions(client: Client, deployment: DeploymentInfo, form: ListFormat) -> None:
     print_list(
         client.revisions(deployment.id),
-        ListFormat.TABLE,
+        form,
         (
             ("REVISION", lambda each: f"{each.number} (current)" if each.is_current else str(each.number)),
             ("RUNS", _shape),

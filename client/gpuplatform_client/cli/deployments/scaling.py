@@ -5,15 +5,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuplatform_client.cli.amounts import clock_text
-from gpuplatform_client.cli.connection import connected, output, reporting
+from gpuplatform_client.cli.amounts import SECONDS, clock_text, seconds_of
+from gpuplatform_client.cli.connection import connected, reporting
 from gpuplatform_client.cli.names import DeploymentName
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.cli.printing import ListFormat, ListOption, print_facts, print_list, print_object
 from gpuplatform_client.models.deployments import ScalingInfo
 from gpuplatform_client.operations.lookups import find_deployment
 
-SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-SPAN: Final = re.compile("([0-9]{1,9})([smhd])")
 NEVER: Final = "never"
 NO_NUMBER: Final = "none"
 
@@ -36,6 +34,7 @@ def scaling(
     preemptible: Annotated[
         bool | None, typer.Option("--preemptible/--no-preemptible", help="Beyond the least, replicas give way")
     ] = None,
+    form: ListOption = ListFormat.TABLE,
 ) -> None:
     """Show how a deployment follows its load, or change what is named."""
     changes: dict[str, Any] = {}
@@ -44,7 +43,7 @@ def scaling(
     if most is not None:
         changes["max_replicas"] = _most(most)
     if sleep_after is not None:
-        changes["idle_seconds"] = None if sleep_after == NEVER else _seconds(sleep_after, "--sleep-after")
+        changes["idle_seconds"] = None if sleep_after == NEVER else seconds_of(sleep_after, "--sleep-after")
     if max_fgpu is not None:
         changes["max_fgpu"] = None if max_fgpu == NO_NUMBER else max_fgpu
     if preemptible is not None:
@@ -57,24 +56,25 @@ def scaling(
         ("cooldown_seconds", cooldown, "--cooldown"),
     ):
         if text is not None:
-            changes[column] = _seconds(text, option)
+            changes[column] = seconds_of(text, option)
     with connected() as client:
         found = find_deployment(client, name)
-        _print(client.change_scaling(found.id, **changes) if changes else client.scaling(found.id))
+        shown = client.change_scaling(found.id, **changes) if changes else client.scaling(found.id)
+        print_object(shown, form, found.id, _facts(shown))
 
 
 @reporting()
 def sleep(name: DeploymentName) -> None:
     """Have a deployment sleep now: no replicas run until a request comes."""
     with connected() as client:
-        _print(client.sleep_deployment(find_deployment(client, name).id))
+        print_facts(_facts(client.sleep_deployment(find_deployment(client, name).id)))
 
 
 @reporting()
 def wake(name: DeploymentName) -> None:
     """Have a deployment that sleeps run again before a request comes."""
     with connected() as client:
-        _print(client.wake_deployment(find_deployment(client, name).id))
+        print_facts(_facts(client.wake_deployment(find_deployment(client, name).id)))
 
 
 @reporting()
@@ -129,25 +129,12 @@ def _most(text: str) -> int | None:
     return int(text)
 
 
-def _seconds(text: str, option: str) -> int:
-    """Return the length of a time such as "60s", "30m", "2h" or "1d". Raises BadParameter."""
-    match = SPAN.fullmatch(text)
-    if not match:
-        raise typer.BadParameter(f"{text!r} is no time: write for example 60s, 30m or 2h.", param_hint=option)
-    return int(match[1]) * SECONDS[match[2]]
-
-
 def _rule(text: str) -> tuple[str, float]:
     """Return metric and target of a text such as "outstanding=16". Raises BadParameter."""
     metric, _, target = text.partition("=")
     if not metric or not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?", target):
         raise typer.BadParameter("Write METRIC=TARGET, such as outstanding=16.", param_hint="--add")
     return metric, float(target)
-
-
-def _print(shown: ScalingInfo) -> None:
-    for label, text in _facts(shown):
-        output.print(f"{label:<11}{text}", highlight=False, markup=False)
 
 
 def _facts(shown: ScalingInfo) -> list[tuple[str, str]]:

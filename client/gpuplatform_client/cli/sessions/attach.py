@@ -12,7 +12,8 @@ from typing import Final
 import typer
 
 from gpuplatform_client import stored_login
-from gpuplatform_client.cli.connection import FAILED, connected, messages, reporting
+from gpuplatform_client.cli.connection import connected, messages, reporting
+from gpuplatform_client.cli.exit_codes import FAILED
 from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.operations.lookups import find_running_session

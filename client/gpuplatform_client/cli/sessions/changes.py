@@ -9,19 +9,21 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.exit_codes import FAILED
 from gpuplatform_client.cli.names import SessionName, SessionNames
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.platform import ComputeSession, ConversionInfo
 from gpuplatform_client.operations.lookups import find_session
 
-FAILED: Final = 1
 POLL_SECONDS: Final = 2.0
 
 
 @reporting()
 def stop(names: SessionNames) -> None:
     """End sessions."""
-    _change(names, lambda client, session: client.terminate(session.id))
+    with connected() as client:
+        for ended in client.terminate_many([find_session(client, name).id for name in names]):
+            _say_status(ended)
 
 
 @reporting()
@@ -94,8 +96,11 @@ def _change(names: list[str], change: Callable[[Client, ComputeSession], Compute
     """Change sessions, none where there is one that does not exist, and print what became of each."""
     with connected() as client:
         for session in [find_session(client, name) for name in names]:
-            changed = change(client, session)
-            output.print(f"{changed.name} ({changed.id}): {changed.status}", highlight=False, markup=False)
+            _say_status(change(client, session))
+
+
+def _say_status(session: ComputeSession) -> None:
+    output.print(f"{session.name} ({session.id}): {session.status}", highlight=False, markup=False)
 
 
 def _say_end(session: ComputeSession, at: datetime | None) -> None:

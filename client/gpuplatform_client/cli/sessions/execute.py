@@ -13,15 +13,15 @@ import typer
 
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import connected, reporting
+from gpuplatform_client.cli.exit_codes import NO_MORE_KNOWN
 from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.commands import RemoteCommand
 from gpuplatform_client.operations.lookups import find_running_session
 
-FAILED: Final = 255  # as ssh exits where no command was run
 READ_BYTES: Final = 16 * 1024
 
 
-@reporting(FAILED)
+@reporting(NO_MORE_KNOWN)  # as ssh exits where no command was run
 def execute(
     name: SessionName,
     command: Annotated[list[str], typer.Argument(help="What to run, behind -- or not")],

@@ -10,6 +10,7 @@ import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
+from gpuplatform_client.cli.exit_codes import INTERRUPTED, NO_MORE_KNOWN, NOT_STARTED
 from gpuplatform_client.cli.names import ImageName, complete_folder
 from gpuplatform_client.cli.spec_files import (
     FileOption,
@@ -25,13 +26,10 @@ from gpuplatform_client.models.platform import ClusterSpec, ComputeSession, Laun
 from gpuplatform_client.operations import platform as operations
 from gpuplatform_client.operations.lookups import completed
 
-NOT_STARTED: Final = 125  # as `docker run` exits when no container was started
-INTERRUPTED: Final = 130
-LOST: Final = 255  # as ssh exits where the connection breaks
 OUTAGE_SECONDS: Final = 600.0  # of the connection, after which it is given up; the session goes on
 
 
-@reporting(NOT_STARTED)
+@reporting(NOT_STARTED)  # as `docker run` exits when no container was started
 def run(
     command: Annotated[
         list[str] | None, typer.Argument(help="What to run, after --; nothing: an interactive session")
@@ -155,7 +153,7 @@ def _announced(client: Client, session: ComputeSession) -> int:
     except ClientError as error:
         show(error)
         messages.print(f"The session may go on: see `gpuplatform ls`, or `gpuplatform logs -f {session.id}`.")
-        return LOST
+        return NO_MORE_KNOWN
 
 
 def _launched(client: Client, spec: LaunchSpec) -> ComputeSession | None:

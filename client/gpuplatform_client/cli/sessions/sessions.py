@@ -1,43 +1,52 @@
 """Commands that show sessions: list, output, events, use; and wait for them."""
 
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import typer
 from rich.live import Live
 from rich.table import Table
 
-from gpuplatform_client.cli.amounts import age_text, clock_text, resources_text, size_text
-from gpuplatform_client.cli.connection import connected, output, reporting, table_of
-from gpuplatform_client.cli.names import SessionName, SessionNames
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client import stored_login
+from gpuplatform_client.async_client import AsyncClient
+from gpuplatform_client.cli.amounts import age_text, clock_text, resources_text, seconds_of, size_text
+from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
+from gpuplatform_client.cli.exit_codes import FAILED, TIMED_OUT
+from gpuplatform_client.cli.names import SessionName, complete_session
+from gpuplatform_client.cli.printing import ListFormat, ListOption, ListPrinter
 from gpuplatform_client.client import Client
-from gpuplatform_client.models.platform import ComputeSession, UsagePoint
-from gpuplatform_client.operations.lookups import find_session
+from gpuplatform_client.http.retries import RETRY_SECONDS
+from gpuplatform_client.models.platform import ComputeSession, TimelineEvent, UsagePoint
+from gpuplatform_client.operations.lookups import find_deployment, find_session
 
 OUTAGE_SECONDS: Final = 600.0  # of the connection, after which waiting is given up
+POLL_SECONDS: Final = 1.0
 
 
 class WaitFor(StrEnum):
-    """What of a session is waited for."""
+    """What is waited for."""
 
     END = "end"
+    ENDED = "ended"  # as END
     RUNNING = "running"
+    HEALTHY = "healthy"  # of a deployment: all replicas of its current revision serve, and no others are left
 
 
 @reporting()
 def list_sessions(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Those that have ended too")] = False,
     members: Annotated[bool, typer.Option("--members", "-m", help="Those of clusters too")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="And each of yours again as it changes")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As --output json")] = False,
     form: ListOption = ListFormat.TABLE,
 ) -> None:
     """List sessions, newest first."""
-    with connected() as client:
-        print_list(
-            client.sessions() if everything else client.sessions(tab="running"),
+    with connected(OUTAGE_SECONDS if watch else RETRY_SECONDS) as client:
+        printer = ListPrinter(
             ListFormat.JSON if as_json else form,
             (
                 ("NAME", lambda session: session.name),
@@ -57,6 +66,9 @@ def list_sessions(
             name_of=lambda session: session.id,
             below=_member_rows if members else lambda session: (),
         )
+        listed = client.sessions() if everything else client.sessions(tab="running")
+        for changed in client.follow_sessions() if watch else (None,):
+            printer.print([changed] if changed else listed)  # which is read once, after the first stream is open
 
 
 def _detail(session: ComputeSession) -> str:
@@ -75,23 +87,28 @@ def logs(
     name: SessionName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the session ends")] = False,
     tail: Annotated[int, typer.Option(min=1, help="Lines from the end, without --follow")] = 500,
+    member: Annotated[str, typer.Option(help="Of a cluster: main1, sub1, ... or all")] = "",
 ) -> None:
     """Print the output of a session."""
     with connected() as client:
         session = find_session(client, name)
         if not follow:
-            output.out(client.logs(session.id, tail), highlight=False)
+            output.out(client.logs(session.id, tail, member), highlight=False)
             return
-        for piece in client.follow_logs(session.id):
+        for piece in client.follow_logs(session.id, member):
             output.out(piece, end="", highlight=False)
 
 
 @reporting()
-def events(name: SessionName, form: ListOption = ListFormat.TABLE) -> None:
+def events(
+    name: SessionName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the session ends")] = False,
+    form: ListOption = ListFormat.TABLE,
+) -> None:
     """List what became of a session, oldest first."""
     with connected() as client:
-        print_list(
-            client.session_events(find_session(client, name).id),
+        session = find_session(client, name)
+        printer = ListPrinter[TimelineEvent](
             form,
             (
                 ("TIME", lambda event: clock_text(event.at)),
@@ -102,28 +119,64 @@ def events(name: SessionName, form: ListOption = ListFormat.TABLE) -> None:
             ),
             name_of=lambda event: event.reason,
         )
+        if not follow:
+            printer.print(client.session_events(session.id))
+            return
+        for event in client.follow_events(session.id):
+            printer.print([event])
 
 
 @reporting()
 def wait(
-    names: SessionNames,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="Of sessions, or deployments for healthy", autocompletion=complete_session),
+    ],
     until: Annotated[WaitFor, typer.Option("--for", help="What is waited for")] = WaitFor.END,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help='After which it exits with 124, such as "10m"')
+    ] = None,
 ) -> None:
     """Wait until sessions have ended, or run; the exit code says whether all have succeeded, or all run."""
+    seconds = None if timeout is None else seconds_of(timeout, "--timeout")
+    find = find_deployment if until == WaitFor.HEALTHY else find_session
     with connected(OUTAGE_SECONDS) as client:
-        found = [find_session(client, name) for name in names]
-        reached = [_reached(client, session, until) for session in found]
-    raise typer.Exit(0 if all(reached) else 1)
+        ids = [find(client, name).id for name in names]
+    try:
+        reached = asyncio.run(_all_reached(ids, until, seconds))
+    except TimeoutError:
+        messages.print(f"That did not come within {timeout}.", highlight=False, markup=False)
+        raise typer.Exit(TIMED_OUT) from None
+    raise typer.Exit(0 if reached else FAILED)
 
 
-def _reached(client: Client, session: ComputeSession, until: WaitFor) -> bool:
-    """Print the status that a session came to, and return whether it is what was waited for."""
-    last = session
-    for last in client.watch(session.id):
-        if until == WaitFor.RUNNING and not last.is_waiting:
-            break
+async def _all_reached(ids: list[str], until: WaitFor, seconds: int | None) -> bool:
+    """Print what each came to, and return whether it is what was waited for. Raises TimeoutError."""
+    login = stored_login.load()
+    reached = _healthy if until == WaitFor.HEALTHY else _reached
+    async with AsyncClient(login.url, login.token, retry_seconds=OUTAGE_SECONDS) as client, asyncio.timeout(seconds):
+        return all([await reached(client, each, until) for each in ids])
+
+
+async def _reached(client: AsyncClient, session_id: str, until: WaitFor) -> bool:
+    last = None
+    async with aclosing(cast("AsyncGenerator[ComputeSession, None]", client.watch(session_id))) as changes:
+        async for last in changes:
+            if until == WaitFor.RUNNING and not last.is_waiting:
+                break
+    last = last or await client.session(session_id)
     output.print(f"{last.name} ({last.id}): {last.status}", highlight=False, markup=False)
     return last.status == "RUNNING" if until == WaitFor.RUNNING else last.result == "SUCCESS"
+
+
+async def _healthy(client: AsyncClient, deployment_id: str, until: WaitFor) -> bool:
+    deployment = await client.deployment(deployment_id)
+    while not (deployment.is_settled or deployment.ended_at):
+        await asyncio.sleep(POLL_SECONDS)
+        deployment = await client.deployment(deployment_id)
+    ready = f"{deployment.ready} of {deployment.replicas} replicas ready"
+    output.print(f"{deployment.name} ({deployment.id}): {ready}", highlight=False, markup=False)
+    return not deployment.ended_at
 
 
 @reporting()
