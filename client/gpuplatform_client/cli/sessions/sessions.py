@@ -130,7 +130,9 @@ def events(
 def wait(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="Of sessions, or deployments for healthy", autocompletion=complete_session),
+        typer.Argument(
+            metavar="NAME...", help="Of sessions, or deployments for healthy", autocompletion=complete_session
+        ),
     ],
     until: Annotated[WaitFor, typer.Option("--for", help="What is waited for")] = WaitFor.END,
     timeout: Annotated[
