@@ -81,7 +81,7 @@ class DependenciesInput(forms.MultipleHiddenInput):
         return [text for text in super().value_from_datadict(data, files, name) or () if text]
 
 
-class DependenciesField(forms.Field):
+class DependenciesFormField(forms.Field):
     """{session id: what is waited for} from texts such as "after_any:ID"."""
 
     widget = DependenciesInput

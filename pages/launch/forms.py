@@ -16,7 +16,14 @@ from imports import services as imports
 from imports.models import Import
 from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
-from pages.launch.fields import DEPENDENCY_WORDS, DependenciesField, FolderChoice, FoldersField, ImageInput, PairsField
+from pages.launch.fields import (
+    DEPENDENCY_WORDS,
+    DependenciesFormField,
+    FolderChoice,
+    FoldersField,
+    ImageInput,
+    PairsField,
+)
 from pages.launch.offer import LaunchOffer
 from resources.amounts.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.models import Image, Preset, ResourceGroup
@@ -116,7 +123,7 @@ class LaunchForm(forms.Form):
     is_any_group = forms.BooleanField(required=False)
     gpu_model = forms.CharField(required=False, max_length=validation.MAX_GPU_MODEL_LENGTH)
     min_gpu_memory = SizeFormField(required=False)
-    depends_on = DependenciesField(required=False)
+    depends_on = DependenciesFormField(required=False)
     mounts = FoldersField(required=False)
     dependency_kinds = tuple(DEPENDENCY_WORDS.items())
 

@@ -25,7 +25,6 @@ from sessions.models.endpoint import (
 )
 from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
 from sessions.models.event import SessionEvent
-from sessions.models.fair_use import FairUse
 from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
 from sessions.models.lease import GpuShare, Lease, cpu_held
 from sessions.models.members import alike, first_refusal, locked_members
@@ -37,7 +36,6 @@ from sessions.models.session import (
     Session,
     SessionQuerySet,
     StaleSessionError,
-    has_succeeded,
     new_session_id,
 )
-from sessions.models.usage import PastSize, SessionUsage, UsageHistory
+from sessions.models.usage import FairUse, PastSize, SessionUsage, UsageHistory

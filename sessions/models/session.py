@@ -407,11 +407,6 @@ class Session(models.Model):
         """True once the session has ended as it should; `has_succeeded()` in queries."""
         return self.status == Status.TERMINATED and self.result != Result.FAILURE
 
-    @property
-    def has_failed(self) -> bool:
-        """True once the session has ended otherwise."""
-        return self.is_final and not self.has_succeeded
-
     def move_to(
         self,
         target: Status,
