@@ -41,7 +41,7 @@ class Link:
 ENTRIES: Final = (
     NavigationEntry(_("Summary"), "home", "overview:home", document="getting-started"),
     NavigationEntry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
-    NavigationEntry(_("Launch"), "play", "sessions:launch", document="launching"),
+    NavigationEntry(_("Launch"), "play", "sessions:launch", ("sessions:template",), document="launching"),
     NavigationEntry(_("Import"), "download", "imports:new", ("imports:detail",), document="importing"),
     NavigationEntry(_("Deployments"), "globe", "deployments:list", ("deployments:",), document="deployments"),
     NavigationEntry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
@@ -79,6 +79,7 @@ DOCUMENTS: Final = {
     "notifications:": "notifications",
     "webhooks:": "webhooks",
     "endpoints:": "apps",
+    "sessions:template": "templates",
     "sessions:terminal": "terminal",
     "sessions:park": "parking",
     "sessions:extend": "ending",

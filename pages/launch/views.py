@@ -147,7 +147,9 @@ def wizard_page(request: UserRequest, form: LaunchForm, notice: str, step: Wizar
         "source": request.POST.get("source", "") if form.is_bound else beginnings.link_of(request.GET),
         "form_key": secrets.token_hex(8),
         "disabled_images": queries.disabled_images(),
-        "templates": LaunchTemplate.objects.visible_to(request.user).select_related("project")[:TEMPLATES_SHOWN],
+        "templates": LaunchTemplate.objects.visible_to(request.user).select_related("owner", "project")[
+            :TEMPLATES_SHOWN
+        ],
         **_build_context(request.user),
     }
     return render(request, "launch/launch.html", context, status=422 if form.is_bound else 200)

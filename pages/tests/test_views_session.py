@@ -111,7 +111,7 @@ def test_the_page_takes_the_same_queries_for_any_story(django_assert_num_queries
         notes.note(long, Reason.ENTERED, f"Somebody opened {number}.", actor=long.owner)
     for session in (short, long):
         browser = browser_of(session.owner)
-        with django_assert_num_queries(11):
+        with django_assert_num_queries(12):
             text_of(browser, f"/sessions/{session.pk}/", **HTMX)
 
 

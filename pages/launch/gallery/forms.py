@@ -52,7 +52,7 @@ class FillForm(forms.Form):
     def _field(self, parameter: TemplateParameter, *, is_secret: bool) -> forms.Field:
         shown: dict[str, Any] = {
             **{"label": parameter.name, "required": False, "initial": parameter.default},
-            "help_text": " ".join(filter(None, (parameter.help, _bounds(parameter)))),
+            "help_text": " · ".join(filter(None, (parameter.help, _bounds(parameter)))),
         }
         if parameter.type == BOOLEAN:
             return forms.BooleanField(**shown, widget=forms.CheckboxInput(attrs={"class": "form-check-input"}))

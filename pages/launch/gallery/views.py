@@ -49,7 +49,9 @@ def template(request: UserRequest, template_id: str) -> HttpResponse:
         outcome = form.launch(is_dry=in_wizard)
         if outcome and not in_wizard:
             return _launched(request, outcome, outcome.document.name or shown.name)
-        if outcome and outcome.launched_as:
+        if outcome and outcome.launched_as and outcome.launched_as.priority is not None:
+            form.add_error(None, _("It has a priority, which the wizard does not ask for: launch it here."))
+        elif outcome and outcome.launched_as:
             initial = from_request(outcome.launched_as) | {"from_template": f"{shown.pk}:{version.number}"}
             filled = LaunchForm(request.user, offer=LaunchOffer(request.user), initial=initial)
             return wizard_page(request, filled, _("Filled in from a template."), steps.STEPS[-1])
@@ -81,7 +83,9 @@ def edit(request: UserRequest, template_id: str = "") -> HttpResponse:
             kind, fields = origins.of_request(filled.launch_request())
         else:
             kind, fields = origins.begun(request)
-        name = str(fields.pop("name", "")) if "session" in request.GET else str(fields.get("name", ""))
+        name = str(fields.get("name", ""))
+        if "session" in request.GET:  # each launch has a name and priority of its own
+            fields = {key: value for key, value in fields.items() if key not in ("name", "priority")}
         launch, parameters = origins.asked_for({KIND: kind, **fields})
         form = TemplateForm(request.user, initial=TemplateForm.shown(name, launch, parameters))
     context = {"form": form, "template": target, "offered": _offered(form)}
