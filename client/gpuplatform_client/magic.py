@@ -39,14 +39,14 @@ class GpuMagics(Magics):
         super().__init__(shell)
         self._shell = shell
         self._session: Session | None = None
-        self._launched_with: tuple[str, str] = ("", "")
-        self._is_ours = False
+        self._launched_with = ("", "")  # share and image
+        self._is_kept = False
         atexit.register(self._end_at_exit)
 
     @magic_arguments()
-    @argument("share", nargs="?", default="", help="Fractions of a GPU, such as 0.5; or `%%gpu stop`")
+    @argument("share", nargs="?", default="", help="Fractions of a GPU, such as 0.5; or stop")
     @argument("--image", default="", help="Such as pytorch; else Python of this version")
-    @argument("--session", default="", help="Id of a session that runs, instead of one of the notebook's own")
+    @argument("--session", default="", help="Id of a session that runs, in place of the notebook's own")
     @argument("--keep", action="store_true", help="Leave the session when the notebook ends")
     @argument("--in", dest="given", nargs="+", default=(), help="Variables that the cell gets, as x,y")
     @argument("--out", dest="wanted", nargs="+", default=(), help="Variables that come back")
@@ -54,23 +54,19 @@ class GpuMagics(Magics):
     def gpu(self, line: str, cell: str | None = None) -> None:
         """Run the cell in a session, which stays for the next one until it is idle, or `%gpu stop`."""
         options = parse_argstring(self.gpu, line)
-        if cell is None:
-            if options.share != STOP:
-                raise UsageError("%%gpu runs a cell; %gpu stop ends the session.")
+        if options.share == STOP:
             return self._stop()
+        if cell is None:
+            raise UsageError("%%gpu runs a cell; %gpu stop ends the session.")
         given, wanted = _names(options.given), _names(options.wanted)
         if missing := [name for name in given if name not in self._shell.user_ns]:
             raise UsageError(f"There is no variable {missing[0]}.")
-        session = self._attached(options.session) if options.session else self._own(options.share, options.image)
-        self._is_ours = not (options.keep or options.session)
+        if options.session:
+            session = Session.attach(options.session)
+        else:
+            session, self._is_kept = self._own(options.share, options.image), options.keep
         values = session.run(execute, cell, {name: self._shell.user_ns[name] for name in given}, wanted)
         self._shell.push(dict(zip(wanted, values, strict=True)))
-
-    def _attached(self, session_id: str) -> Session:
-        if self._session is None or self._session.id != session_id:
-            self._stop()
-            self._session, self._launched_with = Session.attach(session_id), ("", "")
-        return self._session
 
     def _own(self, share: str, image: str) -> Session:
         """Return the notebook's session; one that has ended meanwhile is replaced."""
@@ -85,13 +81,13 @@ class GpuMagics(Magics):
 
     def _stop(self) -> None:
         session, self._session = self._session, None
-        if session and self._is_ours:
+        if session:
             session.end()
 
     def _end_at_exit(self) -> None:
         """End the session without a thread, which an interpreter that exits has no more."""
         session, self._session = self._session, None
-        if session and self._is_ours:
+        if session and not self._is_kept:
             login = stored_login.load()
             with Client(login.url, login.token, retry_seconds=0.0) as client:
                 client.terminate(session.id)

@@ -23,6 +23,7 @@ def blocking(coroutine: Coroutine[Any, Any, Result]) -> Result:
         try:
             return running.result()
         except BaseException:
-            with suppress(RuntimeError):  # it has ended
-                cancel.result()()
+            if not running.done():
+                with suppress(RuntimeError):  # it has ended since
+                    cancel.result()()
             raise

@@ -112,7 +112,8 @@ class AsyncSession:
 
         The first exception is raised once all are done, or with `return_exceptions` each is returned in its place.
         """
-        outcomes = await self.carry_out(function, [((item,), {}) for item in items], max(1, parallel))
+        calls: list[Arguments] = [((item,), {}) for item in items]
+        outcomes = await self.carry_out(function, calls, max(1, min(parallel, len(calls))))
         return results_of(outcomes, return_exceptions=return_exceptions)
 
     async def carry_out(self, function: Callable[..., Any], calls: Sequence[Arguments], parallel: int) -> list[Any]:

@@ -49,7 +49,7 @@ class UnpicklableError(Exception):
         raise TypeError("never")
 
 
-def endless() -> None:
+def endless(item: int = 0) -> None:
     """Go on until the process is ended."""
     threading.Event().wait()
 
@@ -246,7 +246,7 @@ def test_items_are_shared_among_sessions_that_run(world: World) -> None:
         world.run_next()
         with pytest.raises(ZeroDivisionError):
             raising.result()
-        ending = thread.submit(gpuplatform_client.map, lambda _: endless(), [1], image="python", **world.login)
+        ending = thread.submit(lambda: gpuplatform_client.map(endless, [1], image="python", **world.login))
         row = world.run_next()
         until(world.is_computing)
         SessionRow.objects.get(pk=row.pk).move_to(Status.TERMINATING, Reason.USER_REQUEST)
