@@ -22,7 +22,8 @@ from gpuplatform_client.models.platform import (
     ResizeSpec,
 )
 from gpuplatform_client.remote.calls import RemoteError
-from gpuplatform_client.remote.sessions import AsyncSession, RemotePythonError, Session
+from gpuplatform_client.remote.sessions import AsyncSession, RemotePythonError
+from gpuplatform_client.remote.sessions import BlockingSession as Session
 from gpuplatform_client.remote.spread import async_map, map
 
 __all__ = [

@@ -15,7 +15,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 
 from gpuplatform_client import stored_login
 from gpuplatform_client.client import Client
-from gpuplatform_client.remote.sessions import OWN, Session
+from gpuplatform_client.remote.sessions import OWN, BlockingSession
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # sessions do not have it
 STOP = "stop"
@@ -38,7 +38,7 @@ class GpuMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self._shell = shell
-        self._session: Session | None = None
+        self._session: BlockingSession | None = None
         self._launched_with = ("", "")  # share and image
         self._is_kept = False
         atexit.register(self._end_at_exit)
@@ -62,20 +62,20 @@ class GpuMagics(Magics):
         if missing := [name for name in given if name not in self._shell.user_ns]:
             raise UsageError(f"There is no variable {missing[0]}.")
         if options.session:
-            session = Session.attach(options.session)
+            session = BlockingSession.attach(options.session)
         else:
             session, self._is_kept = self._own(options.share, options.image), options.keep
         values = session.run(execute, cell, {name: self._shell.user_ns[name] for name in given}, wanted)
         self._shell.push(dict(zip(wanted, values, strict=True)))
 
-    def _own(self, share: str, image: str) -> Session:
+    def _own(self, share: str, image: str) -> BlockingSession:
         """Return the notebook's session; one that has ended meanwhile is replaced."""
         asked = (share or self._launched_with[0], image or self._launched_with[1])
         if self._session and self._session.is_running():
             if asked != self._launched_with:
                 raise UsageError("The notebook's session has other amounts, or another image: %gpu stop ends it.")
             return self._session
-        self._session = Session.launch(asked[1] or f"python:{OWN}", fgpu=asked[0] or None)
+        self._session = BlockingSession.launch(asked[1] or f"python:{OWN}", fgpu=asked[0] or None)
         self._launched_with = asked
         return self._session
 

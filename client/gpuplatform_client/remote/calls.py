@@ -68,7 +68,7 @@ class Raised:
 
 def read_outcomes(data: bytes) -> list[Any]:
     """Return what a job left: of each call its value, or the exception that it raised, as a `Raised`."""
-    return [_value(*outcome) for outcome in pickle.loads(data)]  # noqa: S301  # see the class Session
+    return [_value(*outcome) for outcome in pickle.loads(data)]  # noqa: S301  # see the class AsyncSession
 
 
 def results_of(outcomes: Iterable[Any], *, return_exceptions: bool = False) -> list[Any]:

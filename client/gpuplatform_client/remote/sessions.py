@@ -185,8 +185,11 @@ class AsyncSession:
         return AsyncClient(self._login.url, self._login.token)
 
 
-class Session:
-    """`AsyncSession` for programs without an event loop: `with Session.launch("pytorch", fgpu="0.5") as session`."""
+class BlockingSession:
+    """`AsyncSession` for programs without an event loop; the package has it as `Session`.
+
+    Such as `with Session.launch("pytorch", fgpu="0.5") as session`.
+    """
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
