@@ -91,7 +91,7 @@ def reconcile(pk: str) -> None:
 def step(row: Deployment) -> None:
     """Take the next step with a deployment whose row the caller's transaction has locked.
 
-    What drains is left as it is, since what it still serves is not asked for.
+    What it has served is not asked for, so that what drains may end only when its time is over.
     """
     _Reconciliation(row, clock.now(), None, None).run()
 
