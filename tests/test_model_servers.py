@@ -223,9 +223,7 @@ def test_a_defined_program_streams_and_is_probed_while_full(
 
 @pytest.mark.long(3)
 @pytest.mark.browser
-def test_a_run_of_mlflow_is_served(
-    web: LiveServer, owner: User, place: tuple[Folder, Path], browser: Browser
-) -> None:
+def test_a_run_of_mlflow_is_served(web: LiveServer, owner: User, place: tuple[Folder, Path], browser: Browser) -> None:
     ensure_images(["scikit-learn 1.7"])
     image = make_image(reference=SCIENCE)
     App.objects.create(image=image, name="mlflow", title="MLflow UI", port=5000)

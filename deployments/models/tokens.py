@@ -98,9 +98,7 @@ class TokenUsage(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("token", "month"), name="token_usage_of_month"),
             models.UniqueConstraint(fields=("deployment", "month"), name="tokenless_usage_of_month"),
-            models.CheckConstraint(
-                condition=Q(token=None) ^ Q(deployment=None), name="usage_of_token_or_deployment"
-            ),
+            models.CheckConstraint(condition=Q(token=None) ^ Q(deployment=None), name="usage_of_token_or_deployment"),
         )
 
     def __str__(self) -> str:

@@ -47,7 +47,11 @@ def test_uses_add_up_by_month(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_has_no_token_adds_up_by_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now", lambda: DECEMBER)
     token = make_token(monthly_requests=10)
-    uses: dict[UsageKey, TokenUse] = {token.deployment_id: TokenUse(2, 10, 30), token.pk: TokenUse(1), "gone" * 4: TokenUse(1)}
+    uses: dict[UsageKey, TokenUse] = {
+        token.deployment_id: TokenUse(2, 10, 30),
+        token.pk: TokenUse(1),
+        "gone" * 4: TokenUse(1),
+    }
     for _ in range(2):
         assert set(metering.store(uses)) == {token.pk}
     assert TokenUsage.objects.of(token.deployment).count() == 2

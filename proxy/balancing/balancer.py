@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from proxy.authorization.control_plane import ServiceFigures
-from proxy.authorization.gateway_tokens import IssuedTokens
 from proxy.authorization.decisions import ServicePrincipal
+from proxy.authorization.gateway_tokens import IssuedTokens
 from proxy.balancing.choice import ReplicaChoice
 from proxy.balancing.figures import FigureCounts
 from proxy.balancing.line import Turn, WaitingLine
