@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-deployments bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
+.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -92,6 +92,9 @@ bench-proxy: $(DEV) $(NODE) .env ## Measure the way to apps against configurable
 
 bench-deployments: $(DEV) .env ## Measure requests spread over replicas against nginx, and memory of open streams; ARGS="--rounds N"
 	@$(PYTHON) -m bench.deployments $(ARGS)
+
+bench-imports: $(DEV) $(NODE) .env ## Measure the second start of an imported repository against a plain session; ARGS="--rounds N"
+	@$(PYTHON) -m bench.imports $(ARGS)
 
 bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and clicks in Chromium
 	@$(PYTHON) -m bench.pages $(ARGS)

@@ -32,6 +32,7 @@ ON_PLATFORM: Final = {
     "bench-terminal",
     "bench-abuse",
     "bench-deployments",
+    "bench-imports",
 }  # one at a time
 POLL_SECONDS: Final = 0.1
 LIMIT_SECONDS: Final = 600

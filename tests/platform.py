@@ -106,6 +106,7 @@ def environment_of(var_dir: Path) -> dict[str, str]:
         "COMPUTE_SHARED_ENGINE": "true",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",
         "COMPUTE_WEBHOOK_NETWORKS": "127.0.0.0/8",
+        "COMPUTE_IMPORT_NETWORKS": "198.18.0.0/15",
         "DATABASE_URL": "",
         "REDIS_URL": "",
     }

@@ -35,6 +35,7 @@ ON_ONE_PLATFORM: Final = {
     "tests/test_resize_story.py",
     "tests/test_student_day.py",
     "tests/test_webhook_story.py",
+    "tests/test_import_to_notebook.py",
     "client/gpuplatform_client/tests/test_ssh_commands.py",
 }  # those with conftest.py's `platform`
 RANKS: Final = "builds images", "browser", "needs images", "docker", "other"  # in this order files are begun

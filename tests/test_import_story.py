@@ -1,6 +1,5 @@
 """An import from its address to a running session, in real containers."""
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -29,43 +28,15 @@ from sessions.models import Session
 from tests import factories
 from tests.containers import remove_containers
 from tests.fgpu_sessions import PYTHON_IMAGE, InContainer, ensure_python_image, group_of, wait_for
-from tests.test_folders_in_sessions import WHEEL, done, wheel
+from tests.git_container import REPOSITORY, SCRIPT
+from tests.test_folders_in_sessions import done
 from tests.two_hosts import QUIET
 from tests.wait import until
 from tests.workers import host_worker, wait_until_ready
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
-ADDRESS: Final = "http://127.0.0.1:8123/cgi-bin/git/work"
-# A host of repositories in the container itself, since sessions reach neither this machine nor each other.
-HOST: Final = f"""
-mkdir -p /tmp/host/cgi-bin /tmp/copy/wheels && cd /tmp/copy && git init -q -b main
-echo {base64.b64encode(wheel()).decode()} | base64 -d >wheels/{WHEEL}
-printf -- '--no-index\\n--find-links wheels\\nhello\\n' >requirements.txt
-echo '{{}}' >first.ipynb
-git add -A && git -c user.name=a -c user.email=a@b commit -qm first
-git clone -q --bare . /tmp/host/work.git && touch /tmp/host/work.git/git-daemon-export-ok
-cat >/tmp/host/cgi-bin/git <<'END'
-#!/bin/sh
-GIT_PROJECT_ROOT=/tmp/host GIT_HTTP_EXPORT_ALL=1 PATH_INFO="${{PATH_INFO%/work/*}}/work.git/${{PATH_INFO##*/work/}}" \\
-    exec git http-backend
-END
-printf '#!/bin/sh\nsleep 600\n' >/tmp/host/cgi-bin/slow
-chmod +x /tmp/host/cgi-bin/* && cd /tmp/host
-nohup python3 -m http.server --cgi 8123 >/tmp/host.log 2>&1 </dev/null &
-ssh-keygen -q -t ed25519 -N '' -f /tmp/hostkey && cat >/tmp/sshd_config <<'END'
-Port 2222
-ListenAddress 127.0.0.1
-HostKey /tmp/hostkey
-AuthorizedKeysFile /tmp/keys
-StrictModes no
-UsePAM no
-PidFile none
-PasswordAuthentication no
-END
-/usr/sbin/sshd -f /tmp/sshd_config
-until python3 -c 'import socket; socket.create_connection(("127.0.0.1", 8123))' 2>/dev/null; do sleep 0.1; done
-"""
+ADDRESS: Final = f"http://127.0.0.1:8123{REPOSITORY}"  # in the container itself
 
 
 @pytest.fixture
@@ -98,7 +69,7 @@ def running(session: Session | None) -> InContainer:
     run_pass()
     wait_for(session, Status.RUNNING)
     container = InContainer(Session.objects.get(pk=session.pk))
-    done(container, HOST)
+    done(container, SCRIPT)
     return container
 
 

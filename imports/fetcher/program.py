@@ -80,7 +80,8 @@ def _done(job: FetchJob, scratch: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="gpuplatform-look-") as directory:
             return FETCHERS[job.kind](Path(directory) / "tree", job, scratch)
     if job.is_present:
-        return _installed(job, _marked(job.target) or {"notes": job.notes})
+        marked = _marked(job.target)
+        return _installed(job, marked["found"] if marked else {"notes": job.notes})
     before = _marked(job.target)
     if before is not None and before.get("import") == job.id:  # it was fetched, and the host was lost before it said so
         return _installed(job, before["found"])
