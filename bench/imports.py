@@ -4,7 +4,8 @@ plain:  launch call sent -> RUNNING -> JupyterLab is opened -> ready
 second: the same with a repository that was launched before: its files are fetched, its packages are there
 first:  the same while its packages are still to be installed
 
-`second_start_ratio` is the median over the rounds, each of which has one of both. Prints one JSON object as its last line.
+`second_start_ratio` is the median over the rounds, each of which has one of both. Prints one JSON object as
+its last line.
 """
 
 import argparse

@@ -127,7 +127,7 @@ def test_from_an_address_to_a_session_with_packages(group: ResourceGroup) -> Non
             "" if name == "first" else "yes"
         )
         done(container, "echo yes > ~/course/work/.venv/started")
-        assert "course/work" in done(container, "cat ~/.local/share/jupyter/kernels/import-work/kernel.json")
+        assert "/.environments/" in done(container, "cat ~/.local/share/jupyter/kernels/import-work/kernel.json")
         sessions.terminate(session, actor=owner)
         wait_for(session, Status.TERMINATED)
 
