@@ -9,6 +9,7 @@ PARALLEL := $(MAKE) -s --no-print-directory -j 4
 MANAGE := $(PYTHON) manage.py
 STEP := sh gpuplatform/bootstrap/step.sh
 RUNTIME := .venv/stamp-requirements
+CLIENT := client/build/wheels/stamp
 DEV := .venv/stamp-requirements-dev
 NODE := node_modules/stamp
 NODE_DEV := node_modules/stamp-dev
@@ -25,10 +26,10 @@ demo-cluster: $(RUNTIME) $(NODE) .env ## Run a demo of 50 simulated hosts with 8
 setup: machine ## Set everything up like `make up`, but do not run it
 	@$(PARALLEL) ready && $(MANAGE) up --setup-only
 
-test: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run all but the campaigns
+test: $(DEV) $(CLIENT) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run all but the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh short
 
-test-long: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run the campaigns
+test-long: $(DEV) $(CLIENT) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh long
 
 test-images: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then build every image of the catalogue from nothing
@@ -37,7 +38,7 @@ test-images: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, th
 machine:
 	@sh gpuplatform/bootstrap/machine.sh
 
-ready: $(RUNTIME) $(NODE) .env fgpu packages ## Install what the platform needs here, and no more: no tables, no demo, no images
+ready: $(RUNTIME) $(CLIENT) $(NODE) .env fgpu packages ## Install what the platform needs here, and no more: no tables, no demo, no images
 
 packages: | $(VENV)
 	@sh gpuplatform/bootstrap/packages.sh
@@ -130,13 +131,16 @@ help-pictures: $(DEV) $(NODE_DEV) .env ## Take the pictures of the help anew, in
 	@$(PYTHON) -m pytest -q tests/help_pictures.py
 
 clean: ## Remove what make installed here; keeps .env and the data in var/
-	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv node_modules fgpu/build client/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV):
 	@sh gpuplatform/bootstrap/venv.sh
 
 $(RUNTIME): requirements.txt constraints.txt | $(VENV)
 	@sh gpuplatform/bootstrap/venv.sh requirements.txt && touch $@
+
+$(CLIENT): client/zipapp.txt | $(VENV)
+	@sh gpuplatform/bootstrap/client_wheels.sh && touch $@
 
 $(DEV): requirements-dev.txt $(RUNTIME)
 	@sh gpuplatform/bootstrap/venv.sh requirements-dev.txt && touch $@

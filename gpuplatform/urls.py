@@ -28,6 +28,7 @@ urlpatterns = [
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
+    path("cli/gpuplatform", views.client_zipapp, name="cli"),
     path("client/<str:name>", views.client_wheel, name="client"),
     path("metrics", metrics, name="metrics"),
     path("admin/login/", views.admin_sign_in),

@@ -8,12 +8,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import etag, require_safe
 
 from operations.health import checks as health
 from operations.health.readiness import OK, readiness
 from operations.metrics.views import may_read
 from restapi.client_wheel import wheel
+from restapi.client_zipapp import zipapp
 
 FOR_EVER = "public, max-age=31536000, immutable"  # another content has another name
 
@@ -59,3 +60,17 @@ def client_wheel(request: HttpRequest, name: str) -> HttpResponse:
     if name != package.name:
         raise Http404
     return HttpResponse(package.content, content_type="application/zip", headers={"Cache-Control": FOR_EVER})
+
+
+def _zipapp_etag(request: HttpRequest) -> str | None:
+    return f'"{made.digest}"' if (made := zipapp()) else None
+
+
+@require_safe
+@etag(_zipapp_etag)
+def client_zipapp(request: HttpRequest) -> HttpResponse:
+    """Return the command line as one file, which anybody may have without signing in."""
+    if (made := zipapp()) is None:
+        raise Http404
+    headers = {"Cache-Control": "no-cache", "Content-Disposition": 'attachment; filename="gpuplatform"'}
+    return HttpResponse(made.content, content_type="application/octet-stream", headers=headers)

@@ -34,7 +34,7 @@ class Wheel:
 def wheel(platform_url: str) -> Wheel:
     """Return the package for a platform: equal bytes in each process of the same version."""
     project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
-    files = dict(_sources()) | {PLATFORM_FILE: platform_url.encode()}
+    files = dict(sources()) | {PLATFORM_FILE: platform_url.encode()}
     digest = hashlib.sha256(repr(sorted(files.items())).encode() + repr(project).encode()).hexdigest()
     base = f"{project['name'].replace('-', '_')}-{project['version']}+{digest[:DIGEST_LENGTH]}"
     files[f"{base}.data/data/share/man/man1/{MANUAL}"] = (SOURCE / MANUAL).read_bytes()
@@ -42,7 +42,7 @@ def wheel(platform_url: str) -> Wheel:
     record = f"{base}.dist-info/RECORD"
     lines = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]
     files[record] = "".join([*lines, f"{record},,\n"]).encode()
-    return Wheel(f"{base}-py3-none-any.whl", _archive(files))
+    return Wheel(f"{base}-py3-none-any.whl", archive_of(files))
 
 
 def address() -> str:
@@ -51,7 +51,8 @@ def address() -> str:
     return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("client", args=[name])
 
 
-def _sources() -> Iterator[tuple[str, bytes]]:
+def sources() -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the package, without its tests."""
     for path in sorted((SOURCE / "gpuplatform_client").rglob("*")):
         name = path.relative_to(SOURCE)
         if path.suffix in (".py", ".typed") and "tests" not in name.parts:
@@ -80,7 +81,8 @@ def _hash(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def _archive(files: dict[str, bytes]) -> bytes:
+def archive_of(files: dict[str, bytes], comment: bytes = b"") -> bytes:
+    """Return files as an archive with equal bytes whenever it is made."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -88,4 +90,5 @@ def _archive(files: dict[str, bytes]) -> bytes:
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
+        archive.comment = comment
     return target.getvalue()

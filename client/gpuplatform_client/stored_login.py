@@ -6,13 +6,14 @@ Without either, the platform is the one that the program was downloaded from.
 import json
 import os
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 
 import typer
 
 URL_VARIABLE = "GPUPLATFORM_URL"
 TOKEN_VARIABLE = "GPUPLATFORM_TOKEN"  # noqa: S105  # the name of a variable
-_PLATFORM = Path(__file__).with_name("platform_url.txt")  # in the package that a platform offers
+_PLATFORM = resources.files("gpuplatform_client") / "platform_url.txt"  # in what a platform offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def load() -> StoredLogin:
 
 def platform_url() -> str:
     """Return the address of the platform that this package was downloaded from, or ""."""
-    return _PLATFORM.read_text() if _PLATFORM.exists() else ""
+    return _PLATFORM.read_text() if _PLATFORM.is_file() else ""
 
 
 def save(login: StoredLogin) -> Path:

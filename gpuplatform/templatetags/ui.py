@@ -14,11 +14,12 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from gpuplatform.administration import navigation
-from restapi import client_wheel
+from restapi import client_wheel, client_zipapp
 from sessions.lifecycle import Status
 
 register = template.Library()
 register.simple_tag(client_wheel.address, name="client_address")
+register.simple_tag(client_zipapp.address, name="cli_address")
 
 MAX_ICONS: Final = 512  # kept of a process; pages have about a hundred
 STATUS_ICONS: Final = {

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from io import StringIO
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import typer
-import yaml
+from ruamel.yaml import YAML
 
 from gpuplatform_client.cli.amounts import clock_text, size_text
 from gpuplatform_client.cli.connection import output, table_of
-from gpuplatform_client.models.platform import ApiModel
+from gpuplatform_client.models.api_model import ApiModel
 
 Item = TypeVar("Item")
 Column = tuple[str, Callable[[Item], str]]
@@ -98,14 +99,20 @@ def print_for_programs(item: Any, form: ListFormat, name: str) -> bool:
     elif form == ListFormat.JSON:
         output.out(json.dumps(item, separators=(",", ":"), ensure_ascii=False), highlight=False)
     elif form == ListFormat.YAML:
-        plain = item.model_dump(mode="json") if isinstance(item, ApiModel) else item
-        text = yaml.safe_dump(plain, explicit_start=True, sort_keys=False, allow_unicode=True)
-        output.out(text, end="", highlight=False)
+        output.out(_yaml(item.model_dump() if isinstance(item, ApiModel) else item), end="", highlight=False)
     elif form == ListFormat.NAME:
         output.out(name, highlight=False)
     else:
         return False
     return True
+
+
+def _yaml(value: Any) -> str:
+    """Return a value of JSON as a document."""
+    writer, text = YAML(typ="safe", pure=True), StringIO()
+    writer.explicit_start, writer.default_flow_style, writer.sort_base_mapping_type_on_output = True, False, False
+    writer.dump(value, text)
+    return text.getvalue()
 
 
 def print_object(item: Any, form: ListFormat, name: str, facts: Iterable[tuple[str, str]]) -> None:

@@ -11,7 +11,7 @@ from httpx_sse import ServerSentEvent
 
 from gpuplatform_client.errors import UnreachableServerError, no_api
 from gpuplatform_client.http.streams import StreamPosition
-from gpuplatform_client.models.platform import ApiModel
+from gpuplatform_client.models.api_model import ApiModel
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=ApiModel)
@@ -91,7 +91,7 @@ def path_part(text: str) -> str:
 
 def body_of(model: ApiModel) -> dict[str, Any]:
     """Return the body of a request; what is None is left out."""
-    return model.model_dump(mode="json", exclude_none=True)
+    return model.model_dump(exclude_none=True)
 
 
 def nothing(response: httpx.Response) -> None:

@@ -1,1 +1,1 @@
-"""What the API shows and takes, as pydantic models."""
+"""What the API shows and takes, as frozen dataclasses."""

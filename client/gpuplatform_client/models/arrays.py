@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from gpuplatform_client.models.platform import ApiModel, LaunchSpec
+from gpuplatform_client.models.api_model import ApiModel
+from gpuplatform_client.models.platform import LaunchSpec
 
 
 class ArraySpec(LaunchSpec):

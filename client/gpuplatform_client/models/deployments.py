@@ -4,7 +4,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal
 
-from gpuplatform_client.models.platform import ApiModel, MountSpec
+from gpuplatform_client.models.api_model import ApiModel
+from gpuplatform_client.models.platform import MountSpec
 
 
 class HealthSpec(ApiModel):

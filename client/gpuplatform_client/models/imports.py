@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from gpuplatform_client.models.platform import ApiModel
+from gpuplatform_client.models.api_model import ApiModel
 
 
 class ImportSpec(ApiModel):

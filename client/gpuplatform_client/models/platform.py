@@ -4,16 +4,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from gpuplatform_client.models.api_model import ApiModel
 
 FINAL: Final = frozenset({"TERMINATED", "CANCELLED", "ERROR"})
 WAITING: Final = frozenset({"PENDING", "SCHEDULED", "PREPARING"})
-
-
-class ApiModel(BaseModel):
-    """An object of the API."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class IssuedToken(ApiModel):

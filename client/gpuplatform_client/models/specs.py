@@ -2,7 +2,8 @@
 
 from decimal import Decimal
 
-from gpuplatform_client.models.platform import ApiModel, LaunchEstimate
+from gpuplatform_client.models.api_model import ApiModel
+from gpuplatform_client.models.platform import LaunchEstimate
 
 
 class SpecDocumentInfo(ApiModel):

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from gpuplatform_client.models.platform import ApiModel
+from gpuplatform_client.models.api_model import ApiModel
 
 
 class TemplateParameterInfo(ApiModel):

@@ -5,6 +5,7 @@ import codecs
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -63,7 +64,7 @@ class AsyncSession:
         It is ended at the end of the block unless `keep`. The time-outs are seconds until it runs, and of each call.
         The platform is the one of the command line, unless `url` and `token` say which.
         """
-        if unknown := amounts.keys() - (LaunchSpec.model_fields.keys() - UNFIT):
+        if unknown := amounts.keys() - ({each.name for each in fields(LaunchSpec)} - UNFIT):
             raise TypeError(f"A session for functions has no {', '.join(sorted(unknown))}.")
         session = cls(_login(url, token), spec=LaunchSpec(image=image, **amounts))
         session.keep, session.start_timeout, session.call_timeout = keep, start_timeout, call_timeout

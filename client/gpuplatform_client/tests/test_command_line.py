@@ -92,6 +92,32 @@ def test_the_page_of_tokens_installs_a_program_of_this_platform(server: LiveServ
     assert run("whoami") == f"user@example.org at {server.url}\n"
 
 
+def test_the_downloaded_file_alone_signs_in(server: LiveServer, user: User, tmp_path: Path) -> None:
+    cookie = login_cookie(user, server.url)
+    page = httpx.get(f"{server.url}/accounts/tokens/", cookies={cookie["name"]: cookie["value"]})
+    [address] = re.findall(r'value="curl -fsSL --create-dirs (\S+) -o', unescape(page.text))
+    response = httpx.get(address)
+    assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-cache")
+    assert "Set-Cookie" not in response.headers
+    assert httpx.get(address, headers={"If-None-Match": response.headers["ETag"]}).status_code == 304
+    program = tmp_path / "gpuplatform"
+    program.write_bytes(response.content)
+
+    def run(*arguments: str, **variables: str) -> str:
+        command = ["/usr/bin/python3", "-I", "-S", str(program), *arguments]  # nothing but Python's own library
+        environment = {"HOME": str(tmp_path), "COLUMNS": "200", **variables}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("login", GPUPLATFORM_TOKEN=ApiToken.objects.issue(user)[1]).startswith("Signed in as user@example.org")
+    assert run("whoami") == f"user@example.org at {server.url}\n"
+    assert "COMP_WORDS" in run("completion", "bash")
+    [copy] = (tmp_path / ".cache/gpuplatform").iterdir()
+    assert run("whoami", XDG_CACHE_HOME="/dev/null") == f"user@example.org at {server.url}\n"  # nothing can be written
+    assert copy.name == response.headers["ETag"].strip('"')
+
+
 def test_bash_completes_names_of_the_platform(server: LiveServer, user: User, tmp_path: Path) -> None:
     run_session(owner=user, name="train")
     (tmp_path / "gpuplatform").write_text(f"#!{sys.executable}\nfrom gpuplatform_client.cli.app import main\nmain()\n")
