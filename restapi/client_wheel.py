@@ -35,9 +35,10 @@ def wheel(platform_url: str) -> Wheel:
     """Return the package for a platform: equal bytes in each process of the same version."""
     project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
     files = dict(sources()) | {PLATFORM_FILE: platform_url.encode()}
-    digest = hashlib.sha256(repr(sorted(files.items())).encode() + repr(project).encode()).hexdigest()
+    manual = (SOURCE / MANUAL).read_bytes()
+    digest = hashlib.sha256(repr((sorted(files.items()), project, manual)).encode()).hexdigest()
     base = f"{project['name'].replace('-', '_')}-{project['version']}+{digest[:DIGEST_LENGTH]}"
-    files[f"{base}.data/data/share/man/man1/{MANUAL}"] = (SOURCE / MANUAL).read_bytes()
+    files[f"{base}.data/data/share/man/man1/{MANUAL}"] = manual
     files |= {f"{base}.dist-info/{name}": text.encode() for name, text in _metadata(project, base).items()}
     record = f"{base}.dist-info/RECORD"
     lines = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]

@@ -14,7 +14,7 @@ from gpuplatform_client.cli.connection import FAILED, messages, output, reportin
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.sync.mirror import Act, Mirror, MirrorResult, Step
 from gpuplatform_client.sync.sftp import SftpClient
-from gpuplatform_client.sync.trees import LocalTree, SftpTree, Tree
+from gpuplatform_client.sync.trees import LocalTree, Scan, SftpTree, Tree
 
 FOLDER: Final = "folder:"
 WATCH_SECONDS: Final = 1.0
@@ -45,20 +45,18 @@ def sync(
         mirror = Mirror(from_tree, to_tree, tuple(exclude or ()), gitignore, delete, checksum)
         result = _told(mirror.run(_show, is_dry=dry_run))
         if watch:
-            _watch(mirror)
+            _watch(mirror, result.source)
     if result.problems:
         raise typer.Exit(FAILED)
 
 
-def _watch(mirror: Mirror) -> None:
-    """Repeat the mirror after each change."""
+def _watch(mirror: Mirror, known: Scan) -> None:
+    """Repeat the mirror after each change of the source since it was `known`."""
     messages.print("Watching; Ctrl-C ends it.")
-    known = mirror.source_state()
     while True:
         time.sleep(WATCH_SECONDS)
-        if (now := mirror.source_state()) != known:
-            _told(mirror.run(_show))
-            known = now
+        if mirror.source_state() != known:
+            known = _told(mirror.run(_show)).source
 
 
 @contextmanager

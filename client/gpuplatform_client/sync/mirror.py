@@ -33,6 +33,7 @@ class Step:
 class MirrorResult:
     """What was done, or would be."""
 
+    source: Scan
     steps: list[Step] = field(default_factory=list)
     copied_bytes: int = 0
     unchanged: int = 0
@@ -42,7 +43,7 @@ class MirrorResult:
 
 def plan(source: Scan, target: Scan, *, deletes: bool, is_same: IsSame) -> MirrorResult:
     """Return what makes the target equal the source; only with `deletes` it loses what the source does not have."""
-    result = MirrorResult()
+    result = MirrorResult(source)
     surplus = {path for path in target.entries if path not in source.entries} if deletes else set()
     made: list[Step] = []
     copied: list[Step] = []
