@@ -3,7 +3,8 @@
 One client with a token asks for each in turn, over one connection on loopback, in rounds, so that what else the machine
 does falls on all alike: `p95_ms`, and `ratio_to_plain_view`, its median against that of a view of the same framework
 (token, rate limit, schema of errors) that returns a constant. Then eight clients at once ask for each: `rps`, responses
-a second. The last line is one JSON object: {endpoint: {rps, p95_ms, ratio_to_plain_view}}.
+a second. The last line is one JSON object: {endpoint: {rps, p95_ms, ratio_to_plain_view}}, and of arrays the seconds
+until 10,000 tasks are submitted, and cancelled.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bench import array_requests
 from bench.common import load
 from bench.pages import HOST, close_if_dropped, running
 from bench.sizes import size
@@ -79,6 +81,7 @@ def main() -> None:
     settings = {"COMPUTE_API_REQUESTS_PER_MINUTE": "0"}
     with running("bench-api", options.hosts, options.sessions, **settings) as (port, made, _):
         figures = measure(port, made, options.rounds, options.seconds)
+        figures["arrays"] = array_requests.measure(port, made, options.rounds)
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 
 
