@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Expression, F, Q, QuerySet
+from django.db.models.fields.json import KeyTransform
 from django.http import Http404, HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -183,10 +184,11 @@ def _chosen(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:
     order = asked["order"]
     path, is_descending = order.removeprefix("-"), order.startswith("-")
     table, _dot, name = path.partition(".")
+    by: Expression | F
     if path in ORDERS:
         by = F(ORDERS[path])
-    elif table in ("parameters", "metrics") and spaces.NAME.fullmatch(name):
-        by = F(f"{table}__{name}")
+    elif table in ("parameters", "metrics") and name:
+        by = KeyTransform(name, table)
     else:
         raise ValidationError({"order": [f"Write one of {', '.join(ORDERS)}, parameters.NAME and metrics.NAME."]})
     return tasks.order_by(by.desc(nulls_last=True) if is_descending else by.asc(nulls_last=True), "index")

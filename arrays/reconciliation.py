@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from time import monotonic
 from types import SimpleNamespace
 from typing import Final
 
@@ -29,6 +30,7 @@ from sessions.models import Session
 logger = logging.getLogger(__name__)
 
 WINDOW: Final = 50  # sessions of an array that wait at most, so that queue and scheduler see no more of it
+ROUND_SECONDS: Final = 1.0  # of one task, which must not delay scheduling; the next one goes on
 ENDS_AT_ONCE: Final = 100  # in one transaction, which holds locks
 AGAIN: Final = timedelta(seconds=10)  # after a refusal that may pass
 BACKOFF: Final = timedelta(seconds=10)  # after a failed task; doubled by each further failure
@@ -48,17 +50,18 @@ _TO_END: Final = Q(is_cancelled=True, session__status__in=LIVE - {Status.TERMINA
 
 
 def advance_all() -> None:
-    """Reconcile the arrays that are not as wanted, the oldest first; what another process reconciles is left to it."""
+    """Reconcile the arrays that are not as wanted, for a second at most; what another process does is left to it."""
+    until = monotonic() + ROUND_SECONDS
     for pk in due():
         try:
-            while reconcile(pk):
+            while monotonic() < until and reconcile(pk):
                 pass
         except Exception:  # of one, which must not keep the others waiting
             logger.exception("array %s: not reconciled, will try again", pk)
 
 
 def due() -> list[str]:
-    """Return the ids of the arrays that may not be as wanted; one query."""
+    """Return the ids of the arrays that may not be as wanted, in any order, so that none is always last; one query."""
     own = ArrayTask.objects.filter(array=OuterRef("pk"), state__in=IN_SESSION)
     has_room = Q(max_parallel=None) | Q(max_parallel__gt=F("pending") + F("running"))
     is_patient = Q(refused_until=None) | Q(refused_until__lte=clock.now())
@@ -66,7 +69,7 @@ def due() -> list[str]:
     found = Array.objects.live().filter(
         starts | Exists(own.filter(_HAS_MOVED)) | Exists(own.filter(_TO_END)) | Q(owner__is_active=False)
     )
-    return list(found.order_by("created_at", "pk").values_list("pk", flat=True))
+    return list(found.order_by("?").values_list("pk", flat=True))
 
 
 def reconcile(pk: str) -> bool:

@@ -119,6 +119,8 @@ def release(array: Array, *, actor: User) -> None:
 def change(array: Array, changes: Mapping[str, Any], *, actor: User) -> None:
     """Change `name` and `max_parallel` (None: no limit); what runs goes on. Raises RejectedError."""
     del actor
+    if array.has_ended:
+        raise RejectedError({GENERAL: "This array has ended."})
     if error := name_error(changes.get("name", array.name), array.last_index):
         raise RejectedError({"name": error})
     try:

@@ -1,4 +1,4 @@
-"""An array with real containers: some tasks at a time, one fails and is retried, a range is cancelled, logs are read."""
+"""An array with real containers: two tasks at a time, one fails and is retried, a range is cancelled."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -93,7 +93,7 @@ def test_a_name_is_taken_until_its_array_ends(api: APIClient) -> None:
 def test_tasks_are_filtered_and_ordered(api: APIClient, owner: User, host: Host) -> None:
     array = advance(make_array(owner, tasks={"grid": {"lr": [0.1, 0.01], "opt": ["sgd", "adam"]}}))
     finish(task_of(array, 2), host, log='GP_METRICS {"loss": 0.25}')
-    finish(task_of(array, 1), host, log='GP_METRICS {"loss": 0.5, "note": "x"}')
+    finish(task_of(array, 1), host, log='GP_METRICS {"loss": 0.5, "val/top__1": 3, "note": "x"}')
     finish(task_of(array, 3), host, 7)
     advance(array)
     address = f"{URL}{array.pk}/tasks/"
@@ -108,6 +108,7 @@ def test_tasks_are_filtered_and_ordered(api: APIClient, owner: User, host: Host)
     assert indices("parameter=opt=adam&order=-index") == [3, 1]
     assert indices("order=metrics.loss") == [2, 1, 0, 3]
     assert indices("order=-metrics.loss")[:2] == [1, 2]
+    assert indices("order=metrics.val/top__1")[0] == 1
     assert indices("order=parameters.lr")[:2] == [2, 3]
     assert indices("page_size=1&page=2") == [1]
     assert api.get(f"{address}?order=password").status_code == 400
@@ -136,6 +137,8 @@ def test_an_array_is_held_released_and_changed(api: APIClient, owner: User) -> N
     assert (answer["max_parallel"], answer["name"]) == (2, "other")
     assert api.patch(address, {"max_parallel": None}, format="json").json()["max_parallel"] is None
     assert api.patch(address, {"name": "-"}, format="json").status_code == 400
+    api.post(f"{address}cancel/")
+    assert api.patch(address, {"max_parallel": 3}, format="json").status_code == 400
 
 
 def test_lists_show_arrays_in_place_of_their_sessions(api: APIClient, owner: User, host: Host) -> None:
