@@ -173,6 +173,13 @@ def test_many_cancelled_sessions_end_in_steps(owner: User, monkeypatch: pytest.M
     assert not Session.objects.live().exists()
 
 
+def test_a_cancelled_task_that_fails_is_not_tried_again(owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0", retries=3))
+    services.cancel(array, actor=owner)
+    finish(task_of(array, 0), host, 1)  # before its session is ended
+    assert advance(array).state == ArrayState.CANCELLED
+
+
 def test_a_session_ended_by_hand_is_not_tried_again(owner: User) -> None:
     array = advance(make_array(owner, tasks="0", retries=3))
     sessions.terminate(Session.objects.get(), actor=owner)
