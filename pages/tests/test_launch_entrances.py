@@ -12,6 +12,7 @@ from resources.forms import PresetForm
 from resources.models import Host, Image
 from sessions.launching import validation
 from sessions.lifecycle import DependencyKind
+from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_project, make_session, make_user
@@ -64,6 +65,19 @@ def test_a_session_depends_on_those_of_its_owner_alone(host: Host, image: Image,
     assert on_page(owner, host, image, depends_on=[other.pk]).keys() == {"depends_on"}
     assert not in_api(owner, host, image, depends_on=[own.pk])
     assert not on_page(owner, host, image, depends_on=[own.pk])
+
+
+def test_the_page_takes_what_is_chosen_of_each(host: Host, image: Image) -> None:
+    owner = make_user()
+    first, second = make_session(owner=owner), make_session(owner=owner)
+    chosen = {"depends_on": ["", f"after_any:{first.pk}", f"after:{second.pk}"]}
+    form = LaunchForm(owner, chosen)
+    assert {session: kind for session, kind in form.others if kind} == {first: "after_any", second: "after"}
+    assert not LaunchForm(owner, {"depends_on": ["", ""]}).advanced_is_open
+    assert not on_page(owner, host, image, **chosen)
+    made = Session.objects.exclude(pk__in=(first.pk, second.pk)).get()
+    assert dict(made.dependencies.values_list("to_session", "kind")) == {first.pk: "after_any", second.pk: "after"}
+    assert on_page(owner, host, image, depends_on=[f"after_all:{first.pk}"]).keys() == {"depends_on"}
 
 
 def test_the_page_offers_as_many_dependencies_as_are_allowed(host: Host) -> None:

@@ -8,6 +8,9 @@ import pytest
 from accounts.models import User
 from resources.models import ResourceGroup
 from sessions.models import Dependency, Session
+from specs.documents import spec_document, yaml_documents
+from specs.problems import MAX_PROBLEMS
+from specs.references import references
 from specs.tests.worlds import is_empty, make_owner, post
 from tests.factories import make_session
 
@@ -88,7 +91,9 @@ def test_what_is_not_there_is_told_at_its_line(owner: User, text: str, place: st
 
 def test_many_wrong_names_are_not_all_looked_for(owner: User) -> None:
     text = document("train", "[" + ", ".join(f"nothing{number}" for number in range(4000)) + "]")
-    assert len(problems(post(owner, text))) <= 51
+    found = references([spec_document(each) for each in yaml_documents(text)])
+    assert len(found.problems) == MAX_PROBLEMS
+    assert len(problems(post(owner, text))) == MAX_PROBLEMS
 
 
 @pytest.mark.parametrize("kind", ["afterok", "afternotok", "afterany", "after"])
