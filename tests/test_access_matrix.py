@@ -48,7 +48,7 @@ WITHOUT_A_THING: Final = ("stranger", "user", "superadmin")  # who differs where
 SAME: Final = "="  # as the user
 OF_A_SESSION: Final = re.compile(r"^(session-|sessions:|endpoints:)")
 FOR_MANAGERS: Final = {
-    *("sessions:detail", "sessions:terminate", "sessions:losses"),
+    *("sessions:detail", "sessions:terminate", "sessions:losses", "sessions:spec"),
     *("session-detail", "session-events", "session-spec", "session-stats", "session-terminate"),
 }
 VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
