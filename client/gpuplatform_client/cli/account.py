@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.connection import connected, reporting
+from gpuplatform_client import stored_login
+from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.operations.lookups import LookupFailedError
 
 
@@ -15,6 +16,8 @@ def change_password() -> None:
     new_password = typer.prompt("New password", hide_input=True, confirmation_prompt=True)
     with connected() as client:
         client.call("POST", "me/password/", {"password": password, "new_password": new_password})
+    stored_login.remove()
+    output.print("Your password is changed; sign in with it.", highlight=False)
 
 
 @reporting()

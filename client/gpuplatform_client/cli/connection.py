@@ -21,6 +21,7 @@ from gpuplatform_client.http.retries import RETRY_SECONDS
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+PROSE = {"DETAIL", "WHAT", "TEXT", "BODY", "PROBLEM", "DESCRIPTION", "CHANGES", "ERRORS", "CORDON REASON"}
 PIPE_COLUMNS = 1000  # what is read by programs is not cut
 output = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 messages = Console(stderr=True, soft_wrap=True)
@@ -32,10 +33,10 @@ LIST_OPTIONS: Final = {  # of every command that has `--output`
 
 
 def table_of(*headings: str) -> Table:
-    """Return an empty table with these columns, which no line is broken in but in details."""
+    """Return an empty table with these columns, which no line is broken in but in prose."""
     table = Table(box=None, pad_edge=False, show_header=shows_headings.get())
     for heading in headings:
-        table.add_column(heading, no_wrap=heading != "DETAIL")
+        table.add_column(heading, no_wrap=heading not in PROSE)
     return table
 
 

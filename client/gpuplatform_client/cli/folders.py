@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.amounts import clock_text, size_text
+from gpuplatform_client.cli.amounts import size_text
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.names import FolderName, complete_folder
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.cli.printing import ListFormat, ListOption, fields_of, print_list
 from gpuplatform_client.operations.lookups import find_folder
 
 app = typer.Typer(
@@ -30,13 +30,8 @@ def list_folders(
             print_list(
                 client.folders(),
                 form,
-                (
-                    ("NAME", lambda folder: folder.name),
-                    ("OWNER", lambda folder: folder.owner),
-                    ("ACCESS", lambda folder: folder.access),
-                    ("USED", lambda folder: size_text(folder.used_bytes)),
-                ),
-                wide=(("ID", lambda folder: folder.id), ("STORAGE", lambda folder: folder.root)),
+                fields_of("name owner access used_bytes"),
+                wide=fields_of("id root"),
                 name_of=lambda folder: folder.id,
             )
         else:
@@ -48,7 +43,7 @@ def list_folders(
                     ("KIND", lambda entry: entry.kind),
                     ("SIZE", lambda entry: size_text(entry.length_bytes) if entry.kind == "file" else ""),
                 ),
-                wide=(("CHANGED", lambda entry: clock_text(entry.modified_at)),),
+                wide=fields_of("modified_at"),
                 name_of=lambda entry: entry.name,
             )
 

@@ -141,7 +141,7 @@ def test_superadmins_give_host_names(signed_in: Command, user: User) -> None:
     given = signed_in("deployments", "hosts", "chat", "models.example.org", "b.example.org")
     assert (given.exit_code, "b.example.org" in given.stdout) == (0, True)
     refused = signed_in("deployments", "hosts", "chat", "no name")
-    assert (refused.exit_code, "is no host name" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "is no host name" in refused.stderr) == (5, True)
     assert "models.example.org" in signed_in("deployments", "show", "chat").stdout
     assert signed_in("deployments", "hosts", "chat").exit_code == 0
     assert not Deployment.objects.get().hosts.exists()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.amounts import age_text, clock_text, fgpu_text, size_text
+from gpuplatform_client.cli.amounts import age_text, fgpu_text, size_text
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.deployments.deploy import (
     CanarySteps,
@@ -22,7 +22,14 @@ from gpuplatform_client.cli.deployments.scaling import scaling, scaling_rules, s
 from gpuplatform_client.cli.deployments.tokens import tokens, usage
 from gpuplatform_client.cli.groups import lists_by_default
 from gpuplatform_client.cli.names import DeploymentName
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_facts, print_for_programs, print_list
+from gpuplatform_client.cli.printing import (
+    ListFormat,
+    ListOption,
+    fields_of,
+    print_facts,
+    print_for_programs,
+    print_list,
+)
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.deployments import DeploymentInfo, RevisionInfo
 from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment
@@ -53,10 +60,7 @@ def list_deployments(form: ListOption = ListFormat.TABLE) -> None:
                 ("DETAIL", lambda each: each.problem),
             ),
             wide=(
-                ("ID", lambda each: each.id),
-                ("OWNER", lambda each: each.owner),
-                ("PROJECT", lambda each: each.project or ""),
-                ("GROUP", lambda each: each.resource_group),
+                *fields_of("id owner project resource_group"),
                 ("IMAGE", lambda each: each.revision.image if each.revision else ""),
                 ("PUBLIC", lambda each: "yes" if each.public else "no"),
             ),
@@ -81,12 +85,7 @@ def show(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
             client.replicas(deployment.id),
             ListFormat.TABLE,
             (
-                ("REPLICA", lambda each: each.session),
-                ("REVISION", lambda each: str(each.revision)),
-                ("PROCESS", lambda each: each.process),
-                ("HEALTH", lambda each: each.health),
-                ("TRAFFIC", lambda each: each.traffic),
-                ("HOST", lambda each: each.host or ""),
+                *fields_of("session revision process health traffic host"),
                 ("DETAIL", lambda each: each.health_detail or each.detail),
             ),
             name_of=lambda each: each.session,
@@ -210,11 +209,7 @@ def events(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
         print_list(
             client.deployment_events(find_deployment(client, name).id),
             form,
-            (
-                ("TIME", lambda event: clock_text(event.at)),
-                ("BY", lambda event: event.actor or ""),
-                ("DETAIL", lambda event: event.what),
-            ),
+            fields_of("at actor what"),
             name_of=lambda event: event.what,
         )
 

@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, output, reporting
 from gpuplatform_client.cli.names import DeploymentName
-from gpuplatform_client.cli.printing import ListFormat, ListOption, print_list
+from gpuplatform_client.cli.printing import ListFormat, ListOption, fields_of, print_list
 from gpuplatform_client.client import Client
 from gpuplatform_client.models.deployments import DeploymentInfo, DeploymentTokenInfo
 from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment
@@ -47,14 +46,11 @@ def list_tokens(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> No
             client.deployment_tokens(find_deployment(client, name).id),
             form,
             (
-                ("NAME", lambda each: each.name),
-                ("CREATED", lambda each: clock_text(each.created_at)),
-                ("EXPIRES", lambda each: clock_text(each.expires_at) if each.expires_at else "never"),
-                ("LAST USE", lambda each: clock_text(each.last_used_at) if each.last_used_at else "-"),
+                *fields_of("name created_at expires_at last_used_at"),
                 ("RATE", lambda each: str(each.rate_per_minute or "-")),
                 ("REQUESTS", lambda each: _of_budget(each.used_requests, each.monthly_requests)),
                 ("TOKENS", lambda each: _of_budget(_read_and_written(each), each.monthly_tokens)),
-                ("REVOKED", lambda each: clock_text(each.revoked_at) if each.revoked_at else ""),
+                *fields_of("revoked_at"),
             ),
             name_of=lambda each: each.name,
         )
@@ -94,13 +90,10 @@ def usage(name: DeploymentName, form: ListOption = ListFormat.TABLE) -> None:
         print_list(
             client.deployment_usage(find_deployment(client, name).id),
             form,
-            (
+            [
                 ("MONTH", lambda each: f"{each.month:%Y-%m}"),
-                ("TOKEN", lambda each: each.name or "-"),
-                ("REQUESTS", lambda each: str(each.requests)),
-                ("READ", lambda each: str(each.prompt_tokens)),
-                ("WRITTEN", lambda each: str(each.completion_tokens)),
-            ),
+                *fields_of("name requests prompt_tokens completion_tokens"),
+            ],
             name_of=lambda each: each.name or "-",
         )
 

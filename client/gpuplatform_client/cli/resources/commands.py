@@ -173,9 +173,9 @@ def _id_of(client: Client, collection: Collection, listed_at: str, name: str) ->
         return name
     query = {"search": name} if collection.searched and not name.isdecimal() else {}
     _, _, own = collection.path.partition("?")
-    listed = client.listed(f"{listed_at}?{own}" if own else listed_at, **query)
-    wanted = name.casefold()
-    found = [each["id"] for each in listed if wanted in (str(each["id"]), str(each.get(collection.key)).casefold())]
+    listed = list(client.listed(f"{listed_at}?{own}" if own else listed_at, **query))
+    called = [each["id"] for each in listed if str(each.get(collection.key)).casefold() == name.casefold()]
+    found = called or [each["id"] for each in listed if str(each["id"]) == name]
     if len(found) != 1:
         several = f"Several {collection.plural} are called {name!r}: write the id."
         raise LookupFailedError(several if found else f"There is no {collection.thing} {name!r}.")
