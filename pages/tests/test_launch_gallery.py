@@ -186,6 +186,7 @@ def test_a_deployment_becomes_a_template(page: Client, owner: User) -> None:
     assert "name: ${{ name }}" in page.get(address).context["form"].initial["launch"]
     page.force_login(make_user())
     assert page.get(address).status_code == 404
+    assert page.get(f"{URL}new/?session=a%00").status_code == 404
 
 
 def test_a_link_leads_to_the_template(page: Client, owner: User) -> None:

@@ -32,10 +32,10 @@ def begun(request: UserRequest) -> tuple[str, Fields]:
     """Return the kind and fields of what a template is to launch; a small session where nothing is named."""
     if "from_file" in request.POST:
         return _of_file(request, request.POST.get("text", ""), request.POST.get("image", ""))
-    if session_id := request.GET.get("session"):
+    if session_id := request.GET.get("session", "").replace("\0", ""):
         launched = Session.objects.operable_by(request.user).mains().with_members().prefetch_related("mounts")
         return export.session_document(get_object_or_404(launched, pk=session_id), request.user)
-    if deployment_id := request.GET.get("deployment"):
+    if deployment_id := request.GET.get("deployment", "").replace("\0", ""):
         found = Deployment.objects.operable_by(request.user)
         return export.deployment_document(get_object_or_404(found, pk=deployment_id), request.user)
     return _small(request)
