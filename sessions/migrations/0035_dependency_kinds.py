@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    dependencies = [("compute", "0033_replicas")]
+    dependencies = [("compute", "0034_array_tasks")]
     operations = [
         migrations.SeparateDatabaseAndState(
             state_operations=[
