@@ -9,7 +9,7 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from gpuplatform_client.cli.connection import output
 
 
-class Shell(StrEnum):
+class CompletedShell(StrEnum):
     """A shell whose words are completed."""
 
     BASH = "bash"
@@ -17,7 +17,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell")]) -> None:
+def completion(shell: Annotated[CompletedShell, typer.Argument(help="The shell")]) -> None:
     """Print a shell's completion of commands, options and names: `source <(gpuplatform completion bash)`."""
     script = get_completion_script(prog_name="gpuplatform", complete_var="_GPUPLATFORM_COMPLETE", shell=shell.value)
     output.out(script, highlight=False)

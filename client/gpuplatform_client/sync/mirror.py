@@ -7,9 +7,9 @@ from enum import StrEnum
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.sync.filters import PathFilter
 from gpuplatform_client.sync.sftp import SftpBrokenError
-from gpuplatform_client.sync.trees import UNSURE_BYTES, Entry, EntryKind, Scan, Tree, digest, part_of, scan
+from gpuplatform_client.sync.trees import UNSURE_BYTES, NodeKind, Scan, Tree, TreeNode, digest, part_of, scan
 
-IsSame = Callable[[str, Entry, Entry], bool]  # of two files of one size
+IsSame = Callable[[str, TreeNode, TreeNode], bool]  # of two files of one size
 
 
 class Act(StrEnum):
@@ -49,21 +49,21 @@ def plan(source: Scan, target: Scan, *, deletes: bool, is_same: IsSame) -> Mirro
     copied: list[Step] = []
     for path, entry in sorted(source.entries.items()):
         there = target.entries.get(path)
-        if entry.kind == EntryKind.OTHER:
+        if entry.kind == NodeKind.OTHER:
             result.skipped.append(path)
-        elif path in target.occupied and entry.kind != EntryKind.DIRECTORY:
+        elif path in target.occupied and entry.kind != NodeKind.DIRECTORY:
             result.problems.append(f"{path}: has something there that is left out, and stays a directory.")
-        elif entry.kind == EntryKind.DIRECTORY:
-            if there is None or there.kind != EntryKind.DIRECTORY:
+        elif entry.kind == NodeKind.DIRECTORY:
+            if there is None or there.kind != NodeKind.DIRECTORY:
                 surplus.update({path} if there else ())
                 made.append(Step(Act.MAKE, path))
-        elif there and there.kind == EntryKind.DIRECTORY:
+        elif there and there.kind == NodeKind.DIRECTORY:
             if not deletes:
                 result.problems.append(f"{path}: is a directory there; --delete replaces it.")
                 continue
             surplus.add(path)
             copied.append(Step(Act.COPY, path))
-        elif there and there.kind == EntryKind.FILE and there.size == entry.size and is_same(path, entry, there):
+        elif there and there.kind == NodeKind.FILE and there.size == entry.size and is_same(path, entry, there):
             result.unchanged += 1
         else:
             copied.append(Step(Act.COPY, path))
@@ -74,7 +74,7 @@ def plan(source: Scan, target: Scan, *, deletes: bool, is_same: IsSame) -> Mirro
 def _removals(surplus: set[str], target: Scan) -> Iterator[Step]:
     """Yield the removal of what is too much, directories last, but for those with what is left out."""
     for path in sorted(surplus, reverse=True):
-        if target.entries[path].kind != EntryKind.DIRECTORY:
+        if target.entries[path].kind != NodeKind.DIRECTORY:
             yield Step(Act.REMOVE, path)
         elif path not in target.occupied:
             yield Step(Act.REMOVE_DIRECTORY, path)
@@ -116,7 +116,7 @@ class Mirror:
         """Return what the source has, to see whether it changes."""
         return scan(self.source, PathFilter(self.patterns, by_gitignore=self.by_gitignore), learns=True)
 
-    def _is_same(self, path: str, entry: Entry, there: Entry) -> bool:
+    def _is_same(self, path: str, entry: TreeNode, there: TreeNode) -> bool:
         if not self.by_checksum:
             return entry.mtime == there.mtime
         return digest(self.source.read(path)) == digest(self.target.read(path))
@@ -140,7 +140,7 @@ class Mirror:
             return False
         return True
 
-    def _copy(self, path: str, entry: Entry, target: Scan) -> None:
+    def _copy(self, path: str, entry: TreeNode, target: Scan) -> None:
         """Write a file beside its place, from where an earlier try ended, and put it there once it is whole."""
         part = part_of(path, entry)
         offset = max(0, min(self._part_size(part), entry.size) - UNSURE_BYTES) if part in target.parts else 0

@@ -21,7 +21,7 @@ UNSURE_BYTES: Final = IN_FLIGHT * PIECE_BYTES  # at the end of a part, which may
 PART: Final = re.compile(r"\.gpuplatform-[0-9a-f]{24}\.part")
 
 
-class EntryKind(StrEnum):
+class NodeKind(StrEnum):
     """What an entry of a tree is."""
 
     FILE = "file"
@@ -30,10 +30,10 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeNode:
     """An entry of a tree; `mtime` in seconds."""
 
-    kind: EntryKind
+    kind: NodeKind
     size: int
     mtime: int
     mode: int
@@ -43,7 +43,7 @@ class Entry:
 class Scan:
     """The entries of a tree by their paths, and what else is there."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, TreeNode] = field(default_factory=dict)
     occupied: set[str] = field(default_factory=set)  # directories with something that is left out
     parts: set[str] = field(default_factory=set)  # of files that were not copied whole
 
@@ -51,13 +51,13 @@ class Scan:
 class Tree(Protocol):
     """A directory and what is below it. Paths are relative; nothing is reached through a symbolic link."""
 
-    def listing(self, path: str) -> Iterable[tuple[str, Entry]]:
+    def listing(self, path: str) -> Iterable[tuple[str, TreeNode]]:
         """Return names and entries of a directory. Raises OSError or ClientError where it cannot be read."""
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
         """Yield a file in pieces of at most PIECE_BYTES."""
 
-    def append(self, path: str, pieces: Iterable[bytes], offset: int, entry: Entry) -> None:
+    def append(self, path: str, pieces: Iterable[bytes], offset: int, entry: TreeNode) -> None:
         """Write a file from an offset on, and set its permissions and time."""
 
     def replace(self, part: str, path: str) -> None:
@@ -85,7 +85,7 @@ class LocalTree:
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()  # what was named may be a link; nothing below it is
 
-    def listing(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def listing(self, path: str) -> Iterator[tuple[str, TreeNode]]:
         with os.scandir(self._root / path) as entries:
             for each in entries:
                 found = each.stat(follow_symlinks=False)
@@ -97,7 +97,7 @@ class LocalTree:
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
-    def append(self, path: str, pieces: Iterable[bytes], offset: int, entry: Entry) -> None:
+    def append(self, path: str, pieces: Iterable[bytes], offset: int, entry: TreeNode) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (0 if offset else os.O_TRUNC)
         with open(os.open(self._root / path, flags, 0o600), "wb") as file:
             file.seek(offset)
@@ -136,14 +136,14 @@ class SftpTree:
         except SftpError:  # as where more than its last part is missing
             self._root = posixpath.join(client.real_path("."), posixpath.normpath(root))
 
-    def listing(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def listing(self, path: str) -> Iterator[tuple[str, TreeNode]]:
         for name, found in self._client.entries(self._path(path)):
             yield name, _entry_of(found)
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
         return self._client.read(self._path(path), offset)
 
-    def append(self, path: str, pieces: Iterable[bytes], offset: int, entry: Entry) -> None:
+    def append(self, path: str, pieces: Iterable[bytes], offset: int, entry: TreeNode) -> None:
         self._client.write(self._path(path), pieces, offset, entry.mode, entry.mtime)
 
     def replace(self, part: str, path: str) -> None:
@@ -182,17 +182,17 @@ def scan(tree: Tree, left_out: PathFilter, *, learns: bool) -> Scan:
         directory = waiting.pop()
         names = dict(tree.listing(directory))
         ignore_file = posixpath.join(directory, IGNORE_FILE)
-        if learns and left_out.by_gitignore and IGNORE_FILE in names and names[IGNORE_FILE].kind == EntryKind.FILE:
+        if learns and left_out.by_gitignore and IGNORE_FILE in names and names[IGNORE_FILE].kind == NodeKind.FILE:
             left_out.learn(directory, _text_of(tree, ignore_file))
         for name, entry in names.items():
             path = posixpath.join(directory, name)
             if PART.fullmatch(name):
                 found.parts.add(path)
-            elif left_out.matches(path, is_directory=entry.kind == EntryKind.DIRECTORY):
+            elif left_out.matches(path, is_directory=entry.kind == NodeKind.DIRECTORY):
                 found.occupied.update(parents_of(path))
             else:
                 found.entries[path] = entry
-                if entry.kind == EntryKind.DIRECTORY:
+                if entry.kind == NodeKind.DIRECTORY:
                     waiting.append(path)
     return found
 
@@ -203,7 +203,7 @@ def parents_of(path: str) -> Iterator[str]:
         yield path
 
 
-def part_of(path: str, entry: Entry) -> str:
+def part_of(path: str, entry: TreeNode) -> str:
     """Return where a file is written until it is whole: equal for an equal file, so that it can be resumed."""
     directory, name = posixpath.split(path)
     about = f"{entry.size} {entry.mtime} {name}".encode(errors="surrogateescape")
@@ -227,11 +227,11 @@ def _text_of(tree: Tree, path: str) -> str:
     return data.decode(errors="replace")
 
 
-def _entry_of(found: SftpStatus) -> Entry:
+def _entry_of(found: SftpStatus) -> TreeNode:
     return _entry(found.mode, found.size, found.mtime)
 
 
-def _entry(mode: int, size: int, mtime: int) -> Entry:
-    kinds = {stat.S_IFREG: EntryKind.FILE, stat.S_IFDIR: EntryKind.DIRECTORY}
-    kind = kinds.get(stat.S_IFMT(mode), EntryKind.OTHER)
-    return Entry(kind, size, min(max(mtime, 0), MAX_TIME), mode & 0o777)
+def _entry(mode: int, size: int, mtime: int) -> TreeNode:
+    kinds = {stat.S_IFREG: NodeKind.FILE, stat.S_IFDIR: NodeKind.DIRECTORY}
+    kind = kinds.get(stat.S_IFMT(mode), NodeKind.OTHER)
+    return TreeNode(kind, size, min(max(mtime, 0), MAX_TIME), mode & 0o777)
