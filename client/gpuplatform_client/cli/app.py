@@ -25,7 +25,7 @@ from gpuplatform_client.cli.deployments import deploy, deployments
 from gpuplatform_client.cli.groups import lists_by_default
 from gpuplatform_client.cli.resources import administration, table
 from gpuplatform_client.cli.resources.commands import add_commands
-from gpuplatform_client.cli.sessions import attach, changes, execute, resize, run, sessions
+from gpuplatform_client.cli.sessions import arrays, attach, changes, execute, resize, run, sessions
 
 app = typer.Typer(
     help="GPU Platform from the command line.",
@@ -84,7 +84,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str | typer.Typer]]] = {
         "notifications": "What you were told, and how you are told.",
         "webhooks": "Addresses that are told of your sessions.",
     },
-    "Sessions": {"templates": templates.app},
+    "Sessions": {"arrays": arrays.app, "templates": templates.app},
     "In a session": {"links": "Links by which others use an app."},
     "Deployments": {"deployments": deployments.app},
     "What there is": {

@@ -17,7 +17,7 @@ app = typer.Typer(help="Saved launches with parameters.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name or id of a template")]
 
 
-@app.command("list")
+@app.command("ls")
 @reporting()
 def list_templates(
     search: Annotated[str, typer.Option(help="Part of the name or description")] = "",
@@ -130,7 +130,7 @@ def export_template(
         output.out(shown.spec, end="", highlight=False)
 
 
-@app.command("delete")
+@app.command("rm")
 @reporting()
 def delete_template(name: Name) -> None:
     """Delete a template; what was launched from it goes on."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError, MissingObjectError
+from gpuplatform_client.models.arrays import ArrayInfo
 from gpuplatform_client.models.deployments import DeploymentInfo
 from gpuplatform_client.models.imports import CredentialInfo
 from gpuplatform_client.models.platform import (
@@ -103,6 +104,18 @@ def find_deployment(client: Client, name: str) -> DeploymentInfo:
         )
         raise LookupFailedError(problem)
     return found[0]
+
+
+def find_array(client: Client, name: str) -> ArrayInfo:
+    """Return the array of this id, else the newest of this name: one's own live ones have names of their own."""
+    if SESSION_ID.fullmatch(name):
+        try:
+            return client.array(name)
+        except MissingObjectError:
+            pass
+    if (found := next((each for each in client.arrays(name=name) if each.name == name), None)) is None:
+        raise LookupFailedError(f"There is no array {name!r}.")
+    return found
 
 
 def find_folder(client: Client, name: str) -> DataFolder:

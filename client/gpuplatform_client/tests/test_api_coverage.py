@@ -3,9 +3,10 @@
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 import pytest
 
@@ -89,8 +90,9 @@ def _operation_of(function: Any) -> str:
 
 
 def _example(kind: Any) -> Any:
-    is_model = isinstance(kind, type) and issubclass(kind, ApiModel)
-    return object.__new__(kind) if is_model else [] if str(kind).startswith("list") else "1"
+    if isinstance(kind, type) and issubclass(kind, ApiModel):
+        return kind(**{each.name: "1" for each in fields(kind)})
+    return {} if get_origin(kind) is Mapping else [] if str(kind).startswith("list") else "1"
 
 
 def test_every_operation_is_a_command_or_an_exception_with_a_reason() -> None:

@@ -41,13 +41,13 @@ def test_a_template_is_made_launched_and_deleted(signed_in: Command, tmp_path: P
     launched = signed_in("templates", "launch", "train", "--set", "lr=0.5")
     assert launched.stdout.split() == [Session.objects.get().pk], launched.stderr
     assert Session.objects.get().command == "python train.py --lr 0.5"
-    assert "user@example.org" in signed_in("templates", "list", "--search", "tra").stdout
+    assert "user@example.org" in signed_in("templates", "ls", "--search", "tra").stdout
     exported = signed_in("templates", "export", "train").stdout
     path.write_text(exported.replace("'0.1'", "'0.2'"))
     assert signed_in("templates", "create", "-f", str(path)).exit_code == 0
     assert "yes" in signed_in("templates", "versions", "train", "--make-current", "1").stdout
     assert LaunchTemplate.objects.get().version == 1
-    assert signed_in("templates", "delete", "train").exit_code == 0
+    assert signed_in("templates", "rm", "train").exit_code == 0
     assert not LaunchTemplate.objects.exists()
 
 

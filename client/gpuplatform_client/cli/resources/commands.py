@@ -26,6 +26,7 @@ from gpuplatform_client.client import Client
 from gpuplatform_client.http.api_requests import path_part
 from gpuplatform_client.operations.lookups import (
     LookupFailedError,
+    find_array,
     find_deployment,
     find_folder,
     find_project,
@@ -38,6 +39,7 @@ ROOT_PANEL: Final = "Sessions"
 NAMED: Final = "named"  # the argument that "{}" is: no field is called so
 FINDERS: Final[dict[str, Callable[[Client, str], Any]]] = {
     **{"session": find_session, "deployment": find_deployment, "folder": find_folder, "project": find_project},
+    "array": find_array,
 }
 COMMAND: Final = inspect.Parameter.KEYWORD_ONLY
 

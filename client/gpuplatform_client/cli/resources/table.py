@@ -244,6 +244,32 @@ COLLECTIONS: Final = (
         },
     ),
     Collection(
+        "arrays",
+        "arrays/",
+        "array",
+        "id name state counts max_parallel created_at",
+        "owner project retries reason ended_at",
+        filters="name owner project ended:true|false",
+        acts={
+            "set": Act("PATCH {}/", "Change the name, or how many tasks may run at once.", "name max_parallel:N|none"),
+            "tasks": Act(
+                "GET {}/tasks/",
+                "List tasks with their parameters.",
+                "state parameter order",
+                "rows",
+                columns="index state exit_code attempts parameters metrics started_at ended_at reason",
+                prints="index",
+            ),
+            "task": Act("GET {}/tasks/{task}/", "Show a task.", shows="facts", prints="index"),
+            "cancel": Act("POST {}/cancel/", 'Cancel tasks such as "1-500"; by default all.', "tasks", prints="state"),
+            "retry": Act(
+                "POST {}/retry/", "Run tasks again; by default those that have failed.", "tasks", prints="state"
+            ),
+            "hold": Act("POST {}/hold/", "Start no more tasks; those that run go on.", prints="state"),
+            "release": Act("POST {}/release/", "Start the tasks of a held array again.", prints="state"),
+        },
+    ),
+    Collection(
         "links",
         "sessions/{session}/apps/{app}/share/",
         "link to an app",

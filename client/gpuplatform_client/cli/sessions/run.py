@@ -12,6 +12,7 @@ from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
 from gpuplatform_client.cli.exit_codes import INTERRUPTED, NO_MORE_KNOWN, NOT_STARTED
 from gpuplatform_client.cli.names import ImageName, complete_folder
+from gpuplatform_client.cli.sessions import arrays
 from gpuplatform_client.cli.spec_files import (
     FileOption,
     outlook_text,
@@ -72,6 +73,15 @@ def run(
             "parted by commas, may be repeated",
         ),
     ] = None,
+    array: Annotated[
+        str | None, typer.Option(help='Tasks by index, such as "1-1000%50": 50 at a time; prints the id, does not wait')
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help='NAME=VALUE,VALUE of a grid of tasks, such as "lr=0.1,0.01"; may be repeated'),
+    ] = None,
+    max_parallel: Annotated[int | None, typer.Option(min=1, help="Of an array: tasks that run at once")] = None,
+    retries: Annotated[int | None, typer.Option(min=0, help="Of an array: how often a failed task runs again")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and do not wait")] = False,
     dry_run: Annotated[bool, typer.Option(help="Say when it would start, and launch nothing")] = False,
 ) -> None:
@@ -103,12 +113,17 @@ def run(
         ),
     )
     if file is not None:
-        if spec != LaunchSpec(image=image, depends_on=before or None):
+        if spec != LaunchSpec(image=image, depends_on=before or None) or array or param:
             text = "Beside a file there are --image, --depends-on, --detach and --dry-run."
             raise typer.BadParameter(text, param_hint="--file")
         raise typer.Exit(_carry_out_file(file, image or "", before, is_detached=detach, is_dry=dry_run))
     if image is None:
         raise typer.BadParameter("Name an image, or a file with --file.", param_hint="--image")
+    if tasks := arrays.tasks_of(array, param or []):
+        arrays.submit(spec, tasks, {"max_parallel": max_parallel, "retries": retries}, is_dry=dry_run)
+        return
+    if max_parallel is not None or retries is not None:
+        raise typer.BadParameter("Say which tasks, with --array or --param.", param_hint="--max-parallel, --retries")
     raise typer.Exit(_carry_out(spec, is_detached=detach, is_dry=dry_run))
 
 
