@@ -1,4 +1,4 @@
 """What ends with an account, a log-in or a host's access.
 
-Used by endpoints and hostworker.
+Used by hostworker.
 """
