@@ -123,7 +123,7 @@ class TemplateOriginSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField(source="number")
 
 
-class SessionSpecSerializer(SpecSerializer):
+class SessionFileSerializer(SpecSerializer):
     """A session as a spec file."""
 
     template = TemplateOriginSerializer(allow_null=True, help_text="From which it was launched")
@@ -132,13 +132,13 @@ class SessionSpecSerializer(SpecSerializer):
 class SessionSpecView(ApiView):
     """Exports sessions."""
 
-    @extend_schema(operation_id="sessions_spec_retrieve", responses=SessionSpecSerializer)
+    @extend_schema(operation_id="sessions_spec_retrieve", responses=SessionFileSerializer)
     def get(self, request: Request, session_id: str) -> Response:
         """Return the session as a spec file, without the values of secrets; of a cluster, the whole."""
         sessions = Session.objects.visible_to(user_of(request)).mains().with_members()
         session = get_object_or_404(sessions.prefetch_related("mounts"), pk=session_id)
         found = {"spec": export.session_spec(session, user_of(request)), "template": origin_of(session)}
-        return Response(SessionSpecSerializer(found).data)
+        return Response(SessionFileSerializer(found).data)
 
 
 class DeploymentSpecView(ApiView):

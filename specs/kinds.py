@@ -127,7 +127,7 @@ class SessionSpecSerializer(LaunchRequestSerializer):
 class SessionSpecRequest(SpecRequest):
     """Sessions of one shape."""
 
-    serializer = SessionSpecSerializer
+    serializer: ClassVar[type[LaunchRequestSerializer]] = SessionSpecSerializer
 
     def __init__(self, owner: User, fields: Mapping[str, Any]) -> None:
         """Take the fields as they are written."""

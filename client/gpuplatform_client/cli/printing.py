@@ -109,8 +109,9 @@ def print_for_programs(item: Any, form: ListFormat, name: str) -> bool:
 
 def _yaml(value: Any) -> str:
     """Return a value of JSON as a document."""
-    writer, text = YAML(typ="safe", pure=True), StringIO()
+    writer: Any = YAML(typ="safe", pure=True)
     writer.explicit_start, writer.default_flow_style, writer.sort_base_mapping_type_on_output = True, False, False
+    text = StringIO()
     writer.dump(value, text)
     return text.getvalue()
 

@@ -10,9 +10,10 @@ import typer
 
 from gpuplatform_client.cli.access import folder_words, is_remote, session_words
 from gpuplatform_client.cli.amounts import MIB
-from gpuplatform_client.cli.connection import FAILED, messages, output, reporting
+from gpuplatform_client.cli.connection import messages, output, reporting
+from gpuplatform_client.cli.exit_codes import FAILED
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.sync.mirror import Act, Mirror, MirrorResult, Step
+from gpuplatform_client.sync.mirror import Mirror, MirrorResult, Step, StepKind
 from gpuplatform_client.sync.sftp import SftpClient
 from gpuplatform_client.sync.trees import LocalTree, Scan, SftpTree, Tree
 
@@ -74,8 +75,8 @@ def _tree(place: str) -> Iterator[Tree]:
 
 
 def _show(step: Step) -> None:
-    signs = {Act.REMOVE: "-", Act.REMOVE_DIRECTORY: "-"}
-    end = "/" if step.act in (Act.MAKE, Act.REMOVE_DIRECTORY) else ""
+    signs = {StepKind.REMOVE: "-", StepKind.REMOVE_DIRECTORY: "-"}
+    end = "/" if step.act in (StepKind.MAKE, StepKind.REMOVE_DIRECTORY) else ""
     output.out(f"{signs.get(step.act, '+')} {_printable(step.path)}{end}", highlight=False)
 
 
@@ -91,7 +92,7 @@ def _told(result: MirrorResult) -> MirrorResult:
     for path in result.skipped:
         messages.print(f"Skipped {_printable(path)}, which is a link or a device.", highlight=False, markup=False)
     acts = [step.act for step in result.steps]
-    removed = acts.count(Act.REMOVE) + acts.count(Act.REMOVE_DIRECTORY)
-    copied = f"{acts.count(Act.COPY)} copied ({result.copied_bytes / MIB:.1f} MiB)"
+    removed = acts.count(StepKind.REMOVE) + acts.count(StepKind.REMOVE_DIRECTORY)
+    copied = f"{acts.count(StepKind.COPY)} copied ({result.copied_bytes / MIB:.1f} MiB)"
     messages.print(f"{copied}, {removed} removed, {result.unchanged} unchanged", highlight=False)
     return result

@@ -12,7 +12,7 @@ from gpuplatform_client.sync.trees import UNSURE_BYTES, NodeKind, Scan, Tree, Tr
 IsSame = Callable[[str, TreeNode, TreeNode], bool]  # of two files of one size
 
 
-class Act(StrEnum):
+class StepKind(StrEnum):
     """What is done to a path of the target."""
 
     MAKE = "make"
@@ -25,7 +25,7 @@ class Act(StrEnum):
 class Step:
     """An act on a path."""
 
-    act: Act
+    act: StepKind
     path: str
 
 
@@ -56,17 +56,17 @@ def plan(source: Scan, target: Scan, *, deletes: bool, is_same: IsSame) -> Mirro
         elif entry.kind == NodeKind.DIRECTORY:
             if there is None or there.kind != NodeKind.DIRECTORY:
                 surplus.update({path} if there else ())
-                made.append(Step(Act.MAKE, path))
+                made.append(Step(StepKind.MAKE, path))
         elif there and there.kind == NodeKind.DIRECTORY:
             if not deletes:
                 result.problems.append(f"{path}: is a directory there; --delete replaces it.")
                 continue
             surplus.add(path)
-            copied.append(Step(Act.COPY, path))
+            copied.append(Step(StepKind.COPY, path))
         elif there and there.kind == NodeKind.FILE and there.size == entry.size and is_same(path, entry, there):
             result.unchanged += 1
         else:
-            copied.append(Step(Act.COPY, path))
+            copied.append(Step(StepKind.COPY, path))
     result.steps = [*_removals(surplus, target), *made, *copied]
     return result
 
@@ -75,9 +75,9 @@ def _removals(surplus: set[str], target: Scan) -> Iterator[Step]:
     """Yield the removal of what is too much, directories last, but for those with what is left out."""
     for path in sorted(surplus, reverse=True):
         if target.entries[path].kind != NodeKind.DIRECTORY:
-            yield Step(Act.REMOVE, path)
+            yield Step(StepKind.REMOVE, path)
         elif path not in target.occupied:
-            yield Step(Act.REMOVE_DIRECTORY, path)
+            yield Step(StepKind.REMOVE_DIRECTORY, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class Mirror:
         target = scan(self.target, left_out, learns=False) if self.target.exists() else Scan()
         result = plan(source, target, deletes=self.deletes, is_same=self._is_same)
         if not is_dry:  # first, since directories that are removed are empty
-            used = {part_of(step.path, source.entries[step.path]) for step in result.steps if step.act == Act.COPY}
+            used = {part_of(step.path, source.entries[step.path]) for step in result.steps if step.act == StepKind.COPY}
             self._clean(target.parts - used)
         for step in result.steps:
             if not is_dry and not self._is_done(step, source, target, result):
                 continue
             show(step)
-            result.copied_bytes += source.entries[step.path].size if step.act == Act.COPY else 0
+            result.copied_bytes += source.entries[step.path].size if step.act == StepKind.COPY else 0
         return result
 
     def source_state(self) -> Scan:
@@ -124,12 +124,12 @@ class Mirror:
     def _is_done(self, step: Step, source: Scan, target: Scan, result: MirrorResult) -> bool:
         """Carry a step out; return whether it has succeeded."""
         acts = {
-            Act.MAKE: self.target.make_directory,
-            Act.REMOVE: self.target.remove,
-            Act.REMOVE_DIRECTORY: self.target.remove_directory,
+            StepKind.MAKE: self.target.make_directory,
+            StepKind.REMOVE: self.target.remove,
+            StepKind.REMOVE_DIRECTORY: self.target.remove_directory,
         }
         try:
-            if step.act == Act.COPY:
+            if step.act == StepKind.COPY:
                 self._copy(step.path, source.entries[step.path], target)
             else:
                 acts[step.act](step.path)

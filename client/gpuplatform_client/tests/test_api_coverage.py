@@ -4,7 +4,6 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, get_origin
 
@@ -91,7 +90,7 @@ def _operation_of(function: Any) -> str:
 
 def _example(kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, ApiModel):
-        return kind(**{each.name: "1" for each in fields(kind)})
+        return kind(**dict.fromkeys(inspect.signature(kind).parameters, "1"))
     return {} if get_origin(kind) is Mapping else [] if str(kind).startswith("list") else "1"
 
 

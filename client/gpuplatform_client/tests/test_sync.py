@@ -10,7 +10,7 @@ import pytest
 
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.sync import trees
-from gpuplatform_client.sync.mirror import Act, Mirror, MirrorResult
+from gpuplatform_client.sync.mirror import Mirror, MirrorResult, StepKind
 from gpuplatform_client.sync.sftp import SftpBrokenError, SftpClient
 from gpuplatform_client.sync.trees import LocalTree, SftpTree, part_of
 from gpuplatform_client.tests.program import Command
@@ -41,7 +41,7 @@ def mirrored(source: trees.Tree, target: trees.Tree, is_dry: bool = False, **opt
     return result
 
 
-def acts(result: MirrorResult) -> list[tuple[Act, str]]:
+def acts(result: MirrorResult) -> list[tuple[StepKind, str]]:
     return [(step.act, step.path) for step in result.steps]
 
 
@@ -69,9 +69,9 @@ def test_a_mirror_copies_only_what_differs(client: SftpClient, here: Path, tmp_p
     assert (again.steps, again.unchanged) == ([], 2)
     (here / "src/run.py").write_text("print(22)\n")
     (there / "own").write_text("mine")
-    assert acts(mirrored(source, target)) == [(Act.COPY, "src/run.py")]
+    assert acts(mirrored(source, target)) == [(StepKind.COPY, "src/run.py")]
     assert (there / "own").exists()
-    assert acts(mirrored(source, target, deletes=True)) == [(Act.REMOVE, "own")]
+    assert acts(mirrored(source, target, deletes=True)) == [(StepKind.REMOVE, "own")]
     assert content(there) == content(here)
 
 
@@ -83,7 +83,7 @@ def test_contents_count_only_with_checksums(client: SftpClient, here: Path, tmp_
     os.utime(there / "src/run.py", ns=(times.st_atime_ns, times.st_mtime_ns))
     os.utime(here / "data.bin", (1, 1))
     result = mirrored(LocalTree(here), SftpTree(client, str(there)), by_checksum=True)
-    assert acts(result) == [(Act.COPY, "src/run.py")]
+    assert acts(result) == [(StepKind.COPY, "src/run.py")]
 
 
 def test_what_is_left_out_is_neither_copied_nor_removed(client: SftpClient, here: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_is_left_out_is_neither_copied_nor_removed(client: SftpClient, here
     )
     names = {"keep.log", "src", "src/run.py", "src/b.tmp", ".gitignore", "src/.gitignore", "old", "old/run.log"}
     assert content(there).keys() == names
-    assert (Act.REMOVE, "old/gone") in acts(result)
+    assert (StepKind.REMOVE, "old/gone") in acts(result)
 
 
 def test_links_are_neither_followed_nor_copied(client: SftpClient, here: Path, tmp_path: Path) -> None:

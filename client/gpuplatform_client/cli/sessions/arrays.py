@@ -59,7 +59,7 @@ def wait(
     raise typer.Exit(0 if array.state == "SUCCEEDED" else FAILED)
 
 
-def submit(spec: LaunchSpec, tasks: Tasks, limits: Mapping[str, int | None], *, is_dry: bool) -> None:
+def submit(spec: LaunchSpec, tasks: Tasks, limits: Mapping[str, Any], *, is_dry: bool) -> None:
     """Submit an array whose tasks are launched as `spec` says, and print its id."""
     if is_dry:
         raise typer.BadParameter("Of an array there is a dry run as a spec file alone.", param_hint="--dry-run")

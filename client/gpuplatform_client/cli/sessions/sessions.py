@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from contextlib import aclosing
 from enum import StrEnum
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
 import typer
 from rich.live import Live
@@ -162,7 +162,7 @@ async def _all_reached(ids: list[str], until: WaitFor, seconds: int | None) -> b
 
 async def _reached(client: AsyncClient, session_id: str, until: WaitFor) -> bool:
     last = None
-    async with aclosing(cast("AsyncGenerator[ComputeSession, None]", client.watch(session_id))) as changes:
+    async with aclosing(client.watch(session_id)) as changes:
         async for last in changes:
             if until == WaitFor.RUNNING and not last.is_waiting:
                 break
