@@ -137,7 +137,7 @@ class SessionSpecView(ApiView):
         """Return the session as a spec file, without the values of secrets; of a cluster, the whole."""
         sessions = Session.objects.visible_to(user_of(request)).mains().with_members()
         session = get_object_or_404(sessions.prefetch_related("mounts"), pk=session_id)
-        found = {"spec": export.session_spec(session, user_of(request)), "template": origin_of(session)}
+        found = {"spec": export.session_spec(session, user_of(request)).text, "template": origin_of(session)}
         return Response(SessionFileSerializer(found).data)
 
 

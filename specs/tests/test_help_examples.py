@@ -22,7 +22,7 @@ def owner(db: None, tmp_path: Path) -> User:
 
 
 def test_the_help_has_examples() -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
 
 
 @pytest.mark.parametrize("text", BLOCKS)
