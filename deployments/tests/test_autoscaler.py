@@ -197,8 +197,8 @@ def test_without_reports_nothing_falls_asleep(at: Callable[[float], None]) -> No
 def test_what_waits_for_waking_wakes_one_alone(at: Callable[[float], None]) -> None:
     deployment = following(idle_seconds=60, idle_action="end")
     scaling.sleep(deployment, before=1)
-    deployment.replica_rows.update(draining_since=clock.now())
     assert scaling.wake(deployment.pk)
+    deployment.replica_rows.update(draining_since=clock.now())  # none serves yet
     for _ in range(20):
         report(deployment, waiting=100)
         autoscaler.look()
