@@ -188,7 +188,7 @@ def _errors(request: ArrayRequest) -> dict[str, str]:
         errors["count"] = "An array starts each of its tasks once: leave count out."
     if launch.name and (error := name_error(launch.name, max(request.space.tasks))):
         errors["name"] = error
-    if twice := launch.environment.keys() & next(iter(request.space.tasks.values())).keys():
+    if twice := launch.environment.keys() & {name for each in request.space.tasks.values() for name in each}:
         errors["environment"] = f"{min(twice)} is a parameter of the tasks as well."
     return errors
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
+from sessions.launching.validation import environment_error
+
 MAX_INDEX: Final = 999_999
 MAX_PARAMETERS: Final = 20
 MAX_TEXT: Final = 1024
 MAX_INTEGER: Final = 2**63 - 1
 MAX_PARTS: Final = 10_000  # of a text of indices, or values to choose from
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-SET_BY_US: Final = ("GP_", "SLURM_", "GPUPLATFORM_")
+SET_BY_US: Final = ("GP_", "SLURM_")
 UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 PART: Final = re.compile(r"(?P<first>[0-9]{1,6})(-(?P<last>[0-9]{1,6})(:(?P<step>[1-9][0-9]{0,5}))?)?")
 TEXT: Final = re.compile(r"(?P<parts>[0-9,:-]*)(%(?P<most>[0-9]{1,6}))?")
@@ -171,6 +173,8 @@ def _named(given: Any) -> Mapping[str, Any]:
             raise SpaceError(f"{str(name)[:64]!r} is no name of a parameter: use up to 64 letters, digits and _.")
         if name.startswith(SET_BY_US):
             raise SpaceError(f"{name}: names that begin so are set by the platform.")
+        if error := environment_error({name: ""}):
+            raise SpaceError(error)
     return given
 
 

@@ -62,6 +62,20 @@ def test_what_is_asked_for_reaches_the_sessions(owner: User) -> None:
     assert (session.priority, session.is_preemptible) == (3, True)
 
 
+def test_variables_of_tasks_are_checked_at_the_launch(owner: User) -> None:
+    array = make_array(owner, tasks={"grid": {"lr": [1, 2]}})
+    array.tasks.filter(index=1).update(parameters={"LD_PRELOAD": "x"})  # as an older version may have stored it
+    array = advance(array)
+    assert (array.state, array.waiting) == (ArrayState.HELD, 2)
+    assert "LD_PRELOAD" in array.reason
+
+
+def test_each_task_is_asked_whether_variables_are_parameters(owner: User) -> None:
+    with pytest.raises(RejectedError) as refused:
+        make_array(owner, tasks={"list": [{"a": 1}, {"b": 2}]}, env={"b": "x"})
+    assert "b is a parameter" in refused.value.errors["environment"]
+
+
 def test_no_more_than_asked_run_at_once(owner: User, host: Host) -> None:
     array = advance(make_array(owner, tasks="0-5%2"))
     assert (array.pending, array.waiting, array.max_parallel) == (2, 4, 2)

@@ -299,8 +299,9 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
     )
     if request.name and (error := validation.name_error(request.name)):
         errors["name"] = error
+    environments = [request.environment, *({**request.environment, **task.environment} for task in request.tasks)]
     found = {
-        "environment": validation.environment_error(request.environment),
+        "environment": next(filter(None, map(validation.environment_error, environments)), None),
         "command": validation.command_error(request.command),
         "time_limit": validation.time_limit_error(request.time_limit),
         "not_before": validation.start_error(request.not_before, clock.now()),
