@@ -67,7 +67,7 @@ def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
     """Return the indices of a text such as "1-9,20-30:2%4" in their order, and what follows %. Raises SpaceError."""
     found = TEXT.fullmatch(text.strip().removeprefix("[").removesuffix("]")) if len(text) <= 10 * MAX_PARTS else None
     parts = found["parts"].split(",") if found else []
-    indices: set[int] = set()
+    indices, named = set[int](), 0
     for part in parts[:MAX_PARTS]:
         one = PART.fullmatch(part)
         if one is None:
@@ -76,7 +76,10 @@ def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
         span = range(first, int(one["last"] or first) + 1, int(one["step"] or 1))
         if not span:
             raise SpaceError(f"{part} has no index: write the lower one first.")
+        named += len(span)
         _bound(len(span), most)
+        if named > MAX_INDEX:
+            raise SpaceError("Name each index once.")
         indices.update(span)
         _bound(len(indices), most)
     if found is None or not indices or len(parts) > MAX_PARTS:
