@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -98,7 +98,8 @@ def trim(place: Place) -> bool:
         return False
     now, kept_bytes, kept = time.time(), 0, 0
     known = [path for path in place.folder.iterdir() if re.fullmatch("[0-9a-f]{64}", path.name)]
-    for used_at, path in sorted(((_used_at(path), path) for path in known), reverse=True):
+    used = [(used_at, path) for path in known if (used_at := _used_at(path)) is not None]
+    for used_at, path in sorted(used, reverse=True):
         size, age = _known_size(path), (now - used_at) / DAY
         is_too_much = kept + 1 > MAX_ENVIRONMENTS or kept_bytes + size > MAX_BYTES
         if path != place.venv and (age > LIFETIME_DAYS or (is_too_much and age > USED_DAYS)) and _remove(path):
@@ -138,9 +139,12 @@ def _exclude_lock(tree: Path) -> None:
             file.write(f"{LOCK}\n")
 
 
-def _used_at(venv: Path) -> float:
-    stamp = venv / STAMP
-    return (stamp if stamp.is_file() else venv).lstat().st_mtime
+def _used_at(venv: Path) -> float | None:
+    """Return when an environment was begun with; None where another session has just removed it."""
+    for path in (venv / STAMP, venv):
+        with suppress(FileNotFoundError):
+            return path.lstat().st_mtime
+    return None
 
 
 def _known_size(venv: Path) -> int:
@@ -151,6 +155,10 @@ def _known_size(venv: Path) -> int:
 
 
 def _size(directory: Path) -> int:
-    """Return the bytes of all files below a directory."""
-    found = (os.lstat(os.path.join(at, name)) for at, _, names in os.walk(directory) for name in names)
-    return sum(each.st_size for each in found)
+    """Return the bytes of all files below a directory, without those that other sessions remove meanwhile."""
+    size = 0
+    for at, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += os.lstat(os.path.join(at, name)).st_size
+    return size

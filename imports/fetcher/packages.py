@@ -60,7 +60,8 @@ def install(tree: Path, job: FetchJob) -> None:
             _install(place, tree, plan, job)
             environments.finish(place.venv, stamp)
             if environments.trim(place) and (uv := shutil.which("uv")):
-                _run([uv, "cache", "clean"], tree, place, job)
+                with suppress(InstallError):  # the packages are there all the same
+                    _run([uv, "cache", "clean"], tree, place, job)
         environments.use(place, tree)
     _offer_kernel(tree, place.venv)
 

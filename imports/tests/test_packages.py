@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -183,6 +184,27 @@ def test_what_a_session_installs_into_is_not_removed(folder: Path) -> None:
         assert old.exists()
     environments.trim(place)
     assert not old.exists()
+
+
+def test_what_other_sessions_remove_meanwhile_is_passed_over(folder: Path) -> None:
+    is_over = threading.Event()
+
+    def install_and_remove() -> None:
+        while not is_over.is_set():
+            for made in (folder / environments.DOWNLOADS / "wheels", folder / ("a" * 64)):
+                made.mkdir(parents=True)
+                for number in range(500):
+                    (made / f"{number}").touch()
+                shutil.rmtree(made)
+
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(install_and_remove)
+        try:
+            for _ in range(200):
+                environments.trim(environments.Place(folder / ("b" * 64), folder))
+        finally:
+            is_over.set()
+        other.result()
 
 
 @pytest.mark.parametrize(
