@@ -1,7 +1,7 @@
-"""Clusters: the start of eight members against eight containers of the bare engine, and the path between two hosts.
+"""Clusters: the start of MEMBERS against as many containers of the bare engine, and the path between two hosts.
 
 launch_ms: API call sent -> all members are RUNNING
-raw_ms:    a network, and eight times create + start, at once
+raw_ms:    a network, and as often create + start, at once
 
 launch_ratio_one_host divides the medians, of rounds that take turns. launch_ratio_two_hosts does so for two engines
 side by side on this machine, with half of the members and a network on each. throughput_ratio and latency_added_us
@@ -32,8 +32,9 @@ from tests.platform import ROOT, Platform, running_platform
 from tests.wait import until
 from tests.workers import host_worker
 
-MEMBERS: Final = 8
-CORES: Final = 8  # of each host
+MEMBERS: Final = size(8, 2)
+CORES: Final = MEMBERS  # of each host
+POOL: Final = size(SANDBOXES, MEMBERS)
 FAR: Final = "bench-far"  # the second host
 SHAPE: Final = {"memory": 256 * MIB, "shared_memory": 64 * MIB, "fgpu": "0"}
 WARM_UP_ROUNDS: Final = size(2, 0)
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=size(15, 2))
     rounds = parser.parse_args().rounds
     figures: dict[str, Any] = path_figures()
-    settings = {"COMPUTE_SANDBOX_POOL": str(SANDBOXES), "COMPUTE_HOST_CPU": str(CORES)}
+    settings = {"COMPUTE_SANDBOX_POOL": str(POOL), "COMPUTE_HOST_CPU": str(CORES)}
     with (
         far_machine() as machine,
         running_platform(
@@ -83,12 +84,12 @@ def main() -> None:
         ) as platform,
     ):
         user = ClusterUser(platform)
-        near = BareEngine(user.image, platform.host_name, SANDBOXES)
+        near = BareEngine(user.image, platform.host_name, POOL)
         launch_ms, raw_ms = medians(user, [near], rounds)
         figures |= {"launch_ms": launch_ms, "raw_ms": raw_ms, "launch_ratio_one_host": round(launch_ms / raw_ms, 2)}
         machine.take_image(user.image)
         with second_host(platform, machine):
-            far = BareEngine(user.image, FAR, SANDBOXES, machine.engine_url)
+            far = BareEngine(user.image, FAR, POOL, machine.engine_url)
             launch_ms, raw_ms = medians(user, [near, far], rounds)
         figures |= {"launch_two_hosts_ms": launch_ms, "raw_two_hosts_ms": raw_ms}
         figures["launch_ratio_two_hosts"] = round(launch_ms / raw_ms, 2)
