@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -67,10 +67,15 @@ class PageWorld:
     arguments: dict[str, Any] = field(default_factory=dict)  # of URL patterns, by their names
     extra: dict[str, str] = field(default_factory=dict)  # pages besides one of each pattern
 
-    def pages(self, context: BrowserContext) -> dict[str, str]:
-        """Return the paths of all pages, by names that files may have: what a GET shows as a whole HTML document."""
+    def pages(self, context: BrowserContext, among: Container[str] | None = None) -> dict[str, str]:
+        """Return the paths of all pages, by names that files may have: what a GET shows as a whole HTML document.
+
+        `among` are the names to look at, None for all.
+        """
         found: dict[str, str] = {}
         for name, path in (*self._addresses(), *self.extra.items()):
+            if among is not None and name not in among:
+                continue
             response = context.request.get(path, max_redirects=0)
             if response.status == 200 and "<html" in response.text()[:500]:
                 found[name] = path
