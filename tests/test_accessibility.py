@@ -27,10 +27,29 @@ View = tuple[Literal["light", "dark"], int]  # theme, width in CSS pixels
 ALL_VIEWS: Final[tuple[View, ...]] = (("light", 1440), ("dark", 320), ("dark", 1440))
 # One page of each kind, each in one of two views; the campaign looks at all pages in all views.
 SHORT: Final = frozenset(
-    """home sessions-list sessions-launch sessions-detail sessions-terminate sessions-terminal folders-list
-    folders-browse endpoints-apps overview-hosts overview-environments accounts-profile help-index help-page api-docs
-    admin-index admin-user overview-user admin-accounts-resourcepolicy-change admin-notifications-announcement-add
-    admin-resources-resourcegroup-change""".split()
+    [
+        "home",
+        "sessions-list",
+        "sessions-launch",
+        "sessions-detail",
+        "sessions-terminate",
+        "sessions-terminal",
+        "folders-list",
+        "folders-browse",
+        "endpoints-apps",
+        "overview-hosts",
+        "overview-environments",
+        "accounts-profile",
+        "help-index",
+        "help-page",
+        "api-docs",
+        "admin-index",
+        "admin-user",
+        "overview-user",
+        "admin-accounts-resourcepolicy-change",
+        "admin-notifications-announcement-add",
+        "admin-resources-resourcegroup-change",
+    ]
 )
 WIDTHS: Final = (320, 390, 600, 720, 768, 1024, 1440)  # 720 and less also stand for wider windows at 200 %
 # What of a page cannot be reached without scrolling it sideways: all of it, or controls outside of parts that scroll.

@@ -17,7 +17,7 @@ import pytest
 from engine.containers import HOST_LABEL
 from folders.files.descriptors import CONTAINER_UID
 from folders.files.roots import MARKER
-from hostworker.privileged.idmapped_mounts import AREA
+from hostworker.privileged.storage_roots.idmapped_mounts import AREA
 from tests.accounts import accounts
 from tests.containers import remove_containers
 from tests.execs import output_of

@@ -84,7 +84,7 @@ _TEXTS: Final = (
     _("%(title)s runs, but has not answered on port %(port)s for %(seconds)s s."),
     _("%(title)s ended, perhaps for want of memory before it answered."),
     _("%(title)s ended with exit code %(code)s, perhaps for want of memory before it answered."),
-    # hostworker/privileged/idmapped_mounts.py
+    # hostworker/privileged/storage_roots/idmapped_mounts.py
     _(
         "Files in %(root)s belong to user id %(uid)s, and sessions cannot have them as their own user's: its file "
         "system, or Linux %(release)s, has no id-mapped mounts."

@@ -1,18 +1,10 @@
 """The operations that need root on the host, for a process that is root itself: a host worker, or its helper."""
 
 import os
-import time
-from collections.abc import Collection, Mapping, Sequence
-from ipaddress import IPv4Address, ip_address
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
-from uuid import UUID
 
 from fgpu import limits
-from folders.files import kernel_quota
-from folders.files.kernel_quota import KernelQuota
-from folders.files.layout import RootDirectory, purge
-from folders.files.walk import Usage
 from hostworker.privileged import (
     firewall,
     hostnames,
@@ -23,28 +15,18 @@ from hostworker.privileged import (
     mounts,
     processes,
 )
-from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
-from hostworker.privileged.cluster_network import devices, reachability
-from hostworker.privileged.cluster_network.network import ClusterNetwork
-from hostworker.privileged.idmapped_mounts import IdmappedMounts
+from hostworker.privileged.base import ContainerFiles, KernelUse
+from hostworker.privileged.cluster_network.cluster_privileges import ClusterPrivileges
+from hostworker.privileged.storage_roots.storage_privileges import StoragePrivileges
 from hostworker.runtime_protocol import EnforcementError
 
-MEASURE_SECONDS: Final = 30.0  # for one folder; the worker waits for its helper
 
-
-class HostPrivileges:
-    """Root on this host, for what a host worker needs it for. Safe to use from many threads.
+class HostPrivileges(StoragePrivileges, ClusterPrivileges):
+    """Root on this host, for what a host worker needs it for: here containers and processes. Safe for many threads.
 
     Every method may raise PrivilegesError, save those that return a problem. `helper.HelperPrivileges` has all of it
     done by another process.
     """
-
-    def __init__(self) -> None:
-        self._roots = IdmappedMounts()
-
-    def end(self) -> None:
-        """Take away the mounts of storage roots that this process alone needs."""
-        self._roots.release_all()
 
     def problem(self) -> str:
         """Return why nothing can be done as root here, as the rest of a sentence; "" where all can."""
@@ -129,70 +111,6 @@ class HostPrivileges:
         With `deny_private`, they keep containers from private networks too, until the same `worker` takes it back.
         """
         firewall.Firewall(device, worker=worker, deny_private=deny_private).hold()
-
-    def clusters_problem(self) -> str:
-        """Return why no members of clusters can have a network on this host, or "" where they can."""
-        return devices.problem()
-
-    def hold_cluster(self, network: str, local: str, elsewhere: Mapping[str, str], owner: str) -> None:
-        """Have a cluster's network on this host, whose address is `local`; {address of a member elsewhere: its host's}.
-
-        `owner` is the installation. Changes nothing where it is so already. Raises FirewallError.
-        """
-        table = {IPv4Address(member): ip_address(host) for member, host in elsewhere.items()}
-        devices.hold(ClusterNetwork.of(network), ip_address(local), table, owner)
-
-    def join_cluster(self, container: ContainerFiles, network: str, names: Sequence[str], index: int) -> None:
-        """Have the container in a network that this host holds, as member `index` of those with these names, from 1.
-
-        Changes nothing where it is. A member knows by address and name all that there may be, also those to come.
-        """
-        devices.join(container, ClusterNetwork.of(network), names, index)
-
-    def silent_in_cluster(self, container: ContainerFiles, network: str, indexes: Collection[int]) -> list[int]:
-        """Return which of these members of its network do not answer to the container."""
-        addresses = {ClusterNetwork.of(network).member(index): index for index in indexes}
-        return [addresses[address] for address in reachability.silent(container, addresses)]
-
-    def keep_clusters(self, networks: Collection[str], owner: str) -> None:
-        """Remove the installation's networks but for these, and have the rules in place. Raises FirewallError."""
-        devices.keep([ClusterNetwork.of(each) for each in networks], owner)
-
-    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
-        """Have the file system of a storage root limit what the owner's directory on it holds, None: not at all.
-
-        `project` is `folders.files.kernel_quota.project_number` of both. Return False where it enforces no quota.
-        """
-        return kernel_quota.limit(root, owner, project, max_bytes, max_files) != KernelQuota.NONE
-
-    def map_root(self, root: Path, key: str) -> Path:
-        """Return where a storage root is mounted with its owner's files as the container user's, there from now on.
-
-        It is the root with this key. Raises OSError with a sentence where it cannot be; see idmapped_mounts.
-        """
-        return self._roots.hold(root, key)
-
-    def unmap_root(self, key: str) -> None:
-        """Take that mount away, unless another worker on this host needs it."""
-        self._roots.release(key)
-
-    def purge(self, root: Path, key: str, holder: int, folder: str = "") -> bool:
-        """Remove some of what was expunged on a storage root, whoever's it is; return whether nothing is left.
-
-        Of the holder's folders, or where one is named of its trash.
-        """
-        return purge(root, key, holder, folder)
-
-    def folder_usage(self, root: Path, key: str, holder: int, folder: str, most: int | None) -> Usage:
-        """Return what a folder takes, up to about `most` files, with what the worker's user may not look at."""
-        deadline = time.monotonic() + MEASURE_SECONDS
-
-        def check() -> None:
-            if time.monotonic() > deadline:
-                raise PrivilegesError(f"{folder} was not measured within {MEASURE_SECONDS:.0f} s")
-
-        with RootDirectory(str(root), UUID(key)).open(holder, folder) as files:
-            return files.usage(check, most)
 
     def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
         """Return how many files the container's writable layer has, None where that is not known.

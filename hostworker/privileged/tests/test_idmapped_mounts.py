@@ -16,7 +16,7 @@ from docker.api import APIClient
 from folders.files.layout import RootDirectory
 from folders.files.roots import MARKER
 from hostworker.privileged import mounts
-from hostworker.privileged.idmapped_mounts import AREA, IDS, IdmappedMountError, IdmappedMounts, id_map
+from hostworker.privileged.storage_roots.idmapped_mounts import AREA, IDS, IdmappedMountError, IdmappedMounts, id_map
 from resources import procfs
 from tests.containers import ENGINE_URL, IDLE, Container
 from tests.execs import output_of
@@ -136,7 +136,7 @@ def test_a_root_that_was_exchanged_is_mounted_anew(held: IdmappedMounts, root: R
 
 
 def test_a_dead_process_leaves_what_is_used_and_removed(held: IdmappedMounts, root: RootDirectory) -> None:
-    script = "import sys; from pathlib import Path; from hostworker.privileged.idmapped_mounts import *; "
+    script = "import sys; from pathlib import Path; from hostworker.privileged.storage_roots.idmapped_mounts import *; "
     script += "IdmappedMounts().hold(Path(sys.argv[1]), sys.argv[2])"
     subprocess.run([sys.executable, "-c", script, root.path, str(root.key)], check=True)
     assert mounted(root) == 1
