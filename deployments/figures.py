@@ -4,6 +4,7 @@ Losable: without Redis there are no figures, and replicas that drain are given a
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -86,17 +87,6 @@ class RevisionTotals:
         """Return the totals that were stored."""
         latencies = {int(number): count for number, count in stored["latencies"].items()}
         return cls(requests=stored["requests"], errors=stored["errors"], latencies=latencies)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionFigures:
-    """What a revision has served in the last minutes, to be shown beside another."""
-
-    requests: int
-    errors: int
-    requests_per_second: float
-    p50: float | None  # seconds
-    p95: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,30 +192,6 @@ def revision_totals(deployment: str) -> dict[int, RevisionTotals]:
     return _revisions(proxies_redis().hgetall(_totals_key(deployment)))
 
 
-def by_revision(deployment: str, count: int) -> dict[int, RevisionFigures]:
-    """Return the figures of each revision in the last `count` full minutes and the running one. Raises RedisError."""
-    now = clock.now().timestamp()
-    last = int(now) // MINUTE * MINUTE
-    first = last - count * MINUTE
-    sums: dict[str, int] = {}
-    with proxies_redis().pipeline(transaction=False) as pipeline:
-        for at in range(first, last + 1, MINUTE):
-            pipeline.hgetall(_period_key(deployment, MINUTE, at))
-        for found in pipeline.execute():
-            for name, amount in found.items():
-                sums[_text(name)] = sums.get(_text(name), 0) + int(amount)
-    return {
-        number: RevisionFigures(
-            requests=each.requests,
-            errors=each.errors,
-            requests_per_second=each.requests / (now - first),
-            p50=each.quantile(0.5),
-            p95=each.quantile(0.95),
-        )
-        for number, each in _revisions(sums).items()
-    }
-
-
 def quantile(durations: Sequence[int], share: float) -> float | None:
     """Return the bound, in seconds, below which this share of the requests stayed; None without any.
 
@@ -254,7 +220,6 @@ def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
             f"requests of {each.session}": each.requests if each.session else 0,
             f"errors of {each.session}": each.errors if each.session else 0,
             **{f"duration {number}": count for number, count in enumerate(each.durations)},
-            **_of_revision(each),
         }
         for name, amount in counts.items():
             if amount:
@@ -263,20 +228,22 @@ def _sums(reported: Sequence[ServiceFigures]) -> dict[str, int]:
 
 
 def _add_to_periods(pipeline: Any, deployment: str, sums: Mapping[str, int], now: int) -> None:
-    """Add the sums to the running periods; what tells replicas and revisions apart, to that of the minute alone."""
+    """Add the sums to the running periods; what tells replicas apart, to that of the minute alone."""
     for step, retention in STEPS.items():
         key = _period_key(deployment, step, now // step * step)
         for name, amount in sums.items():
-            if step == MINUTE or not name.startswith(("revision ", "requests of ", "errors of ")):
+            if step == MINUTE or not name.startswith(("requests of ", "errors of ")):
                 pipeline.hincrby(key, name, amount)
         pipeline.expire(key, int(retention.total_seconds()))
 
 
 def _add_totals(pipeline: Any, deployment: str, reported: Sequence[ServiceFigures], now: float) -> None:
     key = _totals_key(deployment)
-    for name, amount in _sums(reported).items():
-        if name.startswith("revision "):
-            pipeline.hincrby(key, name, amount)
+    sums: Counter[str] = Counter()
+    for each in reported:
+        sums.update(_of_revision(each))
+    for name, amount in (+sums).items():  # those above 0
+        pipeline.hincrby(key, name, amount)
     for number in {each.revision for each in reported if each.revision and each.requests}:
         pipeline.hset(key, f"revision {number} at", int(now))
     pipeline.expire(key, int(TOTALS_RETENTION.total_seconds()))
