@@ -87,6 +87,7 @@ class Array(models.Model):
     failed = models.PositiveIntegerField(default=0, editable=False)
     cancelled = models.PositiveIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    started_at = models.DateTimeField(null=True, editable=False, help_text="When its first task started")
     ended_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects: ClassVar[ArrayQuerySet] = ArrayQuerySet.as_manager()  # type: ignore[assignment]
@@ -129,6 +130,11 @@ class Array(models.Model):
     def counts(self) -> dict[str, int]:
         """How many tasks are in each state."""
         return {name: getattr(self, name) for name in COUNTS}
+
+    @property
+    def ended_tasks(self) -> int:
+        """How many tasks have ended."""
+        return self.succeeded + self.failed + self.cancelled
 
     def counted(self) -> dict[str, int]:
         """Return the same, from its tasks; one query."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import Min, QuerySet, Sum
 from django.dispatch import Signal
 
 from accounts import audit
@@ -17,6 +17,7 @@ from accounts.models import User
 from arrays.models import COUNTS, ENDED, IN_SESSION, OPEN, Array, ArrayState, ArrayTask, TaskState
 from arrays.spaces import MAX_INDEX, TaskSpace
 from resources import clock
+from resources.kick import kick_scheduler
 from sessions import notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching import services as sessions
@@ -148,17 +149,24 @@ def cancel_tasks(array: Array, why: str, indices: Collection[int] | None = None)
 
 
 def settle(array: Array) -> None:
-    """Count the tasks of an array that is locked, end it with its last one, and store it."""
-    counts = array.counted()
+    """Count the tasks of an array that is locked, end it with its last one, and store it.
+
+    What waits for its start or end is looked at by the scheduler then.
+    """
+    counts, before = array.counted(), (array.started_at, array.has_ended)
     for name, count in counts.items():
         setattr(array, name, count)
+    if array.started_at is None:
+        array.started_at = array.tasks.aggregate(at=Min("started_at"))["at"]
     if not array.has_ended and sum(counts[state.lower()] for state in ENDED) == array.size:
         array.state = (
             ArrayState.FAILED if array.failed else ArrayState.CANCELLED if array.cancelled else ArrayState.SUCCEEDED
         )
         array.ended_at = clock.now()
         array_ended.send(Array, array=array)
-    array.save(update_fields=[*COUNTS, "state", "reason", "refused_until", "ended_at"])
+    array.save(update_fields=[*COUNTS, "state", "reason", "refused_until", "started_at", "ended_at"])
+    if before != (array.started_at, array.has_ended):
+        kick_scheduler()
 
 
 def task_part(array: Array, task: ArrayTask) -> TaskPart:

@@ -162,12 +162,12 @@ class EventInline(ShownInline):
 
 
 class DependencyInline(ShownInline):
-    """The sessions for which a session waits."""
+    """The sessions and arrays for which a session waits."""
 
     model = Dependency
     fk_name = "from_session"
-    fields = readonly_fields = ("to_session", "kind")
-    related = ("to_session",)
+    fields = readonly_fields = ("to_session", "to_array", "kind")
+    related = ("to_session", "to_array")
 
 
 class MountInline(ShownInline):

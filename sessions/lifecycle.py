@@ -31,7 +31,7 @@ class Reason(StrEnum):
     PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once
     RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
     START_TIME = "START_TIME"  # its owner requested a later start
-    DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not come so far yet
+    DEPENDENCY = "DEPENDENCY"  # the sessions and arrays that it depends on have not come so far yet
     PREEMPTION = "PREEMPTION"  # preemptible sessions end for it
     PLACEMENT_REFUSED = "PLACEMENT_REFUSED"  # the database refused its placement; tried again later
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
@@ -63,7 +63,7 @@ class Reason(StrEnum):
     LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy
     TIME_LIMIT = "TIME_LIMIT"  # reached the time limit that its owner set
     PENDING_TIMEOUT = "PENDING_TIMEOUT"  # waited for longer than its resource group allows
-    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # what it waited for of another session can never come
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # what it waited for of another session or array can never come
     CONTAINER_EXITED = "CONTAINER_EXITED"  # its main process ended by itself
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # the kernel killed it at its memory limit
     DISK_LIMIT = "DISK_LIMIT"  # it has written more to its host's disk than its policy or the disk allows

@@ -103,10 +103,11 @@ class ClusterSerializer(serializers.Serializer[Cluster]):
 
 
 class DependencySerializer(serializers.Serializer[Any]):
-    """A session for which another one waits, or has waited."""
+    """A session or an array for which a session waits, or has waited."""
 
-    session = serializers.CharField(source="to_session_id", help_text="Its id")
-    name = serializers.CharField(source="to_session.name")
+    session = serializers.CharField(source="to_session_id", allow_null=True, help_text="Its id; null for an array")
+    array = serializers.CharField(source="to_array_id", allow_null=True, help_text="Its id; null for a session")
+    name = serializers.CharField(source="target.name")
     kind = serializers.ChoiceField(
         choices=[kind.value for kind in DependencyKind],
         help_text="It waits until that has started (after), succeeded (after_ok), failed (after_not_ok) or ended "
@@ -179,7 +180,7 @@ class SessionSerializer(ShownSerializer[Session]):
         allow_null=True,
         help_text="When it ends because it is idle, unless it is used before; null while it is not idle",
     )
-    depends_on = serializers.SerializerMethodField(help_text="Ids of the sessions for which it waits, or has waited")
+    depends_on = serializers.SerializerMethodField(help_text="Ids of what it waits for, or has waited")
     dependencies = DependencySerializer(
         source="shown_dependencies", many=True, read_only=True, help_text="The same, by kind"
     )
@@ -248,7 +249,7 @@ class SessionSerializer(ShownSerializer[Session]):
 
     def get_depends_on(self, session: Session) -> list[str]:
         """Return the ids, which the view has fetched."""
-        return sorted(each.to_session_id for each in session.shown_dependencies)
+        return sorted(each.target_id for each in session.shown_dependencies)
 
     def get_ssh(self, session: Session) -> str:
         """Return the command to connect over SSH, or ""."""

@@ -183,9 +183,9 @@ def end_long_parked() -> None:
 def cancel_dependents() -> None:
     """Cancel waiting sessions for which something they wait for can never come, and those that it concerns in turn."""
     hopeless = Dependency.objects.impossible().filter(from_session__status=Status.PENDING)
-    while found := list(hopeless.select_related("from_session", "to_session")):
+    while found := list(hopeless.select_related("from_session", "to_session", "to_array")):
         for dependency in found:
-            detail = end_text(dependency.to_session.name, DependencyKind(dependency.kind))
+            detail = end_text(dependency.target.name, DependencyKind(dependency.kind))
             services.end(dependency.from_session, Reason.DEPENDENCY_FAILED, detail)
 
 

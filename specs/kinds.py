@@ -38,7 +38,6 @@ from sessions.launching.serializers import (
 )
 from sessions.launching.validation import MAX_COUNT
 from sessions.lifecycle import DependencyKind
-from sessions.models import Session
 from specs.documents import KIND
 from specs.launch_templates import services as templates
 from specs.launch_templates.bodies import TemplateBody, parameter_of
@@ -113,15 +112,19 @@ class FolderSpecRequest(SpecRequest):
 class SpecDependenciesField(DependenciesField):
     """What a session waits for; names of other documents are taken out before."""
 
+    def __init__(self) -> None:
+        """Say what may be written."""
+        text = (
+            "What it waits for: names of other documents, or ids of sessions and arrays. Each may have a kind: it "
+            "starts after that has started (after), succeeded (after_ok), failed (after_not_ok) or ended (after_any)"
+        )
+        super().__init__(required=False, help_text=text)
+
 
 class SessionSpecSerializer(LaunchRequestSerializer):
     """A request for sessions, which may wait for those of other documents."""
 
-    depends_on = SpecDependenciesField(
-        required=False,
-        help_text="What it waits for: names of other documents, or ids of sessions. Each may have a kind: it "
-        "starts after that has started (after), succeeded (after_ok), failed (after_not_ok) or ended (after_any)",
-    )
+    depends_on = SpecDependenciesField()
 
 
 class SessionSpecRequest(SpecRequest):
@@ -132,7 +135,7 @@ class SessionSpecRequest(SpecRequest):
     def __init__(self, owner: User, fields: Mapping[str, Any]) -> None:
         """Take the fields as they are written."""
         super().__init__(owner, fields)
-        self.after: dict[Session, DependencyKind] = {}  # what it waits for besides
+        self.after: dict[Any, DependencyKind] = {}  # what it waits for besides
 
     def launched_as(self) -> LaunchRequest:
         """Return the request."""
@@ -169,10 +172,16 @@ class ClusterSpecRequest(SessionSpecRequest):
     serializer = ClusterSpecSerializer
 
 
+class ArraySpecSerializer(ArrayRequestSerializer):
+    """A request for an array, which may wait for other documents."""
+
+    depends_on = SpecDependenciesField()
+
+
 class ArraySpecRequest(SessionSpecRequest):
     """An array, whose tasks get sessions as there is room."""
 
-    serializer = ArrayRequestSerializer
+    serializer = ArraySpecSerializer
 
     def launched_as(self) -> LaunchRequest:
         """Return the request for those of its sessions that may run at once."""
@@ -182,8 +191,11 @@ class ArraySpecRequest(SessionSpecRequest):
 
     def launch(self) -> list[str]:
         """Submit the array and return its id."""
+        asked, launch = self._body.array_request(), super().launched_as()
+        before = [f"{kind}:{target.pk}" for target, kind in launch.depends_on.items()]
+        body = {**asked.body, "depends_on": before}  # by ids, as each batch of sessions reads it
         try:
-            return [arrays.submit(self._owner, self._body.array_request()).pk]
+            return [arrays.submit(self._owner, replace(asked, launch=launch, body=body)).pk]
         except RejectedError as error:
             raise self._refusal(error) from error
 

@@ -1,6 +1,6 @@
 """Carries out spec files: all of their documents, or none."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -13,9 +13,8 @@ from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
 from scheduler.advice.estimate import Estimate, blocked
+from sessions.launching import dependencies
 from sessions.launching.requests import LaunchRequest
-from sessions.lifecycle import DependencyKind
-from sessions.models import Session
 from specs.documents import KIND, SpecDocument
 from specs.kinds import KINDS, SessionSpecRequest, SpecRequest
 from specs.problems import MAX_PROBLEMS, SpecError, SpecProblem, did_you_mean, messages, with_allowed
@@ -38,7 +37,7 @@ def carry_out(
     documents: Sequence[SpecDocument],
     *,
     is_dry: bool = False,
-    after: Mapping[Session, DependencyKind] = MappingProxyType({}),
+    after: dependencies.Dependencies = MappingProxyType({}),
 ) -> list[SpecOutcome]:
     """Make what the documents ask for, in one transaction, or nothing; return what became of each, in their order.
 
@@ -68,8 +67,8 @@ def carry_out(
             outcome = outcomes[at]
             with _collected(problems, outcome):
                 for other, kind in named.waits.get(at, {}).items():
-                    made = Session.objects.filter(pk__in=outcomes[other].ids)
-                    cast("SessionSpecRequest", outcome.request).after.update(dict.fromkeys(made, kind))
+                    made = dependencies.find(owner, dict.fromkeys(outcomes[other].ids, kind))
+                    cast("SessionSpecRequest", outcome.request).after.update(made)
                 outcome.launched_as = outcome.request.launched_as()
                 outcome.ids = outcome.request.launch()
         _raise(problems)

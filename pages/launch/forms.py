@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import Project, User
+from arrays.models import Array
 from imports import services as imports
 from imports.models import Import
 from pages.launch import beginnings
@@ -294,8 +295,8 @@ class LaunchForm(forms.Form):
         return list(self["environment"].value() or [])
 
     @property
-    def others(self) -> list[tuple[Session, str]]:
-        """The sessions that are offered to wait for, each with what is waited for, if anything."""
+    def others(self) -> list[tuple[Session | Array, str]]:
+        """The sessions and arrays that are offered to wait for, each with what is waited for, if anything."""
         chosen = {pk: kind for kind, _colon, pk in (text.rpartition(":") for text in self["depends_on"].value() or ())}
         default = DependencyKind.AFTER_OK.value
         return [(each, chosen[each.pk] or default if each.pk in chosen else "") for each in self.offer.others]

@@ -9,6 +9,7 @@ from typing import Final
 from django.db.models import Q, QuerySet
 
 from accounts.models import Project, User
+from arrays.models import Array
 from imports.models import Import, ImportState
 from resources.images import builds
 from resources.models import Gpu, Image, Preset, ResourceGroup
@@ -53,9 +54,10 @@ class LaunchOffer:
         return mounts.offered_folders(self.owner)
 
     @cached_property
-    def others(self) -> Sequence[Session]:
-        """The live sessions that one may depend on."""
-        return list(Session.objects.allowed_as_dependencies_of(self.owner).live()[:MAX_OTHERS])
+    def others(self) -> Sequence[Session | Array]:
+        """The arrays and sessions that have not ended and that one may depend on."""
+        sessions = Session.objects.allowed_as_dependencies_of(self.owner).outside_arrays().live()
+        return [*self.owner.arrays.live()[:MAX_OTHERS], *sessions[:MAX_OTHERS]]
 
     @cached_property
     def projects(self) -> Sequence[Project]:

@@ -57,7 +57,7 @@ def in_api(owner: User, host: Host, image: Image, url: str = API, **more: Any) -
 def test_a_session_depends_on_those_of_its_owner_alone(host: Host, image: Image, is_superuser: bool) -> None:
     owner = make_user(is_superuser=is_superuser)
     own, other = make_session(owner=owner), make_session()
-    refused = {"depends_on": "You can only depend on sessions of your own."}
+    refused = {"depends_on": "You can only depend on sessions and arrays of your own."}
     assert rejection(owner, make_launch_request(host, depends_on={other: DependencyKind.AFTER_OK})) == refused
     assert not rejection(owner, make_launch_request(host, depends_on={own: DependencyKind.AFTER_OK}))
     assert in_api(owner, host, image, depends_on=[other.pk]).keys() == {"depends_on"}

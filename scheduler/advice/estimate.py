@@ -25,7 +25,7 @@ from sessions.limits import policy_checks
 from sessions.requeueing import preemption
 
 ESTIMATED_ID: Final = "order"  # prefix of the ids of the requests asked about
-DEPENDENCY_TEXT: Final = "It waits for the sessions that it depends on."
+DEPENDENCY_TEXT: Final = "It waits for what it depends on."
 START_TIME_TEXT: Final = "It waits for its start time."
 
 state_cache = StateCache()

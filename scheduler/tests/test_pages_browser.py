@@ -67,7 +67,7 @@ def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> 
     start = (timezone.now() + timedelta(days=2)).replace(second=0, microsecond=0)
     page.fill("#id_not_before", f"{start + TOKYO:%Y-%m-%dT%H:%M}")
     page.get_by_label(first.name).select_option(label="once it has ended")
-    expect(page.locator("#advice")).to_contain_text("sessions that it depends on")
+    expect(page.locator("#advice")).to_contain_text("what it depends on")
     open_step(page, "Environment")
     page.fill("#id_name", "trained")
     launch_without_folder(page)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accounts.models import Project
 from resources.models import Image, ResourceGroup
 from sessions.launching.mounts import MountRequest
 from sessions.lifecycle import DependencyKind, Kind
-from sessions.models import ClusterMode, Session
+from sessions.models import ClusterMode
 
 
 class MemberSize(NamedTuple):
@@ -79,7 +79,7 @@ class LaunchRequest:
     is_replica: bool = False  # of a deployment: its command goes on until the deployment ends it
     time_limit: timedelta | None = None
     not_before: datetime | None = None
-    depends_on: Mapping[Session, DependencyKind] = field(default_factory=dict)
+    depends_on: Mapping[Any, DependencyKind] = field(default_factory=dict)  # by Session or Array
     mounts: Sequence[MountRequest] = ()
     other_groups: Sequence[ResourceGroup] = ()  # in which the sessions may start as well
     is_any_group: bool = False  # they may start in every group that the owner may use; `resource_group` is preferred

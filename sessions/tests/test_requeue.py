@@ -213,5 +213,5 @@ def test_nothing_waits_for_what_has_failed_already() -> None:
     }
     assert not rejection(owner, make_launch_request(host, depends_on={done: OK}))
     assert rejection(owner, make_launch_request(host, depends_on={session_in(Status.RUNNING): OK})) == {
-        "depends_on": "You can only depend on sessions of your own."
+        "depends_on": "You can only depend on sessions and arrays of your own."
     }
