@@ -12,7 +12,7 @@ from sessions.lifecycle import DependencyKind
 from specs.documents import SpecDocument
 from specs.problems import MAX_PROBLEMS, SpecProblem, did_you_mean
 
-WAITING: Final = frozenset({"session", "cluster", "array"})  # the kinds of documents that may wait, and may be waited for
+WAITING: Final = frozenset({"session", "cluster", "array"})  # the kinds of documents that wait, and are waited for
 DEFAULT: Final = DependencyKind.AFTER_OK.value
 
 

@@ -64,9 +64,7 @@ def error(owner: User, asked: Dependencies) -> str | None:
 
 def are_met(asked: Dependencies) -> bool:
     """Return whether a request would wait for none of them."""
-    return not any(
-        rows.exclude(has_happened(kind, target=target)).exists() for target, kind, rows in _targets(asked)
-    )
+    return not any(rows.exclude(has_happened(kind, target=target)).exists() for target, kind, rows in _targets(asked))
 
 
 def rows(sessions: Iterable[Session], asked: Dependencies) -> list[Dependency]:

@@ -223,8 +223,8 @@ class LaunchRequestSerializer(StrictSerializer):
     )
     depends_on = DependenciesField(
         required=False,
-        help_text="Sessions and arrays before it: ids of those that must succeed, or with a kind, such as after_any:ID. It starts "
-        "after they have started (after), succeeded (after_ok), failed (after_not_ok) or ended (after_any)",
+        help_text="Sessions and arrays before it: ids of those that must succeed, or with a kind, as after_any:ID. "
+        "It starts after they have started (after), succeeded (after_ok), failed (after_not_ok) or ended (after_any)",
     )
     mounts = MountsField(required=False, help_text="Folders to mount beside those that are always mounted")
 
