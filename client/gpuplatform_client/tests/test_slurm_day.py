@@ -9,6 +9,7 @@ import pytest
 from django.db import connections
 
 from accounts.models import ApiToken, User
+from arrays.models import Array
 from gpuplatform_client.tests.program import Command, RunningProgram
 from hostworker.containers import runner
 from hostworker.runtime_protocol import Runtime
@@ -142,6 +143,19 @@ def test_a_slurm_user_has_a_whole_day(
     lab.finish(then, exit_code=0)
     gpuplatform("wait", again, then)
 
+    # Sweep over 1,000 tasks with an evaluation behind them, and cancel half of them, then all.
+    script = tmp_path / "sweep.sh"
+    script.write_text(SCRIPT.format(name="sweep").replace("bash\n", "bash\n#SBATCH --array=1-1000%50\n", 1))
+    array = gpuplatform("run", "--detach", "--file", str(script), "--image", "pytorch")
+    last = sbatch("evaluate", "--dependency", f"afterany:{array}")
+    gpuplatform("arrays", "cancel", array, "--tasks", "1-500")
+    assert Array.objects.get(pk=array).counted()["cancelled"] == 500
+    lab.reach(last, Status.PENDING)
+    gpuplatform("arrays", "cancel", array)
+    lab.reach(last, Status.RUNNING)
+    lab.finish(last, exit_code=0)
+    gpuplatform("wait", last)
+
     # Report what was used.
     rows = gpuplatform("usage").splitlines()
-    assert [row.split()[:2] for row in rows if row.startswith("user@")] == [["user@example.org", "6"]]
+    assert [row.split()[:2] for row in rows if row.startswith("user@")] == [["user@example.org", "7"]]
