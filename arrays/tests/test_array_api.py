@@ -73,7 +73,7 @@ def test_an_array_is_submitted_and_shown(api: APIClient, owner: User) -> None:
         ({"cpu": 10_000}, {"cpu"}),
         ({"env": {"LD_PRELOAD": "x"}}, {"env"}),
         ({"env": {"lr": "x"}, "tasks": {"grid": {"lr": [1]}}}, {"env"}),
-        ({"tasks": {"grid": {"LD_PRELOAD": ["x"]}}}, {"env"}),
+        ({"tasks": {"list": [{"a": "longest"}, {"LD_PRELOAD": "x"}]}}, {"tasks"}),
         ({"weight": 5}, {"weight"}),
     ],
 )
