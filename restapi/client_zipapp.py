@@ -45,6 +45,8 @@ def _zipapp(platform_url: str) -> Zipapp | None:
     files = dict(_packages()) | dict(sources())
     if not any(WHEELS.glob("*.whl")):
         return None
+    tops = {name.partition("/")[0] for name in files if "/" in name and name.endswith(".py")}
+    files = {f"{top}/__init__.py": b"" for top in tops} | files  # a namespace is not found in an archive
     files |= {PLATFORM_FILE: platform_url.encode(), "__main__.py": (SOURCE / "zipapp_main.py").read_bytes()}
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     return Zipapp(INTERPRETER + archive_of(files, comment=digest.encode()), digest)

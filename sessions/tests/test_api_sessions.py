@@ -350,9 +350,9 @@ def test_what_a_session_waits_for_is_told_by_kind(user: User) -> None:
     assert shown["depends_on"] == sorted([first.pk, second.pk, third.pk])
     end(second)
     assert client_of(user).get(f"{URL}{shown['id']}/").json()["dependencies"] == [
-        {"session": first.pk, "name": "first", "kind": "after_ok", "state": "waiting"},
-        {"session": second.pk, "name": "second", "kind": "after_not_ok", "state": "met"},
-        {"session": third.pk, "name": "third", "kind": "after", "state": "met"},
+        {"session": first.pk, "array": None, "name": "first", "kind": "after_ok", "state": "waiting"},
+        {"session": second.pk, "array": None, "name": "second", "kind": "after_not_ok", "state": "met"},
+        {"session": third.pk, "array": None, "name": "third", "kind": "after", "state": "met"},
     ]
     refused = client_of(user).post(URL, order | {"depends_on": [f"after:{second.pk}"]}).json()["errors"]
     assert refused == {

@@ -45,8 +45,8 @@ class ArrayInfo(ApiModel):
     counts: TaskCounts
     max_parallel: int | None = None
     retries: int = 0
-    space: dict[str, Any] | None = None
-    request: dict[str, Any] | None = None
+    space: Any = None
+    request: Any = None
     created_at: datetime
     ended_at: datetime | None = None
 
