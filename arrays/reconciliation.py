@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 WINDOW: Final = 50  # sessions of an array that wait at most, so that queue and scheduler see no more of it
 ROUND_SECONDS: Final = 1.0  # of one task, which must not delay scheduling; the next one goes on
 ENDS_AT_ONCE: Final = 100  # in one transaction, which holds locks
+NOTES_AT_ONCE: Final = 500  # the same, of sessions that have moved, each of which is read with its output
 AGAIN: Final = timedelta(seconds=10)  # after a refusal that may pass
 BACKOFF: Final = timedelta(seconds=10)  # after a failed task; doubled by each further failure
 BACKOFF_LIMIT: Final = timedelta(minutes=5)
@@ -73,7 +74,7 @@ def due() -> list[str]:
 
 
 def reconcile(pk: str) -> bool:
-    """Take the next step with this array, unless another process does so; return whether sessions are left to end."""
+    """Take the next step with this array, unless another process does so; return whether more is left to do at once."""
     rows = Array.objects.live().select_for_update(no_key=True, of=("self",), skip_locked=True)
     with transaction.atomic():
         array = rows.select_related("owner__policy", "project__policy").filter(pk=pk).first()
@@ -83,21 +84,23 @@ def reconcile(pk: str) -> bool:
             array.reason = DISABLED
             services.cancel_tasks(array, DISABLED)
         live = array.tasks.filter(state__in=IN_SESSION)
-        _take_note(array, live.filter(_HAS_MOVED).select_related("session"))
-        is_more_left = _end_cancelled(live.filter(_TO_END).select_related("session__host"))
+        is_more_to_note = _take_note(array, live.filter(_HAS_MOVED).select_related("session"))
+        is_more_to_end = _end_cancelled(live.filter(_TO_END).select_related("session__host"))
         services.settle(array)
         if not array.has_ended and _start_tasks(array):
             services.settle(array)
-    return is_more_left
+    return is_more_to_note or is_more_to_end
 
 
-def _take_note(array: Array, moved: QuerySet[ArrayTask]) -> None:
-    """Take over what the sessions of these tasks have come to."""
-    tasks = list(moved)
+def _take_note(array: Array, moved: QuerySet[ArrayTask]) -> bool:
+    """Take over what the sessions of these tasks have come to; return whether more are left than one step notes."""
+    found = list(moved[: NOTES_AT_ONCE + 1])
+    tasks = found[:NOTES_AT_ONCE]
     for task in tasks:
         _follow(array, task)
     fields = ("state", "exit_code", "reason", "started_at", "ended_at", "not_before", "is_cancelled", "metrics")
     ArrayTask.objects.bulk_update(tasks, fields)
+    return len(found) > len(tasks)
 
 
 def _follow(array: Array, task: ArrayTask) -> None:

@@ -94,8 +94,11 @@ def retry(array: Array, *, actor: User, indices: Collection[int] | None = None) 
             lock(array)
             again = _of(array, indices).filter(state__in=states)
             _check_waiting(array.owner, again.count())
-            blank = {"exit_code": None, "reason": "", "started_at": None, "ended_at": None, "is_cancelled": False}
-            if again.update(state=TaskState.WAITING, not_before=None, **blank) and array.has_ended:
+            blank: dict[str, Any] = {
+                **{"state": TaskState.WAITING, "not_before": None, "is_cancelled": False},
+                **{"exit_code": None, "metrics": {}, "reason": "", "started_at": None, "ended_at": None},
+            }
+            if again.update(**blank) and array.has_ended:
                 array.state, array.ended_at, array.reason = ArrayState.ACTIVE, None, ""
             settle(array)
             notify.send_to_scheduler(ADVANCE)

@@ -76,6 +76,28 @@ def test_each_task_is_asked_whether_variables_are_parameters(owner: User) -> Non
     assert "b is a parameter" in refused.value.errors["environment"]
 
 
+def test_what_ends_together_is_noted_in_portions(owner: User, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "NOTES_AT_ONCE", 2)
+    array = advance(make_array(owner, tasks="0-2"))
+    for index in range(3):
+        finish(task_of(array, index), host)
+    assert reconciliation.reconcile(array.pk)
+    array.refresh_from_db()
+    assert (array.succeeded, array.pending, array.has_ended) == (2, 1, False)
+    assert not reconciliation.reconcile(array.pk)
+    array.refresh_from_db()
+    assert array.has_succeeded
+
+
+def test_a_task_that_waits_again_has_no_metrics(owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0"))
+    finish(task_of(array, 0), host, exit_code=1, log='GP_METRICS {"loss": 1}\n')
+    array = advance(array)
+    assert task_of(array, 0).metrics == {"loss": 1}
+    services.retry(array, actor=owner)
+    assert task_of(array, 0).metrics == {}
+
+
 def test_no_more_than_asked_run_at_once(owner: User, host: Host) -> None:
     array = advance(make_array(owner, tasks="0-5%2"))
     assert (array.pending, array.waiting, array.max_parallel) == (2, 4, 2)
