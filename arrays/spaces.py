@@ -17,6 +17,7 @@ from sessions.launching.validation import environment_error
 MAX_INDEX: Final = 999_999
 MAX_PARAMETERS: Final = 20
 MAX_TEXT: Final = 1024
+MAX_SIZE: Final = 16 * 2**20  # characters of names and values of all tasks
 MAX_INTEGER: Final = 2**63 - 1
 MAX_PARTS: Final = 10_000  # of a text of indices, or values to choose from
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -60,6 +61,8 @@ def read(asked: Any, most: int) -> TaskSpace:
         indices, parallel = read_indices(str(given), most)
         return TaskSpace({index: {} for index in indices}, parallel, {"indices": str(given)})
     sets, stored = {"grid": _grid, "random": _random, "list": _listed}[kind](given, most)
+    if sum(len(name) + len(str(value)) for each in sets for name, value in each.items()) > MAX_SIZE:
+        raise SpaceError("The parameters of all tasks may take 16 MiB: put what is long into a file.")
     return TaskSpace(dict(enumerate(sets)), None, {kind: stored})
 
 

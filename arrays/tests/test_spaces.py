@@ -119,3 +119,10 @@ def test_indices_named_again_and_again_cost_little() -> None:
     with pytest.raises(SpaceError, match="Name each index once"):
         read(",".join(["0-9999"] * 10_000), 10_000)
     assert time.process_time() - begun < 1
+
+
+def test_many_tasks_with_long_texts_are_refused() -> None:
+    texts = {f"a{number}": ["x" * 1024] for number in range(19)}
+    with pytest.raises(SpaceError, match="may take 16 MiB"):
+        read({"grid": {"seed": {"from": 1, "to": 10_000}, **texts}}, 10_000)
+    assert len(read({"grid": {"seed": {"from": 1, "to": 10_000}, "a": ["x" * 1024]}}, 10_000).tasks) == 10_000
