@@ -115,7 +115,7 @@ class GroupCapacity:
                 return host
             return next((it for it in others if it.equals(host) and it.host_id not in avoided_host_ids), host)
         best, rank = host, (host.closeness_for(shape.fgpu_milli), host.index in preferred)
-        highest = host.closeness_when_empty(shape.fgpu_milli), bool(preferred)
+        highest = host.closeness_for(shape.fgpu_milli, when_empty=True), bool(preferred)
         for other in chain(others, self.connected[:MAX_COMPARED]):
             if rank >= highest:
                 break

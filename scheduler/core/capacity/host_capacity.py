@@ -207,19 +207,15 @@ class HostCapacity:
         device, *others = closeness.choose(free, whole + 1)
         return {device: part} | dict.fromkeys(others, capacity)
 
-    def closeness_for(self, fgpu_milli: int) -> int:
-        """Return how close the whole devices are to each other that a request would get if it fits; 0 if not known."""
-        free = [device for device, amount in enumerate(self.device_free) if amount == self.gpu_capacity]
-        return self._closeness_of(free, fgpu_milli)
+    def closeness_for(self, fgpu_milli: int, *, when_empty: bool = False) -> int:
+        """Return how close to each other the whole devices are that a request would get if it fits; 0 if not known.
 
-    def closeness_when_empty(self, fgpu_milli: int) -> int:
-        """As `closeness_for`, were all devices free."""
-        return self._closeness_of(range(len(self.device_free)), fgpu_milli)
-
-    def _closeness_of(self, devices: Sequence[int], fgpu_milli: int) -> int:
+        `when_empty`: were all devices free.
+        """
         if self.closeness is None:
             return 0
-        return self.closeness.total(self.closeness.choose(devices, fgpu_milli // self.gpu_capacity))
+        free = [device for device, amount in enumerate(self.device_free) if when_empty or amount == self.gpu_capacity]
+        return self.closeness.total(self.closeness.choose(free, fgpu_milli // self.gpu_capacity))
 
     def take(self, shape: Shape, split: dict[int, int]) -> Shares:
         """Take `shape`, split over the devices as given; return the shares in device order."""
