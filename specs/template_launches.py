@@ -43,14 +43,14 @@ def launch(user: User, version: TemplateVersion, values: Mapping[str, Any], *, i
         except SpecError as error:
             raise ValidationError(_by_parameter(content[LAUNCH], error)) from error
         if outcome.ids:
-            record(version, outcome.ids)
+            record(version, outcome.ids, is_deployment=document.kind == "deployment")
     return outcome
 
 
-def record(version: TemplateVersion, ids: Collection[str]) -> None:
+def record(version: TemplateVersion, ids: Collection[str], *, is_deployment: bool) -> None:
     """Remember from which version these sessions, or this deployment, were launched."""
     origin = {"template": version.template, "name": version.template.name, "number": version.number}
-    if version.template.kind == "deployment":
+    if is_deployment:  # as the version says: the current one may launch something else
         rows = [TemplateLaunch(**origin, deployment_id=each) for each in ids]
     else:
         rows = [TemplateLaunch(**origin, session_id=each) for each in ids]
@@ -63,7 +63,7 @@ def record_named(user: User, named: str, sessions: Collection[Session]) -> None:
     template_id, _colon, number = named.partition(":")
     versions = TemplateVersion.objects.filter(template__in=LaunchTemplate.objects.visible_to(user))
     if number.isdecimal() and (version := versions.filter(template=template_id, number=number[:9]).first()):
-        record(version, [each.pk for each in sessions])
+        record(version, [each.pk for each in sessions], is_deployment=False)
 
 
 def origin_of(session: Session) -> TemplateLaunch | None:

@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 import yaml
+from django.db import connection
 
 from accounts.models import AuditEntry, User
 from deployments.models import Deployment
 from folders.models import StorageRoot
 from sessions.models import Session
+from specs import template_launches
 from specs.launch_templates import services
 from specs.models import LaunchTemplate, TemplateLaunch
 from specs.tests.worlds import make_owner, post
 from tests.api import client_of
-from tests.factories import make_folder, make_policy, make_project, make_user
+from tests.factories import make_folder, make_policy, make_project, make_session, make_user
 
 URL = "/api/v1/templates/"
 LAUNCH: dict[str, Any] = {
@@ -313,3 +315,17 @@ def test_clusters_and_deployments_are_launched(owner: User) -> None:
     assert launch(owner, deployment, {"size": 1}).status_code == 201
     assert TemplateLaunch.objects.get(deployment=Deployment.objects.get()).name == "serve"
     assert TemplateLaunch.objects.exclude(session=None).count() == 1
+
+
+def test_an_older_version_of_another_kind_is_launched(owner: User) -> None:
+    template = made(owner)
+    serving = {"kind": "deployment", "name": "${{ name }}", "image": "lab/pytorch:2", "command": "serve", "port": 8000}
+    changed = {"launch": serving, "parameters": [{"name": "name", "type": "text"}]}
+    assert client_of(owner).patch(f"{URL}{template.pk}/", changed).json()["kind"] == "deployment"
+    answer = launch(owner, template, {"note": "x"}, version=1)
+    assert answer.status_code == 201, answer.json()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    assert TemplateLaunch.objects.get().session_id == answer.json()["ids"][0]
+    template_launches.record_named(owner, f"{template.pk}:1", [session := make_session(owner=owner)])
+    assert TemplateLaunch.objects.get(session=session).number == 1
