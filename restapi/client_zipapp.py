@@ -6,9 +6,10 @@ What it needs, `make` has fetched (client/zipapp.txt); each process makes the fi
 import hashlib
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Final
 
 from django.conf import settings
@@ -48,8 +49,14 @@ def _zipapp(platform_url: str) -> Zipapp | None:
     tops = {name.partition("/")[0] for name in files if "/" in name and name.endswith(".py")}
     files = {f"{top}/__init__.py": b"" for top in tops} | files  # a namespace is not found in an archive
     files |= {PLATFORM_FILE: platform_url.encode(), "__main__.py": (SOURCE / "zipapp_main.py").read_bytes()}
+    files |= dict.fromkeys(_directories(files), b"")
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     return Zipapp(INTERPRETER + archive_of(files, comment=digest.encode()), digest)
+
+
+def _directories(names: Iterable[str]) -> list[str]:
+    """Return the directories of files: of packages without an `__init__.py`, Python looks for nothing else."""
+    return sorted({f"{parent}/" for name in names for parent in PurePosixPath(name).parents if parent.name})
 
 
 def _packages() -> Iterator[tuple[str, bytes]]:

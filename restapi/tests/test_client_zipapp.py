@@ -37,3 +37,11 @@ def test_what_was_not_fetched_is_not_offered(client: Client, tmp_path: Path, mon
     assert client_zipapp.address() == ""
     assert client.get("/cli/gpuplatform").status_code == 404
     client_zipapp._zipapp.cache_clear()
+
+
+def test_packages_without_a_file_of_their_own_are_found_unpacked() -> None:
+    made = client_zipapp.zipapp()
+    assert made
+    names = zipfile.ZipFile(io.BytesIO(made.content)).namelist()
+    assert "ruamel/yaml/__init__.py" in names
+    assert {"ruamel/__init__.py", "ruamel/"} & set(names)  # without either, Python finds no package in an archive
