@@ -10,7 +10,8 @@ from io import StringIO
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import typer
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, SafeRepresenter, ScalarNode
+from ruamel.yaml.resolver import VersionedResolver
 
 from gpuplatform_client.cli.amounts import clock_text, size_text
 from gpuplatform_client.cli.connection import output, table_of
@@ -20,6 +21,7 @@ Item = TypeVar("Item")
 Column = tuple[str, Callable[[Item], str]]
 
 MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d.*")
+YAML_TEXT: Final = "tag:yaml.org,2002:str"
 SIZES: Final = frozenset({"memory", "size", "shared_memory", "min_memory", "length", "received"})
 
 
@@ -107,9 +109,24 @@ def print_for_programs(item: Any, form: ListFormat, name: str) -> bool:
     return True
 
 
+class _YamlRepresenter(SafeRepresenter):
+    """Quotes texts such as "yes" and "12:30", which programs that read YAML 1.1 take for something else."""
+
+    _older = VersionedResolver(version=(1, 1))
+
+    def represent_str(self, data: str) -> Any:
+        """Return the node of a text."""
+        is_text = self._older.resolve(ScalarNode, data, (True, False)) == YAML_TEXT
+        return self.represent_scalar(YAML_TEXT, data, style=None if is_text else "'")
+
+
+_YamlRepresenter.add_representer(str, _YamlRepresenter.represent_str)
+
+
 def _yaml(value: Any) -> str:
     """Return a value of JSON as a document."""
     writer: Any = YAML(typ="safe", pure=True)
+    writer.Representer = _YamlRepresenter
     writer.explicit_start, writer.default_flow_style, writer.sort_base_mapping_type_on_output = True, False, False
     text = StringIO()
     writer.dump(value, text)
