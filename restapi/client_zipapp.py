@@ -46,8 +46,6 @@ def _zipapp(platform_url: str) -> Zipapp | None:
     files = dict(_packages()) | dict(sources())
     if not any(WHEELS.glob("*.whl")):
         return None
-    tops = {name.partition("/")[0] for name in files if "/" in name and name.endswith(".py")}
-    files = {f"{top}/__init__.py": b"" for top in tops} | files  # a namespace is not found in an archive
     files |= {PLATFORM_FILE: platform_url.encode(), "__main__.py": (SOURCE / "zipapp_main.py").read_bytes()}
     files |= dict.fromkeys(_directories(files), b"")
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()

@@ -193,3 +193,17 @@ def test_a_link_leads_to_the_template(page: Client, owner: User) -> None:
     template = make_template(owner)
     assert page.get("/launch", {"template": template.pk}).headers["Location"] == f"{URL}{template.pk}/"
     assert f"/launch?template={template.pk}" in html(page.get(f"{URL}{template.pk}/"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["kind: session\nimage: lab/pytorch:2\nenv:\n", "kind: session\nenv: [A_TOKEN]\n", "kind: deployment\nport: 80\n"],
+    ids=["no_variables", "list_of_variables", "no_name"],
+)
+def test_an_unfinished_file_begins_a_template(page: Client, text: str) -> None:
+    assert page.post(f"{URL}new/", {"from_file": "1", "text": text}).status_code == 200
+
+
+def test_odd_names_of_fields_are_asked_for(page: Client) -> None:
+    fields = {"name": "tune", "icon": "gpu", "color": "green", "launch": "kind: session\na.b: 1\n", "ask_now": "1"}
+    assert page.post(f"{URL}new/", {**fields, "ask": "a.b"}).status_code == 200

@@ -10,7 +10,9 @@ from io import StringIO
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import typer
-from ruamel.yaml import YAML, SafeRepresenter, ScalarNode
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.representer import SafeRepresenter
 from ruamel.yaml.resolver import VersionedResolver
 
 from gpuplatform_client.cli.amounts import clock_text, size_text

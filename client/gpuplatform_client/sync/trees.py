@@ -6,6 +6,7 @@ import posixpath
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -86,8 +87,14 @@ class LocalTree:
         self._root = root.resolve()  # what was named may be a link; nothing below it is
 
     def listing(self, path: str) -> Iterator[tuple[str, TreeNode]]:
-        with os.scandir(self._root / path) as entries:
-            for each in entries:
+        try:
+            entries = list(os.scandir(self._root / path))
+        except FileNotFoundError:
+            if not path:
+                raise
+            return  # it has vanished since its parent was read
+        for each in entries:
+            with suppress(FileNotFoundError):
                 found = each.stat(follow_symlinks=False)
                 yield each.name, _entry(found.st_mode, found.st_size, int(found.st_mtime))
 

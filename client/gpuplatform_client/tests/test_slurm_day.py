@@ -94,7 +94,7 @@ def lab(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedLab]:
     lab.end()
 
 
-def test_a_slurm_user_has_a_whole_day(
+def test_a_slurm_user_has_a_whole_day(  # noqa: PLR0915  # a day is long
     server: LiveServer, user: User, lab: SimulatedLab, signed_in: Command, tmp_path: Path
 ) -> None:
     def gpuplatform(*arguments: str, given: str | None = None, exit_code: int = 0) -> str:

@@ -211,3 +211,17 @@ def test_a_mirror_has_one_side_here(gpuplatform: Command, tmp_path: Path) -> Non
     for places in ((str(tmp_path), "x"), ("a:b", "folder:c")):
         assert "One side is SESSION:PATH" in gpuplatform("sync", *places).stderr
     assert gpuplatform("sync", str(tmp_path), "a:b", "--watch", "--dry-run").exit_code == 2
+
+
+def test_what_vanishes_while_it_is_listed_is_not_there(here: Path) -> None:
+    (here / "draft").write_text("x")
+    (here / "gone").mkdir()
+    tree = LocalTree(here)
+    listing = tree.listing("")
+    next(listing)  # the directory is read by now
+    (here / "draft").unlink()
+    (here / "gone").rmdir()
+    assert {name for name, _ in listing} <= {"src", "data.bin"}
+    assert [*tree.listing("gone")] == []
+    with pytest.raises(FileNotFoundError):
+        [*LocalTree(here / "missing").listing("")]

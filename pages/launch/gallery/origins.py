@@ -43,26 +43,32 @@ def begun(request: UserRequest) -> tuple[str, Fields]:
 
 def asked_for(launch: Fields) -> tuple[Fields, list[Fields]]:
     """Return what is launched with what a template cannot keep asked for: secrets, and the name of a deployment."""
-    names = [f"{VARIABLES}.{name}" for name in launch.get(VARIABLES, {}) if SECRET.search(name)]
-    return with_parameters(launch, [*names, "name"] if launch[KIND] == "deployment" else names)
+    names = [f"{VARIABLES}.{name}" for name in _variables(launch) if SECRET.search(name)]
+    is_named = launch[KIND] == "deployment" and "name" in launch
+    return with_parameters(launch, [*names, "name"] if is_named else names)
 
 
 def offered(launch: Mapping[str, Any]) -> list[str]:
     """Return what a page offers to ask for each time: fields with one value, and variables."""
     own = [name for name, value in launch.items() if name not in NEVER and _is_plain(value)]
-    variables = launch.get(VARIABLES)
-    found = variables.items() if isinstance(variables, Mapping) else ()
-    return own + [f"{VARIABLES}.{name}" for name, value in found if _is_plain(value)]
+    return own + [f"{VARIABLES}.{name}" for name, value in _variables(launch).items() if _is_plain(value)]
+
+
+def _variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the variables; none of a file that has something else in their place."""
+    found = launch.get(VARIABLES)
+    return found if isinstance(found, Mapping) else {}
 
 
 def with_parameters(launch: Mapping[str, Any], names: Collection[str]) -> tuple[Fields, list[Fields]]:
     """Return what is launched with these fields asked for, and the parameters: those of secrets have no default."""
     changed: Fields = {**launch}
-    if VARIABLES in launch:
-        changed[VARIABLES] = {**launch[VARIABLES]}
+    if variables := _variables(launch):
+        changed[VARIABLES] = {**variables}
     parameters = []
     for name in names:
-        holder, key = (changed[VARIABLES], name.partition(".")[2]) if "." in name else (changed, name)
+        is_variable = name.startswith(f"{VARIABLES}.") and name not in launch
+        holder, key = (changed[VARIABLES], name.partition(".")[2]) if is_variable else (changed, name)
         called = "".join(each if each.isalnum() and each.isascii() else "_" for each in key.lower())[:32]
         default = {} if SECRET.search(key) else {"default": holder[key]}
         parameters.append({"name": called, "type": TYPES.get(name, "text"), **default})
