@@ -92,6 +92,8 @@ def retry(array: Array, *, actor: User, indices: Collection[int] | None = None) 
     try:
         with transaction.atomic():
             lock(array)
+            if array.tasks.count() < array.size:
+                raise RejectedError({GENERAL: "This array ended long ago, and its tasks are being removed."})
             again = _of(array, indices).filter(state__in=states)
             _check_waiting(array.owner, again.count())
             blank: dict[str, Any] = {

@@ -33,23 +33,25 @@ class Zipapp:
 def zipapp() -> Zipapp | None:
     """Return the program of this platform; None where its packages were not fetched."""
     with _making:
-        return _zipapp(settings.COMPUTE_PUBLIC_URL)
+        return _zipapp(settings.COMPUTE_PUBLIC_URL) if _are_fetched() else None
 
 
 def address() -> str:
     """Return the URL of the program; "" where there is none."""
-    return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("cli") if any(WHEELS.glob("*.whl")) else ""
+    return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("cli") if _are_fetched() else ""
 
 
 @cache
-def _zipapp(platform_url: str) -> Zipapp | None:
+def _zipapp(platform_url: str) -> Zipapp:
     files = dict(_packages()) | dict(sources())
-    if not any(WHEELS.glob("*.whl")):
-        return None
     files |= {PLATFORM_FILE: platform_url.encode(), "__main__.py": (SOURCE / "zipapp_main.py").read_bytes()}
     files |= dict.fromkeys(_directories(files), b"")
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     return Zipapp(INTERPRETER + archive_of(files, comment=digest.encode()), digest)
+
+
+def _are_fetched() -> bool:
+    return any(WHEELS.glob("*.whl"))
 
 
 def _directories(names: Iterable[str]) -> list[str]:

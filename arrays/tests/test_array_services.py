@@ -166,6 +166,18 @@ def test_retrying_opens_an_ended_array_again(owner: User, host: Host) -> None:
     assert advance(array).has_succeeded
 
 
+def test_an_array_whose_tasks_are_being_removed_is_not_retried(owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0-1"))
+    finish(task_of(array, 0), host, 1)
+    finish(task_of(array, 1), host)
+    array = advance(array)
+    task_of(array, 1).delete()  # as retention does, in portions
+    with pytest.raises(RejectedError, match="being removed"):
+        services.retry(array, actor=owner)
+    array.refresh_from_db()
+    assert array.has_ended
+
+
 def test_an_array_of_the_same_name_blocks_retrying(owner: User, host: Host) -> None:
     array = advance(make_array(owner, tasks="0"))
     finish(task_of(array, 0), host, 1)
