@@ -114,7 +114,7 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
     @action(detail=True)
     def tasks(self, request: Request, pk: str) -> Response:
         """List the tasks of an array, by index unless another order is asked for."""
-        return self.page_of(_chosen(self.get_object(), self.query), ArrayTaskSerializer)
+        return self.page_of(chosen_tasks(self.get_object(), self.query), ArrayTaskSerializer)
 
     @extend_schema(responses=ArrayTaskSerializer, parameters=OF_A_TASK)
     @action(detail=True, url_path=f"tasks/{INDEX}", pagination_class=None)
@@ -173,7 +173,7 @@ def _plain(text: str) -> Any:
     return found if isinstance(found, int | float) and abs(found) <= spaces.MAX_INTEGER else text
 
 
-def _chosen(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:
+def chosen_tasks(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:
     """Return the tasks that match the query string, in its order. Raises ValidationError."""
     tasks = array.tasks.all()
     if "state" in asked:

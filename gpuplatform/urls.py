@@ -19,6 +19,7 @@ urlpatterns = [
     path("accounts/", include("accounts.urls")),
     path("", include("pages.sharing.urls")),
     path("sessions/", include("pages.urls")),
+    path("arrays/", include("pages.arrays.urls")),
     path("imports/", include("pages.imports.urls")),
     path("deployments/", include("pages.deployments.urls")),
     path("folders/", include("folders.pages.urls")),

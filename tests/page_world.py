@@ -14,6 +14,7 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext
 
 from accounts.models import SshKey, User
+from arrays.tests.making import make_array
 from deployments import services as deployment_services
 from deployments.access import tokens as deployment_tokens
 from deployments.models import Deployment, DeploymentState, ReplicaHealth, RuntimeVariant
@@ -130,6 +131,7 @@ def make_page_world(directory: Path) -> PageWorld:
     outcome = {"status": 500, "duration_ms": 38, "response": "Internal Server Error"}
     WebhookAttempt.objects.create(delivery=delivery, **outcome)
     world.arguments |= {
+        "array_id": make_array(admin, image=image.reference).pk,
         "import_id": _imports(world, running),
         "webhook_id": webhook.pk,
         "delivery_id": delivery.pk,

@@ -92,7 +92,7 @@ class World:
         array = make_array(owner, project=project.name, tasks="1-2")
         template = make_template(owner)
         self.arguments: dict[str, Any] = {
-            **{"array-pk": array.pk, "index": 1},
+            **{"array-pk": array.pk, "array_id": array.pk, "index": 1},
             **{"import_id": look.pk, "import-pk": look.pk, "importcredential-pk": credential.pk},
             **{"credential_id": credential.pk},
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},

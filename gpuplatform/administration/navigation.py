@@ -43,6 +43,7 @@ ENTRIES: Final = (
     NavigationEntry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
     NavigationEntry(_("Launch"), "play", "sessions:launch", ("sessions:template",), document="launching"),
     NavigationEntry(_("Import"), "download", "imports:new", ("imports:detail",), document="importing"),
+    NavigationEntry(_("Arrays"), "columns", "arrays:list", ("arrays:",), document="arrays"),
     NavigationEntry(_("Deployments"), "globe", "deployments:list", ("deployments:",), document="deployments"),
     NavigationEntry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
     NavigationEntry(_("Projects"), "users", "overview:projects", ("overview:project",), document="projects"),

@@ -48,6 +48,7 @@ PAGES: Final[Mapping[str, Callable[[Any], str]]] = {  # by the label of the mode
     "deployments.DeploymentToken": lambda row: _deployment(row.deployment_id),
     "deployments.DeploymentEvent": lambda row: _deployment(row.deployment_id),
     "deployments.RuntimeVariant": lambda row: reverse("deployments:new"),
+    "arrays.Array": lambda row: reverse("arrays:detail", args=[row.pk]),
     "resources.Host": lambda row: _host(row.name),
     "resources.Gpu": lambda row: f"{_host(row.host.name)}#gpu-{row.pk}",
     "resources.ResourceGroup": lambda row: _listed("overview:hosts", group=row.pk),

@@ -217,7 +217,7 @@ def _url(kind: NoticeKind, notification: Notification) -> str:
     if kind in OF_DEPLOYMENTS:
         return reverse("deployments:detail", args=[notification.facts["deployment"]])
     if kind in OF_ARRAYS:
-        return f"{reverse('sessions:list')}?q={notification.facts['name']}"
+        return reverse("arrays:detail", args=[notification.facts["array"]])
     if kind == NoticeKind.WEBHOOK_DISABLED:
         return reverse("webhooks:detail", args=[notification.facts["webhook"]])
     if kind == NoticeKind.IMAGE_READY or notification.session_id is None:

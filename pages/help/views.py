@@ -42,6 +42,7 @@ GROUPS: Final = (
             "importing",
             "spec-files",
             "templates",
+            "arrays",
             "cluster-sessions",
             "waiting",
             "sessions",

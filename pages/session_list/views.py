@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import User
 from accounts.requests import UserRequest, signed_in_page
+from arrays.models import Array
 from pages.session_list import columns
 from pages.session_list.export import csv_of
 from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, section_counts
@@ -26,6 +27,7 @@ from resources.models import Image, ResourceGroup
 from sessions.lifecycle import TABS, Status
 from sessions.models import Session
 
+ARRAYS_SHOWN: Final = 5  # above the sessions; the others are on their page
 PAGES_BESIDE: Final = 1  # the current one, and at both ends, in the list of page numbers
 
 
@@ -48,6 +50,7 @@ def session_list(request: UserRequest) -> HttpResponse:
         "version": version_text(version),
         "kept_by_filter": [(name, value) for name, value in given if name not in FILTERS],
         "kept_by_group": [(name, value) for name, value in given if name != "group"],
+        "live_arrays": Array.objects.visible_to(request.user).live().defer("request")[:ARRAYS_SHOWN],
         **_resources(request, version),
         **_sessions(request, query, version),
     }
