@@ -49,7 +49,7 @@ def page_of(request: UserRequest, array: Array, errors: dict[str, str] | None = 
         query.is_valid(raise_exception=True)
         tasks = chosen_tasks(array, query.validated_data)
     except ValidationError as error:
-        problem = str(next(iter(error.detail.values()))[0])  # type: ignore[union-attr]
+        problem = str(next(iter(error.detail.values()))[0])  # type: ignore[index, union-attr]
     page = Paginator(tasks.select_related("session"), TASKS_SHOWN).get_page(request.GET.get("page"))
     first = array.tasks.values_list("parameters", flat=True).first() or {}
     context = {
