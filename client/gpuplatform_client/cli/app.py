@@ -5,22 +5,9 @@ from typing import Any, Final
 
 import typer
 
-from gpuplatform_client.cli import (
-    access,
-    account,
-    credentials,
-    editors,
-    folders,
-    help_topics,
-    importing,
-    login,
-    overview,
-    projects,
-    shell,
-    spec_files,
-    sync,
-    templates,
-)
+from gpuplatform_client.cli import help_topics, importing, overview, shell, spec_files, templates
+from gpuplatform_client.cli.access import editors, folders, ssh, sync
+from gpuplatform_client.cli.account import account, credentials, login, projects
 from gpuplatform_client.cli.deployments import deploy, deployments
 from gpuplatform_client.cli.groups import lists_by_default
 from gpuplatform_client.cli.resources import administration, table
@@ -60,14 +47,14 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
         "export": spec_files.export,
     },
     "In a session": {
-        "ssh": access.ssh,
+        "ssh": ssh.ssh,
         "ssh-config": editors.ssh_config,
         "code": editors.code,
         "attach": attach.attach,
         "exec": execute.execute,
-        "cp": access.copy,
+        "cp": ssh.copy,
         "sync": sync.sync,
-        "port-forward": access.port_forward,
+        "port-forward": ssh.port_forward,
         "apps": overview.apps,
         "open": overview.open_app,
     },
@@ -102,7 +89,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str | typer.Typer]]] = {
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        settings = access.PASSED_ON if name in ("ssh", "exec") else None
+        settings = ssh.PASSED_ON if name in ("ssh", "exec") else None
         app.command(name, rich_help_panel=panel, context_settings=settings)(command)
 groups: dict[str, typer.Typer] = {}
 for panel, described in GROUPS.items():

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gpuplatform_client import ssh_files
-from gpuplatform_client.cli.access import become
+from gpuplatform_client.cli.access.ssh import become
 from gpuplatform_client.cli.connection import connected, messages, output, reporting
 from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.client import Client

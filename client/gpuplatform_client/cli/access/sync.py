@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuplatform_client.cli.access import folder_words, is_remote, session_words
+from gpuplatform_client.cli.access.ssh import folder_words, is_remote, session_words
 from gpuplatform_client.cli.amounts import MIB
 from gpuplatform_client.cli.connection import messages, output, reporting
 from gpuplatform_client.cli.exit_codes import FAILED
