@@ -286,7 +286,7 @@ def test_a_page_takes_a_constant_number_of_queries(
         make_session(owner=owner, resource_group=host.group)
     browser = browser_of(owner)
     browser.get(LAUNCH)
-    with django_assert_num_queries(23):
+    with django_assert_num_queries(24):
         browser.get(LAUNCH)
 
 
