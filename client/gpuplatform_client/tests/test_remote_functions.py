@@ -154,6 +154,14 @@ def test_what_cannot_be_sent_is_refused_before(world: World, monkeypatch: pytest
         other.run(len, "")
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Have SIGINT interrupt the main thread: processes of pytest-xdist ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_items_are_computed_in_order_by_processes(world: World) -> None:
     def checked(item: int) -> tuple[int, int]:
         if item == 3:
@@ -172,6 +180,7 @@ def test_items_are_computed_in_order_by_processes(world: World) -> None:
         assert "terminated abruptly" in str(broken[0])
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_a_call_ends_with_its_time_or_an_interrupt(world: World) -> None:
     with world.attached(call_timeout=2.0) as session, pytest.raises(TimeoutError, match="The call took more than 2 s"):
         session.run(endless)
@@ -208,6 +217,7 @@ def test_a_launched_session_ends_with_its_block(world: World) -> None:
         assert SessionRow.objects.get(pk=row.pk).status == Status.RUNNING
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_a_launch_that_is_given_up_leaves_nothing(world: World) -> None:
     with pytest.raises(TimeoutError, match="start of the session"):
         Session.launch("python", start_timeout=0.0, **world.login)
