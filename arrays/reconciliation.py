@@ -36,6 +36,7 @@ NOTES_AT_ONCE: Final = 500  # the same, of sessions that have moved, each of whi
 AGAIN: Final = timedelta(seconds=10)  # after a refusal that may pass
 BACKOFF: Final = timedelta(seconds=10)  # after a failed task; doubled by each further failure
 BACKOFF_LIMIT: Final = timedelta(minutes=5)
+LATE: Final = timedelta(minutes=1)  # after its end, in which the output of a session is stored
 DISABLED: Final = "The account of its owner is disabled."
 GONE: Final = "Its session is not there any more."
 BY_HAND: Final = (Reason.USER_REQUEST, Reason.ADMIN_REQUEST)
@@ -59,6 +60,19 @@ def advance_all() -> None:
                 pass
         except Exception:  # of one, which must not keep the others waiting
             logger.exception("array %s: not reconciled, will try again", pk)
+    note_late_metrics()
+
+
+def note_late_metrics() -> None:
+    """Take over the metrics of tasks whose output came after their end: hosts store it as they clear away."""
+    late = ArrayTask.objects.filter(
+        state__in=(TaskState.SUCCEEDED, TaskState.FAILED),
+        metrics={},
+        session__ended_at__gte=clock.now() - LATE,
+        session__log_tail__contains=metrics.MARK,
+    )
+    for pk, session, output in late.values_list("pk", "session", "session__log_tail")[:NOTES_AT_ONCE]:
+        ArrayTask.objects.filter(pk=pk, session=session, metrics={}).update(metrics=metrics.read(output))
 
 
 def due() -> list[str]:

@@ -65,6 +65,7 @@ def test_an_array_from_submission_to_end(web: LiveServer) -> None:
     array = works_until_ended(made["id"])
     assert (array.succeeded, array.failed, array.cancelled) == (3, 1, 2)
     assert shown(api, url, 1).items() >= {"state": "FAILED", "exit_code": 1, "attempts": 1}.items()
+    until(lambda: has_metrics(api, url, 3))  # its output is stored as its container goes
     assert shown(api, url, 3).items() >= {"state": "SUCCEEDED", "metrics": {"n": 3}}.items()
     assert api.get(f"{url}tasks/2/logs/").content.startswith(b"task 2 of 6")
 
@@ -72,6 +73,11 @@ def test_an_array_from_submission_to_end(web: LiveServer) -> None:
     assert works_until_ended(made["id"]).failed == 1
     assert shown(api, url, 1)["attempts"] == 2
     until(lambda: not left())
+
+
+def has_metrics(api: APIClient, url: str, index: int) -> bool:
+    advance_all()
+    return bool(shown(api, url, index)["metrics"])
 
 
 def shown(api: APIClient, url: str, index: int) -> Any:

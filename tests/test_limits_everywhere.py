@@ -129,4 +129,4 @@ def test_one_folder_too_many_is_refused_alike_everywhere(run_as: Program) -> Non
     answer = client_of(user).post("/api/v1/folders/", {"name": "second"})
     assert (answer.status_code, answer.json()["errors"]) == (400, {"name": [sentence]})
     refused = run_as(user, "folders", "create", "second")
-    assert (refused.exit_code, sentence in " ".join(refused.stderr.split())) == (1, True), refused.stderr
+    assert (refused.exit_code, sentence in " ".join(refused.stderr.split())) == (5, True), refused.stderr

@@ -98,6 +98,16 @@ def test_a_task_that_waits_again_has_no_metrics(owner: User, host: Host) -> None
     assert task_of(array, 0).metrics == {}
 
 
+def test_metrics_of_output_that_is_stored_late_are_taken(owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0"))
+    finish(task_of(array, 0), host)
+    array = advance(array)
+    assert (array.has_ended, task_of(array, 0).metrics) == (True, {})
+    Session.objects.update(log_tail='GP_METRICS {"loss": 1}\n')
+    reconciliation.advance_all()
+    assert task_of(array, 0).metrics == {"loss": 1}
+
+
 def test_no_more_than_asked_run_at_once(owner: User, host: Host) -> None:
     array = advance(make_array(owner, tasks="0-5%2"))
     assert (array.pending, array.waiting, array.max_parallel) == (2, 4, 2)

@@ -57,7 +57,11 @@ SHAPES: Final = {
         notes=("conda alone has, which is not installed: ffmpeg.",),
     ),
     "project": RepositoryShape(
-        files={"pyproject.toml": f"{PROJECT.replace('course', 'hello')}{BUILT}# torch==2\n", "backend.py": BACKEND},
+        files={
+            "pyproject.toml": f"{PROJECT.replace('course', 'hello')}{BUILT}# torch==2\n",
+            "backend.py": BACKEND,
+            ".gitignore": "__pycache__\n",  # what building it leaves
+        },
         present=["pyproject.toml"],
     ),
     "lock file": RepositoryShape(  # what uv does with it: test_packages_by_uv
