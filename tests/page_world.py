@@ -131,7 +131,7 @@ def make_page_world(directory: Path) -> PageWorld:
     outcome = {"status": 500, "duration_ms": 38, "response": "Internal Server Error"}
     WebhookAttempt.objects.create(delivery=delivery, **outcome)
     world.arguments |= {
-        "array_id": make_array(admin, image=image.reference).pk,
+        "array_id": make_array(admin, image=image.reference, resource_group=running.resource_group.name).pk,
         "import_id": _imports(world, running),
         "webhook_id": webhook.pk,
         "delivery_id": delivery.pk,
