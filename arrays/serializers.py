@@ -144,7 +144,9 @@ class ArraySerializer(ShownSerializer[Array]):
     project = serializers.CharField(source="project.name", default=None, read_only=True, allow_null=True)
     counts = TaskCountsSerializer(read_only=True)
     space = serializers.JSONField(
-        read_only=True, allow_null=True, help_text="Indices or parameters as they were asked for; of a list null"
+        read_only=True,
+        allow_null=True,
+        help_text="Indices or parameters as they were asked for; null for a list, and for more than 16 KiB",
     )
     request = serializers.SerializerMethodField(
         help_text="The launch request of each task; null for anybody but the owner"

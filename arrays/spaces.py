@@ -8,7 +8,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ MAX_PARAMETERS: Final = 20
 MAX_TEXT: Final = 1024
 MAX_SIZE: Final = 16 * 2**20  # characters of names and values of all tasks
 MAX_INTEGER: Final = 2**63 - 1
+MAX_SHOWN: Final = 16 * 1024  # characters of a space that is stored beside its tasks, and read with each list of arrays
 MAX_PARTS: Final = 10_000  # of a text of indices, or values to choose from
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SET_BY_US: Final = ("GP_", "SLURM_")
@@ -43,7 +44,7 @@ class TaskSpace:
 
     tasks: Mapping[int, Parameters]
     max_parallel: int | None = None
-    stored: Any = field(default=None)  # as it was asked for, with the seed that was drawn
+    stored: Any = None  # as it was asked for, with the seed that was drawn; None if it is long, or a list
 
 
 def read(asked: Any, most: int) -> TaskSpace:
@@ -59,11 +60,11 @@ def read(asked: Any, most: int) -> TaskSpace:
     [(kind, given)] = asked.items()
     if kind == "indices":
         indices, parallel = read_indices(str(given), most)
-        return TaskSpace({index: {} for index in indices}, parallel, {"indices": str(given)})
+        return TaskSpace({index: {} for index in indices}, parallel, _unless_long({"indices": str(given)}))
     sets, stored = {"grid": _grid, "random": _random, "list": _listed}[kind](given, most)
     if sum(len(name) + len(str(value)) for each in sets for name, value in each.items()) > MAX_SIZE:
         raise SpaceError("The parameters of all tasks may take 16 MiB: put what is long into a file.")
-    return TaskSpace(dict(enumerate(sets)), None, {kind: stored})
+    return TaskSpace(dict(enumerate(sets)), None, None if stored is None else _unless_long({kind: stored}))
 
 
 def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
@@ -91,6 +92,10 @@ def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
     if parallel == 0:
         raise SpaceError("After % stands how many tasks may run at once: one at least.")
     return sorted(indices), parallel
+
+
+def _unless_long(space: Any) -> Any:
+    return space if len(json.dumps(space)) <= MAX_SHOWN else None
 
 
 def _grid(given: Any, most: int) -> tuple[list[Parameters], Any]:

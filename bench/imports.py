@@ -23,7 +23,7 @@ from tests.git_container import git_container
 from tests.platform import Platform
 
 EVERY_SECONDS = 0.05
-LONGEST_SECONDS = 180
+TIMEOUT_SECONDS = 180
 
 
 class Starter:
@@ -62,7 +62,7 @@ class Starter:
         return str(row["state"])
 
     def _until(self, is_so: Callable[[], bool], words: str) -> None:
-        deadline = time.monotonic() + LONGEST_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not is_so():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{words} was not ready")

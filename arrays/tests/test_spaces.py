@@ -126,3 +126,10 @@ def test_many_tasks_with_long_texts_are_refused() -> None:
     with pytest.raises(SpaceError, match="may take 16 MiB"):
         read({"grid": {"seed": {"from": 1, "to": 10_000}, **texts}}, 10_000)
     assert len(read({"grid": {"seed": {"from": 1, "to": 10_000}, "a": ["x" * 1024]}}, 10_000).tasks) == 10_000
+
+
+@pytest.mark.parametrize("asked", ["1-2," + ",".join(map(str, range(10, 9000, 2))), {"grid": {"x": ["a" * 999] * 20}}])
+def test_what_is_long_is_not_stored_beside_its_tasks(asked: Any) -> None:
+    found = read(asked, 10_000)
+    assert found.tasks
+    assert found.stored is None

@@ -23,7 +23,8 @@ def array_list(request: UserRequest) -> HttpResponse:
     """List the arrays that the user may see; return only the live part to htmx."""
     shows_ended, name = "ended" in request.GET, request.GET.get("q", "").strip()[:64]
     found = Array.objects.visible_to(request.user).filter(ended_at__isnull=not shows_ended, name__icontains=name)
-    page = Paginator(found.select_related("owner", "project"), PAGE_SIZE).get_page(request.GET.get("page"))
+    found = found.select_related("owner", "project").defer("request", "space")
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {"page": page, "shows_ended": shows_ended, "name": name}
     return render(request, "arrays/_list.html" if request.htmx else "arrays/list.html", context)
 

@@ -50,7 +50,7 @@ def session_list(request: UserRequest) -> HttpResponse:
         "version": version_text(version),
         "kept_by_filter": [(name, value) for name, value in given if name not in FILTERS],
         "kept_by_group": [(name, value) for name, value in given if name != "group"],
-        "live_arrays": Array.objects.visible_to(request.user).live().defer("request")[:ARRAYS_SHOWN],
+        "live_arrays": Array.objects.visible_to(request.user).live().defer("request", "space")[:ARRAYS_SHOWN],
         **_resources(request, version),
         **_sessions(request, query, version),
     }

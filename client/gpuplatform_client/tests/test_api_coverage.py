@@ -94,7 +94,7 @@ def _example(kind: Any) -> Any:
     return {} if get_origin(kind) is Mapping else [] if str(kind).startswith("list") else "1"
 
 
-def test_every_operation_is_a_command_or_an_exception_with_a_reason() -> None:
+def test_every_operation_is_a_command_or_has_a_reason() -> None:
     covered = {*_of_tables(), *_of_modules()}
     missing = {*OPERATIONS.values()} - covered - EXCEPTIONS.keys()
     assert missing == set(), "make commands of them, or say in not_commands.txt why not"
