@@ -15,6 +15,7 @@ from deployments.replicas import rollout
 from deployments.replicas.rollout import ReplicaFact, RolloutPlan
 
 MIN_REQUESTS: Final = 50  # that the new revision has answered in a step, before it is compared
+NOTICED_SECONDS: Final = 0.02  # by which it is slower at least: of durations of 1 ms, noise alone is several times
 QUIET_STEPS: Final = 3  # times the time of a step without any request, after which there is nothing to compare
 
 
@@ -158,4 +159,6 @@ def worse(compared: StepComparison, rules: StepRules) -> bool:
     old, new = compared.old, compared.new
     if new.error_percent > old.error_percent + rules.max_error_points:
         return True
-    return old.p95 is not None and new.p95 is not None and new.p95 > old.p95 * rules.max_p95_ratio
+    if old.p95 is None or new.p95 is None or new.p95 < old.p95 + NOTICED_SECONDS:
+        return False
+    return new.p95 > old.p95 * rules.max_p95_ratio

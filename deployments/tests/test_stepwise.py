@@ -171,6 +171,8 @@ def compared(
         (compared((100, 2, 0.15)), False),
         (compared((100, 3, 0.1)), True),
         (compared((100, 0, 0.151)), True),
+        (compared((100, 0, 0.019), old=(100, 0, 0.001)), False),  # nobody notices
+        (compared((100, 0, 0.022), old=(100, 0, 0.001)), True),
         (compared((100, 1, 9.0), old=(0, 0, None)), False),
         (compared((100, 2, 0.1), old=(0, 0, None)), True),
         (compared((50, 10, 0.1), old=(50, 10, 0.1)), False),
