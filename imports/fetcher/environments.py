@@ -77,8 +77,6 @@ def use(place: Place, tree: Path) -> None:
 @contextmanager
 def locked(tree: Path, place: Place, job: FetchJob) -> Iterator[None]:
     """Keep other sessions that have the tree or folder from installing the same meanwhile, until the process ends."""
-    if place.folder is None:
-        _exclude_lock(tree)
     path = place.folder / _lock_name(place.venv) if place.folder else tree / LOCK
     lock = _open_lock(path)
     try:
@@ -87,6 +85,8 @@ def locked(tree: Path, place: Place, job: FetchJob) -> Iterator[None]:
         except BlockingIOError:
             job.show("Waits for another session that installs packages")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        if place.folder is None:
+            _exclude_lock(tree)
         yield
     finally:
         os.close(lock)

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,10 @@ def job(tree: Path, image: str = "a") -> FetchJob:
 def installed(tree: Path, image: str = "a") -> bool:
     """Install, and return whether anything was done."""
     stamp = tree / ".venv" / environments.STAMP
-    before = stamp.stat().st_ino if stamp.exists() else 0
-    own = job(tree, image)
-    packages.install(tree, own)
-    return stamp.stat().st_ino != before
+    with ExitStack() as stack:
+        before = stack.enter_context(stamp.open()) if stamp.exists() else None  # open, so that its inode stays its own
+        packages.install(tree, job(tree, image))
+        return before is None or not os.path.sameopenfile(before.fileno(), stack.enter_context(stamp.open()).fileno())
 
 
 def test_packages_are_installed_once_for_each_state(tree: Path, tmp_path: Path) -> None:
