@@ -146,7 +146,7 @@ class ArraySerializer(ShownSerializer[Array]):
     space = serializers.JSONField(
         read_only=True,
         allow_null=True,
-        help_text="Indices or parameters as they were asked for; null for a list, and for more than 16 KiB",
+        help_text="Indices or parameters as they were asked for; of a list, and of more than 16 KiB, the kind alone",
     )
     request = serializers.SerializerMethodField(
         help_text="The launch request of each task; null for anybody but the owner"

@@ -44,7 +44,7 @@ class TaskSpace:
 
     tasks: Mapping[int, Parameters]
     max_parallel: int | None = None
-    stored: Any = None  # as it was asked for, with the seed that was drawn; None if it is long, or a list
+    stored: Any = None  # as it was asked for, with the seed that was drawn; a long one by its kind alone
 
 
 def read(asked: Any, most: int) -> TaskSpace:
@@ -60,11 +60,11 @@ def read(asked: Any, most: int) -> TaskSpace:
     [(kind, given)] = asked.items()
     if kind == "indices":
         indices, parallel = read_indices(str(given), most)
-        return TaskSpace({index: {} for index in indices}, parallel, _unless_long({"indices": str(given)}))
+        return TaskSpace({index: {} for index in indices}, parallel, _described(kind, str(given)))
     sets, stored = {"grid": _grid, "random": _random, "list": _listed}[kind](given, most)
     if sum(len(name) + len(str(value)) for each in sets for name, value in each.items()) > MAX_SIZE:
         raise SpaceError("The parameters of all tasks may take 16 MiB: put what is long into a file.")
-    return TaskSpace(dict(enumerate(sets)), None, None if stored is None else _unless_long({kind: stored}))
+    return TaskSpace(dict(enumerate(sets)), None, _described(kind, stored))
 
 
 def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
@@ -94,8 +94,8 @@ def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
     return sorted(indices), parallel
 
 
-def _unless_long(space: Any) -> Any:
-    return space if len(json.dumps(space)) <= MAX_SHOWN else None
+def _described(kind: str, asked: Any) -> dict[str, Any]:
+    return {kind: asked if len(json.dumps(asked)) <= MAX_SHOWN else None}
 
 
 def _grid(given: Any, most: int) -> tuple[list[Parameters], Any]:
