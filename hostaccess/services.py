@@ -43,8 +43,8 @@ class Invitation:
     expires_at: Any
 
 
-def add(name: str, group_name: str) -> Invitation:
-    """Let a host of this name join once, into this group, and return the token that it takes.
+def add(name: str, group_name: str, lifetime: timedelta = TOKEN_LIFETIME) -> Invitation:
+    """Let a host of this name join once, into this group, and return the token that it takes, good for `lifetime`.
 
     A host that has joined keeps its credentials until it joins again. Raises ValidationError,
     roles.RolesUnavailableError.
@@ -55,7 +55,7 @@ def add(name: str, group_name: str) -> Invitation:
         group, _ = ResourceGroup.objects.get_or_create(name=group_name)
         access = HostAccess.objects.filter(name=name).first() or HostAccess(name=name, role=secrets.token_hex(8))
         access.group, access.token_digest = group, digest(token)
-        access.token_expires_at = timezone.now() + TOKEN_LIFETIME
+        access.token_expires_at = timezone.now() + lifetime
         Host._meta.get_field("name").clean(name, None)
         access.full_clean()
         access.save()

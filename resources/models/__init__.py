@@ -4,6 +4,7 @@ Used by deployments, endpoints, folders, gpuplatform, hostaccess, hostworker, im
 pages, scheduler, sessions and specs.
 """
 
+from resources.models.elastic import COMING, NEXT, OVER, ElasticHost, ElasticPool, ElasticState
 from resources.models.image_state import BuildState, HostImage, ImageBuild, ImagePull, PullState
 from resources.models.images import (
     APP_NAME,

@@ -159,6 +159,27 @@ class HostView:
     topology: Topology = ()
 
 
+class HostType(NamedTuple):
+    """A host that a provider could make, or makes at present, and what an hour of it costs, in thousandths."""
+
+    name: str
+    cpu: int
+    memory_bytes: int
+    gpu_count: int = 0
+    gpu_capacity_milli: int = 0  # of each of its GPUs
+    gpu_memory_bytes: int = 0  # of each of its GPUs; 0: not known
+    divides: bool = True
+    traits: frozenset[str] = frozenset()  # beside those that are amounts
+    cost_milli: int = 0
+
+
+class HostOutlook(NamedTuple):
+    """What those who wait for an elastic group are told, where a host of one of these types could hold them."""
+
+    types: tuple[HostType, ...]
+    text: str
+
+
 class Beside(NamedTuple):
     """What the members that run of a cluster hold, for an elastic one that is to run beside them."""
 
@@ -370,6 +391,7 @@ class Snapshot:
     image_hosts: ImageHosts = field(default_factory=dict)
     used: Mapping[tuple[int, Association], DecayedUsage] = field(default_factory=dict)
     weights: Mapping[Association, int] = field(default_factory=dict)
+    outlooks: Mapping[int, HostOutlook] = field(default_factory=dict)  # of elastic groups, by id
 
 
 class Placement(NamedTuple):

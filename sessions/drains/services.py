@@ -3,6 +3,8 @@
 import logging
 from datetime import datetime
 
+from django.db import transaction
+
 from accounts import audit
 from accounts.models import User
 from resources import clock
@@ -25,13 +27,13 @@ def sessions_on(host: Host) -> "list[Session]":
     )
 
 
-def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> list[Session]:
+def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User | None) -> list[Session]:
     """Place no more sessions on the host, and end those that are left at `end_at`, or let them finish if it is None.
 
     Return the sessions on it; the timeline of each tells its owner, of a cluster that of its first member. A second
-    drain replaces the first.
+    drain replaces the first. Without an actor the platform does it by itself.
     """
-    with audit.act(actor, "drain", host):
+    with audit.act_for_other(None, actor, "drain", host), transaction.atomic():
         hosts.set_drain(host, end_at=end_at, reason=reason)
         sessions = sessions_on(host)
         heads = Session.objects.filter(pk__in=[session.cluster_id or session.pk for session in sessions])
@@ -48,7 +50,7 @@ def undrain(host: Host, *, actor: User) -> None:
         hosts.cordon(Host.objects.filter(pk=host.pk), cordoned=False)
 
 
-def _event(session: Session, host: Host, end_at: datetime, actor: User) -> SessionEvent:
+def _event(session: Session, host: Host, end_at: datetime, actor: User | None) -> SessionEvent:
     why = f" ({host.cordon_reason})" if host.cordon_reason else ""
     text = f"Its host is taken out of service{why}: it ends at {end_at:%Y-%m-%d %H:%M} UTC at the latest."
     if session.cluster_id is not None:

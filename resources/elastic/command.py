@@ -1,0 +1,162 @@
+"""Provider `command`: programs of the administrators make, list and delete hosts, with JSON on stdin and stdout."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from rest_framework import serializers
+
+from accounts.serializers import StrictSerializer
+from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, ProviderError
+
+MAX_OUTPUT: Final = 1 << 20  # bytes that a program may write
+LOOK_SECONDS: Final = 0.5  # interval at which that is looked at; an end is seen at once
+MAX_WORDS: Final = 200  # characters of what it says of a failure
+ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+def _command(help_text: str) -> serializers.ListField:
+    return serializers.ListField(
+        child=serializers.CharField(max_length=1000), min_length=1, max_length=50, help_text=help_text
+    )
+
+
+class CommandConfigurationSerializer(StrictSerializer, serializers.Serializer[None]):
+    """Three programs in the folder COMPUTE_PROVIDER_COMMANDS, each with arguments of its own."""
+
+    create = _command("Makes a host")
+    list = _command("Lists the hosts")
+    delete = _command("Deletes a host")
+    timeout_seconds = serializers.IntegerField(min_value=1, max_value=600, default=120)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Raise ValidationError for programs that are not in the folder: who may set them may not run any program."""
+        folder = settings.COMPUTE_PROVIDER_COMMANDS
+        if not folder:
+            raise serializers.ValidationError("COMPUTE_PROVIDER_COMMANDS names no folder of programs on this platform.")
+        for name in ("create", "list", "delete"):
+            program = attrs[name][0]
+            if program in (".", "..") or "/" in program or "\0" in "".join(attrs[name]):
+                raise serializers.ValidationError({name: "Begin with the name of a program, without its folder."})
+        return attrs
+
+
+class _ListedSerializer(serializers.Serializer[None]):
+    """One host, as the program `list` writes it."""
+
+    identifier = serializers.CharField(max_length=200)
+    state = serializers.ChoiceField([state.value for state in ProvidedState])
+    host_name = serializers.CharField(max_length=64, allow_null=True, default=None)
+    reason = serializers.CharField(max_length=1000, allow_blank=True, default="")
+    ends_at = serializers.DateTimeField(allow_null=True, default=None)
+
+
+class CommandProvider:
+    """Runs a program for each call: no shell, few variables, a time limit, and an end of what it may write."""
+
+    def __init__(self, configuration: Mapping[str, Any], prefix: str) -> None:
+        """Take a configuration; raise ValidationError for one that cannot work."""
+        serializer = CommandConfigurationSerializer(data=configuration)
+        if not serializer.is_valid():
+            raise ValidationError([f"{name}: {text}" for name, texts in serializer.errors.items() for text in texts])
+        self._known = serializer.validated_data
+        self._prefix = prefix
+
+    def create(self, request: HostRequest) -> str:
+        """Run `create`, which writes {"identifier": ...}."""
+        shape = request.shape
+        found = self._run(
+            "create",
+            {
+                "name": request.name,
+                "group": request.group,
+                "cpus": shape.cpus,
+                "memory_bytes": shape.memory_bytes,
+                "gpus": {"count": shape.gpu_count, "kind": shape.gpu_kind},
+                "join_token": request.join_token,
+                "join_address": request.join_address,
+                "hold_until": _text(request.hold_until),
+            },
+        )
+        identifier = found.get("identifier")
+        if not isinstance(identifier, str) or not 1 <= len(identifier) <= 200:
+            raise ProviderError("The program create wrote no identifier.")
+        return identifier
+
+    def list(self) -> Sequence[ProvidedHost]:
+        """Run `list`, which writes {"hosts": [...]}."""
+        serializer = _ListedSerializer(data=self._run("list", {"prefix": self._prefix}).get("hosts"), many=True)
+        if not serializer.is_valid():
+            raise ProviderError(f"What the program list wrote is not as expected: {serializer.errors}"[:MAX_WORDS])
+        hosts = [ProvidedHost(**row | {"state": ProvidedState(row["state"])}) for row in serializer.validated_data]
+        return [host for host in hosts if host.host_name and host.host_name.startswith(self._prefix)]
+
+    def delete(self, identifier: str) -> None:
+        """Run `delete`."""
+        self._run("delete", {"identifier": identifier})
+
+    def _run(self, name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a program and return the object that it writes, {} if it writes nothing."""
+        program, *arguments = self._known[name]
+        path = Path(settings.COMPUTE_PROVIDER_COMMANDS) / program
+        code, output, errors = _output(
+            [str(path), *arguments], json.dumps(data).encode(), self._known["timeout_seconds"]
+        )
+        if code:
+            said = errors.decode(errors="replace").strip().splitlines()
+            raise ProviderError(f"The program {name} failed: {said[-1] if said else f'status {code}'}"[:MAX_WORDS])
+        try:
+            found = json.loads(output or b"{}")
+        except ValueError as error:
+            raise ProviderError(f"The program {name} wrote no JSON.") from error
+        if not isinstance(found, dict):
+            raise ProviderError(f"The program {name} wrote no JSON object.")
+        return found
+
+
+def _output(command: Sequence[str], given: bytes, seconds: int) -> tuple[int, bytes, bytes]:
+    """Run a program; return its status and what it wrote. Raises ProviderError; its group is killed then.
+
+    It reads and writes files, so that nothing waits for what a process that it has left behind may write.
+    """
+    name, deadline = Path(command[0]).name, time.monotonic() + seconds
+    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+        stdin.write(given)
+        stdin.seek(0)
+        try:
+            process = subprocess.Popen(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, env=ENVIRONMENT, cwd="/", start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise ProviderError(f"{name} cannot be run: {getattr(error, 'strerror', error)}.") from error
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_SECONDS)
+            is_long = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT for file in (stdout, stderr))
+            is_late = process.returncode is None and time.monotonic() > deadline
+            if process.returncode is None and (is_long or is_late):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if is_long:
+                raise ProviderError(f"{name} wrote more than {MAX_OUTPUT >> 20} MiB.")
+            if is_late:
+                raise ProviderError(f"{name} did not end within {seconds} seconds.")
+            if process.returncode is not None:
+                stdout.seek(0)
+                stderr.seek(0)
+                return process.returncode, stdout.read(), stderr.read()
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,162 @@
+"""Which hosts a provider is to make: what-if placement of the wait queue on hosts that there could be. Pure.
+
+Requests are taken in their order. Each goes to a host that comes already or was decided before it, by best fit; where
+none can take it, hosts of the type are added that cost least for each of the next requests that they could hold
+(a greedy form of variable-sized bin packing). A host whose requests the others can take is left out again.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.host_types import empty_host, has_traits
+from scheduler.core.capacity.member_search import MemberSearch
+from scheduler.core.capacity.placement_policy import PackPolicy, split_of
+from scheduler.core.queue.remaining_limits import HolderLimits
+from scheduler.core.types import HostType, RunningSession, SessionRequest, Shape
+
+LOOK_AHEAD: Final = 100  # requests by which types are compared
+MAX_ROUNDS: Final = 4
+_PACK: Final = PackPolicy()
+
+
+class Budget(NamedTuple):
+    """How many more hosts may be made, and what they may cost together in an hour; None: whatever they cost."""
+
+    hosts: int
+    cost_milli: int | None = None
+
+    def allows(self, kind: HostType, count: int) -> bool:
+        """Return whether so many hosts of a type may be made."""
+        return count <= self.hosts and (self.cost_milli is None or count * kind.cost_milli <= self.cost_milli)
+
+    def less(self, kinds: Sequence[HostType]) -> "Budget":
+        """Return what is left of it once these hosts are made."""
+        cost = None if self.cost_milli is None else self.cost_milli - sum(kind.cost_milli for kind in kinds)
+        return Budget(self.hosts - len(kinds), cost)
+
+
+class Wanted(NamedTuple):
+    """The hosts that are to be made, and the ids of the requests for which they and those that come have room."""
+
+    hosts: tuple[HostType, ...]
+    covered: frozenset[str]
+
+
+class _Bin(NamedTuple):
+    kind: HostType
+    capacity: HostCapacity
+
+
+def hosts_wanted(
+    queue: Sequence[SessionRequest],
+    limits: HolderLimits,
+    coming: Sequence[HostType],
+    types: Sequence[HostType],
+    budget: Budget,
+) -> Wanted:
+    """Return which hosts of `types` are to be made for a queue, beside those that come already.
+
+    `limits` are what limits leave: who is at theirs, and whom no type could hold, makes no host.
+    """
+    made: list[HostType] = []
+    for _ in range(MAX_ROUNDS):
+        served, added = _pack(queue, limits.copy(), [*coming, *made], types, budget.less(made))
+        needed = _needed(served, [*coming, *made], added)
+        made += needed
+        if len(needed) == len(added):
+            break
+    return Wanted(tuple(made), frozenset(request.id for request in served))
+
+
+def _pack(
+    queue: Sequence[SessionRequest],
+    limits: HolderLimits,
+    given: Sequence[HostType],
+    types: Sequence[HostType],
+    budget: Budget,
+) -> tuple[list[SessionRequest], list[HostType]]:
+    """Return which requests have room on the hosts given and on those that are added, and the latter."""
+    bins, served, added = _bins(given), list[SessionRequest](), list[HostType]()
+    for position, request in enumerate(queue):
+        if limits.are_exceeded_by(request):
+            continue
+        if not _take(request, bins):
+            more = _cheapest(queue[position : position + LOOK_AHEAD], bins, types, budget.less(added))
+            if not more:
+                continue
+            added += more
+            bins += _bins(more, len(bins))
+            _take(request, bins)
+        served.append(request)
+        _count(limits, request)
+    return served, added
+
+
+def _needed(served: Sequence[SessionRequest], given: Sequence[HostType], added: Sequence[HostType]) -> list[HostType]:
+    """Return those of the added hosts without which the requests would not all have room."""
+    needed = list(added)
+    for kind in added:
+        rest = needed.copy()
+        rest.remove(kind)
+        bins = _bins([*given, *rest])
+        if all(_take(request, bins) for request in served):
+            needed = rest
+    return needed
+
+
+def _cheapest(
+    requests: Sequence[SessionRequest], bins: Sequence[_Bin], types: Sequence[HostType], budget: Budget
+) -> list[HostType]:
+    """Return hosts of one type by which the first request has room, those that cost least for each that they hold."""
+    options = []
+    for kind in types:
+        for count in range(1, min(budget.hosts, requests[0].members) + 1):
+            if not budget.allows(kind, count):
+                break
+            more = _bins([kind] * count, len(bins))
+            if _take(requests[0], [*(each._replace(capacity=each.capacity.copy()) for each in bins), *more]):
+                held = 1 + sum(_take(request, more) for request in requests[1:])
+                size = kind.gpu_count, kind.cpu, kind.memory_bytes, kind.name
+                options.append(((count * kind.cost_milli / held, count / held, size), [kind] * count))
+                break
+            if not requests[0].shape.spans_hosts:
+                break
+    return min(options, key=lambda option: option[0])[1] if options else []
+
+
+def _bins(kinds: Sequence[HostType], begin: int = 0) -> list[_Bin]:
+    return [_Bin(kind, empty_host(kind, index)) for index, kind in enumerate(kinds, begin)]
+
+
+def _take(request: SessionRequest, bins: Sequence[_Bin]) -> bool:
+    """Take what a request needs from hosts that can hold it; return whether they could."""
+    shape = request.shape
+    able = [each.capacity for each in bins if has_traits(each.kind, shape.traits)]
+    parts = [] if shape.pins else _parts(shape._replace(traits=()), able)
+    for host, part in parts:
+        host.take(part, split_of(_PACK, host, part))
+    return bool(parts)
+
+
+def _parts(shape: Shape, hosts: Sequence[HostCapacity]) -> list[tuple[HostCapacity, Shape]]:
+    """Return which host takes what of a shape; [] where they have no room."""
+    if not shape.spans_hosts:
+        fitting = [host for host in hosts if host.fits(shape)]
+        best = min(fitting, key=lambda host: (host.total_free, host.cpu, host.index), default=None)
+        return [] if best is None else [(best, shape)]
+    by_index = {host.index: host for host in hosts}
+    chosen = MemberSearch(shape, hosts).choose(shape.members, shape.mode)
+    return [
+        (by_index[index], shape.of_members(count, with_main=not position))
+        for position, (count, index) in enumerate(chosen)
+    ]
+
+
+def _count(limits: HolderLimits, request: SessionRequest) -> None:
+    """Count a request against limits, as if it had started."""
+    for each in request.member_ids or (request.id,):
+        cpu, memory_bytes, fgpu_milli = request.amounts_of(each)
+        shares = ((0, fgpu_milli),)
+        session = RunningSession(each, request.owner_id, 0, cpu, memory_bytes, shares, project_id=request.project_id)
+        limits.count(session, -1)
