@@ -24,6 +24,7 @@ from imports.api import ImportCredentialViewSet, ImportViewSet
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from operations.configuration.api import ConfigurationView
 from operations.services.api import ServiceLogView, ServicesView
+from resources.admin_api.elastic import ElasticHostViewSet, ElasticPoolViewSet
 from resources.admin_api.images import ImageRecordViewSet, RegistryRecordViewSet
 from resources.admin_api.machines import GroupRecordViewSet, HostRecordViewSet, PresetRecordViewSet
 from resources.admin_api.people import (
@@ -92,6 +93,8 @@ router.register("webhooks", WebhookViewSet)
 
 # What superadmins administer; the names of these addresses begin with `admin-`.
 router.register("admin/audit-log", AuditEntryViewSet, basename="admin-audit")
+router.register("admin/elastic-hosts", ElasticHostViewSet, basename="admin-elastic-host")
+router.register("admin/elastic-pools", ElasticPoolViewSet, basename="admin-elastic-pool")
 router.register("admin/hosts", HostRecordViewSet, basename="admin-host")
 router.register("admin/idle-rules", IdleRuleViewSet, basename="admin-idle-rule")
 router.register("admin/images", ImageRecordViewSet, basename="admin-image")

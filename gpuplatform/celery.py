@@ -37,6 +37,7 @@ app.conf.task_default_queue = "scheduler"
 app.conf.beat_schedule = {
     # Commits request passes; this one covers lost messages.
     "run_pass": {"task": "scheduler.tasks.run_pass", "schedule": 10.0, "options": {"expires": 10}},
+    "provision": {"task": "scheduler.tasks.provision", "schedule": 10.0, "options": {"expires": 10}},
     "enforce_deadlines": {"task": "sessions.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
     "enforce_idle_rules": {"task": "sessions.tasks.enforce_idle_rules", "schedule": 30.0, "options": {"expires": 30}},
     "announce_ends": {"task": "notifications.tasks.announce_ends", "schedule": 5.0, "options": {"expires": 5}},

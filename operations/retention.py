@@ -20,6 +20,7 @@ from arrays.models import Array, ArrayTask
 from deployments.models import DeploymentEvent
 from imports.models import Import, ImportTarget
 from notifications.models import Notification
+from resources.models import ElasticHost
 from restapi import idempotency
 from restapi.models import IdempotencyKey
 from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
@@ -128,6 +129,11 @@ RULES: Final = (
         _by_age(
             lambda before: DeploymentEvent.objects.filter(deployment__ended_at__lt=before, at__lt=before).order_by("pk")
         ),
+    ),
+    RetentionRule(
+        "elastic_hosts",
+        lambda: settings.COMPUTE_STATISTICS_DAYS,
+        _by_age(lambda before: ElasticHost.objects.filter(ended_at__lt=before, host=None).order_by("pk")),
     ),
     RetentionRule(
         "usage_histories",

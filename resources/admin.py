@@ -12,11 +12,13 @@ from django.utils.translation import gettext, ngettext
 from accounts.admin import NoAddMixin, NoChangeMixin, NoDeleteMixin, ShownInline, UserAdmin
 from accounts.models import DEFAULT_LIMITS, Membership, Project, ResourcePolicy, User
 from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column, value_column
-from resources.forms import HostForm, PresetForm, ResourceGroupForm
+from resources.forms import ElasticPoolForm, HostForm, PresetForm, ResourceGroupForm
 from resources.hosts import bounds, group_changes, services
 from resources.image_admin import ImageAdmin, RegistryAdmin
 from resources.kick import kick_scheduler
 from resources.models import (
+    ElasticHost,
+    ElasticPool,
     Gpu,
     Host,
     HostHealth,
@@ -283,6 +285,41 @@ class GpuAdmin(NoChangeMixin, ReportedAdmin):
     list_filter = ("tier", "is_simulated", "is_present", "name", "host__group")
     list_select_related = ("host",)
     search_fields = ("uuid", "name", "host__name")
+
+
+@admin.register(ElasticPool)
+class ElasticPoolAdmin(KickingAdmin):
+    """Which hosts are made for resource groups when sessions wait, and within which budget."""
+
+    form = ElasticPoolForm
+    list_display = (
+        "group",
+        "is_enabled",
+        "provider",
+        "min_hosts",
+        "max_hosts",
+        "cost_per_hour",
+        "failures",
+        "retry_at",
+    )
+    list_filter = ("is_enabled", "provider")
+    list_select_related = ("group",)
+    search_fields = ("group__name",)
+    readonly_fields = ("failures", "problem", "retry_at")
+    fields = (*ElasticPoolForm.Meta.fields, *readonly_fields)
+
+
+@admin.register(ElasticHost)
+class ElasticHostAdmin(NoChangeMixin, NoDeleteMixin, ReportedAdmin):
+    """Hosts that were asked for: what became of them, and why."""
+
+    list_display = (
+        *("name", "pool", "type_name", "state", "reason", "cost_per_hour"),
+        *("created_at", "joined_at", "ended_at"),
+    )
+    list_filter = ("state", "has_failed", "pool")
+    list_select_related = ("pool__group",)
+    search_fields = ("name", "identifier")
 
 
 @admin.register(Preset)

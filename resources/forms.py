@@ -11,7 +11,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from resources.amounts.capacity import shared_memory_error
 from resources.hosts import health as host_health
-from resources.models import Host, Image, Preset, Registry, ResourceGroup
+from resources.models import ElasticPool, Host, Image, Preset, Registry, ResourceGroup
 from resources.registries.credentials import set_password
 from resources.registries.references import reference_problem, registry_address_problem
 from translation.english import from_english
@@ -103,6 +103,17 @@ class HostForm(forms.ModelForm[Host]):
                 gettext("A host cannot change its group while sessions hold its resources; end them first.")
             )
         return group
+
+
+class ElasticPoolForm(forms.ModelForm[ElasticPool]):
+    """An elastic pool; the model checks what its provider and its types of hosts need."""
+
+    class Meta:
+        model = ElasticPool
+        fields = (
+            *("group", "is_enabled", "provider", "configuration", "host_types", "min_hosts", "max_hosts"),
+            *("hosts_per_hour", "cost_per_hour", "cool_down", "give_up_after", "back_off"),
+        )
 
 
 class PresetForm(forms.ModelForm[Preset]):

@@ -1,13 +1,21 @@
-"""Celery task of the scheduler."""
+"""Celery tasks of the scheduler."""
 
+from concurrent.futures import Future
 from functools import lru_cache
+from typing import Any
 
 from celery import shared_task
+from django.db import close_old_connections
 
+from messaging.background import BackgroundThread
 from resources.kick import clear_kick
 from scheduler.cycle import passes
 from scheduler.cycle.threads import GroupCycles
+from scheduler.provisioning import reconciler
 from sessions.clusters import settling
+
+_provisioning = BackgroundThread("provisioning")  # providers may take their time, which must not delay scheduling
+_running: list[Future[Any]] = []
 
 
 @lru_cache
@@ -30,3 +38,18 @@ def run_pass() -> None:
         group_cycles().request(group_ids)
     else:
         passes.run_pass()
+
+
+@shared_task
+def provision() -> None:
+    """Have the hosts of elastic groups made and given back, in a thread; no-op while it is at work."""
+    if not any(not each.done() for each in _running):
+        _running[:] = [_provisioning.run(_provision)]
+
+
+def _provision() -> None:
+    close_old_connections()
+    try:
+        reconciler.reconcile_all()
+    finally:
+        close_old_connections()

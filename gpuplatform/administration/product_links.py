@@ -52,6 +52,8 @@ PAGES: Final[Mapping[str, Callable[[Any], str]]] = {  # by the label of the mode
     "resources.Host": lambda row: _host(row.name),
     "resources.Gpu": lambda row: f"{_host(row.host.name)}#gpu-{row.pk}",
     "resources.ResourceGroup": lambda row: _listed("overview:hosts", group=row.pk),
+    "resources.ElasticPool": lambda row: _listed("overview:hosts", group=row.group_id),
+    "resources.ElasticHost": lambda row: _listed("overview:hosts", group=row.pool.group_id),
     "resources.Preset": lambda row: reverse("sessions:launch-step", args=["resources"]),
     "resources.Image": lambda row: _listed("overview:environments", q=row.environment),
     "specs.LaunchTemplate": lambda row: reverse("sessions:template", args=[row.pk]),

@@ -52,7 +52,12 @@ GROUPS: Final = (
         ),
     ),
     AdminSection(
-        _("Hosts and GPUs"), "host", ("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset")
+        _("Hosts and GPUs"),
+        "host",
+        (
+            *("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset"),
+            *("resources.ElasticPool", "resources.ElasticHost"),
+        ),
     ),
     AdminSection(_("Environments"), "box", ("resources.Image", "resources.Registry")),
     AdminSection(

@@ -18,7 +18,7 @@ from deployments.models import Deployment, Replica
 from operations.metrics.families import gauge
 from operations.metrics.services import ServicesCollector
 from resources.amounts.units import CORE_MILLI
-from resources.models import Gpu, GpuReading, Host, HostHealth
+from resources.models import OVER, ElasticHost, ElasticPool, Gpu, GpuReading, Host, HostHealth
 from sessions.lifecycle import LIVE
 from sessions.models import GpuShare, Lease, Session, cpu_held
 
@@ -35,6 +35,7 @@ class StateCollector(Collector):
         yield from _deployments()
         yield from _capacity()
         yield from _hosts(now)
+        yield from _elastic()
         yield from _gpus()
 
 
@@ -109,6 +110,25 @@ def _hosts(now: datetime) -> Iterator[GaugeMetricFamily]:
     yield gauge("host_heartbeat_age_seconds", "Time since the host's last sign of life", ("host",), silent)
     faulty = HostHealth.objects.filter(faulty_since__isnull=False).values_list("host__name")
     yield gauge("host_faulty", "Hosts out of service after starts that failed", ("host",), ((row, 1) for row in faulty))
+
+
+def _elastic() -> Iterator[GaugeMetricFamily]:
+    live = ElasticHost.objects.exclude(state__in=OVER).order_by().values_list("pool__group__name")
+    states = live.values_list("pool__group__name", "state").annotate(Count("pk"))
+    yield gauge(
+        "elastic_hosts",
+        "Hosts that were made and not given back",
+        ("group", "state"),
+        (((g, s), n) for g, s, n in states),
+    )
+    pools = list(ElasticPool.objects.order_by().values_list("group__name", "max_hosts", "failures"))
+    none = dict.fromkeys((name for name, *_ in pools), 0.0)
+    cost = none | {name: float(value) for name, value in live.annotate(Sum("cost_per_hour"))}
+    yield _of_groups("elastic_hosts_max", "Hosts at most", {name: most for name, most, _ in pools})
+    yield _of_groups("elastic_cost_per_hour", "Cost of an hour of the hosts, in the currency of the budget", cost)
+    yield _of_groups(
+        "elastic_failures_in_a_row", "Hosts in a row that did not come", {name: count for name, _, count in pools}
+    )
 
 
 def _gpus() -> Iterator[GaugeMetricFamily]:

@@ -35,7 +35,7 @@ class CommandConfigurationSerializer(StrictSerializer, serializers.Serializer[No
     """Three programs in the folder COMPUTE_PROVIDER_COMMANDS, each with arguments of its own."""
 
     create = _command("Makes a host")
-    list = _command("Lists the hosts")
+    list = _command("Lists the hosts")  # type: ignore[assignment]  # as an attribute of the metaclass
     delete = _command("Deletes a host")
     timeout_seconds = serializers.IntegerField(min_value=1, max_value=600, default=120)
 

@@ -1,5 +1,6 @@
 """The types of hosts of a pool: what one has, what an hour of it costs, and how the pool's rows of them are checked."""
 
+from decimal import Decimal
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -31,7 +32,7 @@ class HostTypeSerializer(StrictSerializer, serializers.Serializer[None]):
     divides_gpus = serializers.BooleanField(default=True, help_text="Whether sessions may have parts of its GPUs")
     architecture = serializers.ChoiceField(sorted({*ARCHITECTURES.values()}), default="amd64")
     cost_per_hour = serializers.DecimalField(
-        max_digits=9, decimal_places=3, min_value=0, default=0, help_text="In whatever currency the budget is in"
+        max_digits=9, decimal_places=3, min_value=0, default=Decimal(0), help_text="In the currency of the budget"
     )
 
 
@@ -57,9 +58,9 @@ def checked(rows: Any) -> list[dict[str, Any]]:
     return found
 
 
-def cost_milli(row: dict[str, Any]) -> int:
-    """Return what an hour of a stored type costs, in thousandths."""
-    return int(float(row["cost_per_hour"]) * COST_MILLI + 0.5)
+def cost_milli(cost: Decimal | str) -> int:
+    """Return a cost in thousandths."""
+    return int(Decimal(cost) * COST_MILLI)
 
 
 def shape_of(row: dict[str, Any]) -> HostShape:

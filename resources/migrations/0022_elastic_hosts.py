@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('is_enabled', models.BooleanField(default=True, help_text='Otherwise no hosts are made; idle ones go', verbose_name='enabled')),
                 ('provider', models.CharField(help_text='What makes the hosts: command', max_length=16)),
-                ('configuration', models.JSONField(default=dict, help_text='Of the provider, as the documentation of its kind says')),
+                ('configuration', models.JSONField(blank=True, default=dict, help_text='Of the provider, as the documentation of its kind says')),
                 ('host_types', models.JSONField(default=list, help_text='What the provider can make', verbose_name='types of hosts')),
                 ('min_hosts', models.PositiveSmallIntegerField(default=0, help_text='Made without need, and kept', validators=[django.core.validators.MaxValueValidator(1000)], verbose_name='hosts at least')),
                 ('max_hosts', models.PositiveSmallIntegerField(default=1, help_text='Coming ones included', validators=[django.core.validators.MaxValueValidator(1000)], verbose_name='hosts at most')),
@@ -47,7 +47,6 @@ class Migration(migrations.Migration):
                 ('failures', models.PositiveSmallIntegerField(default=0, editable=False, help_text='Hosts in a row that did not come')),
                 ('problem', models.CharField(blank=True, editable=False, help_text='Why the last one did not come', max_length=300)),
                 ('retry_at', models.DateTimeField(blank=True, editable=False, help_text='No host is asked for before', null=True)),
-                ('busy_until', models.DateTimeField(blank=True, editable=False, help_text='A process is at work on it', null=True)),
                 ('group', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='elastic_pool', to='resources.resourcegroup')),
             ],
             options={

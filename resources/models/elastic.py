@@ -25,7 +25,9 @@ class ElasticPool(models.Model):
     group = models.OneToOneField(ResourceGroup, on_delete=models.PROTECT, related_name="elastic_pool")
     is_enabled = models.BooleanField("enabled", default=True, help_text="Otherwise no hosts are made; idle ones go")
     provider = models.CharField(max_length=16, help_text="What makes the hosts: command")
-    configuration = models.JSONField(default=dict, help_text="Of the provider, as the documentation of its kind says")
+    configuration = models.JSONField(
+        default=dict, blank=True, help_text="Of the provider, as the documentation of its kind says"
+    )
     host_types = models.JSONField("types of hosts", default=list, help_text="What the provider can make")
     min_hosts = models.PositiveSmallIntegerField(
         "hosts at least", default=0, validators=[MaxValueValidator(MAX_HOSTS)], help_text="Made without need, and kept"
@@ -59,7 +61,6 @@ class ElasticPool(models.Model):
     failures = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Hosts in a row that did not come")
     problem = models.CharField(max_length=300, blank=True, editable=False, help_text="Why the last one did not come")
     retry_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="No host is asked for before")
-    busy_until = models.DateTimeField(null=True, blank=True, editable=False, help_text="A process is at work on it")
 
     class Meta:
         ordering = ("group__name",)
@@ -99,6 +100,11 @@ class ElasticPool(models.Model):
     def make_provider(self) -> Provider:
         """Return what makes its hosts. Raises ValidationError."""
         return KINDS[self.provider](self.configuration, self.prefix)
+
+    @property
+    def possible_types(self) -> list[dict[str, Any]]:
+        """The types of hosts that it may make, as they are stored."""
+        return self.host_types if self.is_enabled and self.max_hosts else []
 
     def host_type(self, name: str) -> dict[str, Any] | None:
         """Return a type of its hosts as it is stored; None if there is none of this name any more."""

@@ -26,6 +26,7 @@ from scheduler.core.types import (
 from scheduler.snapshot.claims import holds_of
 from scheduler.snapshot.cluster import hosts_of, rules_of, running_sessions
 from scheduler.snapshot.compiled_queries import fetch
+from scheduler.snapshot.elastic_hosts import load_outlooks
 from scheduler.snapshot.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
 from scheduler.snapshot.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
 from scheduler.snapshot.limit_holders import NOTHING, limits_of, project_holders, project_limits_of, usage_of
@@ -128,7 +129,7 @@ class StateChanges:
 
 
 def load(now: datetime, group_id: int | None = None) -> FullState:
-    """Return the whole state, or that of a group; fifteen queries, two more with a fair group, one with projects.
+    """Return the whole state, or that of a group; sixteen queries, two more with a fair group, one with projects.
 
     Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
     elsewhere it counts against limits alone.
@@ -167,6 +168,7 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         image_hosts=traits.image_hosts,
         used=load_used() if is_fair else {},
         weights=load_weights() if is_fair else {},
+        outlooks=load_outlooks(group_id),
     )
     return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, claims=claims, since=since)
 

@@ -1,6 +1,7 @@
 """The resource groups in which the sessions of a launch may start, and what can never be granted in each."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet, Value
@@ -11,6 +12,7 @@ from resources.amounts.capacity import Capacity, shortfalls
 from resources.amounts.units import fgpu_text, listing, size_text, span_text
 from resources.gpus.shares import device_memory_for, share_bytes
 from resources.models import Gpu, Host, ResourceGroup
+from resources.totals import possible_hosts
 from sessions.launching import clusters, mounts
 from sessions.launching.mounts import MountPlan
 from sessions.launching.requests import LaunchRequest
@@ -92,6 +94,10 @@ def _capacity_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, 
         Capacity(cpu=cpu, memory=memory, gpu_count=count, gpu_capacity=group.gpu_capacity)
         for cpu, memory, count in set(hosts.annotate(devices=DEVICES).values_list("cpu", "memory", "devices"))
     ]
+    capacities += [
+        Capacity(cpu=row["cpus"], memory=row["memory"], gpu_count=row["gpu_count"], gpu_capacity=group.gpu_capacity)
+        for row in _possible(group, request)
+    ]
     if not capacities:
         return {"resource_group": "No host has joined this resource group yet."}
     short = shortfalls(capacities, cpu=request.cpu, memory=request.memory, fgpu=request.fgpu)
@@ -107,6 +113,10 @@ def _cluster_errors(group: ResourceGroup, request: LaunchRequest, hosts: QuerySe
     sizes = [
         clusters.HostSize(cpu, memory, count, names[0] if len(names) == 1 else "")
         for cpu, memory, count, names in hosts.values_list("cpu", "memory", "devices", "models")
+    ]
+    sizes += [
+        clusters.HostSize(row["cpus"], row["memory"], row["gpu_count"], row["gpu_model"])
+        for row in _possible(group, request, request.members)
     ]
     return clusters.fit_errors(request, sizes, group.gpu_capacity, group.core_milli)
 
@@ -125,10 +135,23 @@ def _suited(group: ResourceGroup, request: LaunchRequest) -> QuerySet[Host]:
     return hosts.filter(Exists(present) & ~Exists(present.filter(wrong)))
 
 
+def _possible(group: ResourceGroup, request: LaunchRequest, most: int = 1) -> list[dict[str, Any]]:
+    """Return the hosts that could be made for the group, so many of each type, whose GPUs are as asked for."""
+    least = min_gpu_memory_of(request)
+    memory = device_memory_for(least, request.most_fgpu, group.gpu_capacity) if least else 0
+    return [
+        row
+        for row in possible_hosts(group, most)
+        if request.gpu_model in ("", row["gpu_model"]) and row["gpu_memory"] >= memory
+    ]
+
+
 def _gpu_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
     """Return {field: message} if no host of the group has the GPUs that the request asks for, whatever their number."""
     least = min_gpu_memory_of(request)
     if not (request.gpu_model or least) or _suited(group, request).exists():
+        return {}
+    if _possible(group, request):
         return {}
     devices = Gpu.objects.filter(host__group=group, is_present=True).order_by()
     by_host = devices.values("host").annotate(least=Min("memory"), first=Min("name"), last=Max("name"))

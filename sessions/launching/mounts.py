@@ -10,11 +10,12 @@ from django.db import connection
 from django.db.models import Count, Q, QuerySet
 
 from accounts.models import User
-from folders.models import Folder, FolderShare, HostRoot
+from folders.models import Folder, FolderShare, HostRoot, StorageRoot
 from folders.mount_paths import absolute_path, overlapping, path_error
 from folders.names import AUTOMOUNT_PREFIX
 from resources.amounts.units import listing
 from resources.models import Host, ResourceGroup
+from resources.totals import possible_hosts
 from sessions.launching.validation import MAX_MOUNTS
 from sessions.models import Mount, Session
 
@@ -224,6 +225,9 @@ def missing_storage_text(group: ResourceGroup, requests: Sequence[MountRequest])
     on_host: dict[int, set[int]] = {}
     for host_id, root_id in present.values_list("host_id", "root_id"):
         on_host.setdefault(host_id, set()).add(root_id)
+    if possible_hosts(group):  # hosts that are made mount what is shared
+        shared = StorageRoot.objects.filter(is_shared=True, pk__in=names).order_by()
+        on_host[0] = {*shared.values_list("pk", flat=True)}
     if any(roots >= names.keys() for roots in on_host.values()):
         return ""
     nowhere = names.keys() - set().union(*on_host.values()) or names.keys()

@@ -38,6 +38,7 @@ class ClusterState:
         self.groups: dict[int, GroupState] = {}
         self.closed_groups = snapshot.closed_groups
         self.trait_names = snapshot.trait_names
+        self.outlooks = snapshot.outlooks
         self._outside_groups: dict[str, RunningSession] = {}  # on hosts that take no sessions now
         members: dict[int, list[HostView]] = {}
         for host in snapshot.hosts:

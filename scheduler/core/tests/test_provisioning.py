@@ -23,11 +23,9 @@ TYPES = (SMALL, BIG, CPU_ONLY)
 
 requests = st.lists(
     st.builds(
-        lambda cpu, memory, fgpu, members, spread: (
-            SessionRequest("", 1, 1, cpu * members, memory * members, fgpu * members)._replace(
-                members=members, mode="spread" if spread else "any"
-            )
-        ),
+        lambda cpu, memory, fgpu, members, spread: SessionRequest(
+            "", 1, 1, cpu * members, memory * members, fgpu * members
+        )._replace(members=members, mode="spread" if spread else "any"),
         st.integers(1, 40),
         st.integers(1, 140),
         st.sampled_from((0, 0, 100, 250, 500, 1000, 1500, 2000, 9000)),
@@ -46,8 +44,8 @@ def wanted(
     return hosts_wanted(queue, NO_LIMITS, (), types, budget or Budget(10))
 
 
-def request(cpu: int = 1, fgpu: int = 0, **more: int) -> SessionRequest:
-    return SessionRequest("one", 1, 1, cpu, 1, fgpu)._replace(**more)
+def request(cpu: int = 1, fgpu: int = 0, members: int = 1) -> SessionRequest:
+    return SessionRequest("one", 1, 1, cpu, 1, fgpu, members=members)
 
 
 def gpu_requests(count: int, fgpu: int = 1000) -> list[SessionRequest]:

@@ -12,6 +12,7 @@ from typing import Final
 from accounts.limits import FIELDS, PolicyLimits
 from resources.amounts.units import amount_text, fgpu_text, listing, size_text
 from scheduler.core.capacity.host_capacity import HostCapacity
+from scheduler.core.capacity.host_types import could_hold
 from scheduler.core.capacity.member_search import Room
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.cluster.group_state import GroupState
@@ -67,8 +68,17 @@ class Explainer:
         """Return why a group has no capacity for a shape."""
         text = self._known.get((group_id, shape))
         if text is None:
-            text = self._known[group_id, shape] = self._find_capacity_text(group_id, shape)
+            reason, sentence = self._find_capacity_text(group_id, shape)
+            text = self._known[group_id, shape] = reason, sentence + self._outlook(group_id, shape, len(sentence))
         return text
+
+    def _outlook(self, group_id: int, shape: Shape, length: int) -> str:
+        """Return what to add on hosts that are made for the group, after a text of this length."""
+        outlook = self._cluster.outlooks.get(group_id)
+        if outlook is None or not any(could_hold(kind, shape) for kind in outlook.types):
+            return ""
+        addition = f" {outlook.text}"
+        return addition if length + len(addition) <= MAX_LENGTH else ""
 
     def _find_capacity_text(self, group_id: int, shape: Shape) -> ReasonText:
         group = self._cluster.groups.get(group_id)

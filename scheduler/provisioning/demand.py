@@ -1,0 +1,81 @@
+"""Which hosts a pool is to ask for: its budget, what comes already, and what-if placement of those who wait."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from resources.elastic.host_types import cost_milli
+from resources.models import COMING, ElasticHost, ElasticPool, ElasticState, HostStatus
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.placement import LOOK_AHEAD
+from scheduler.core.provisioning import Budget, hosts_wanted
+from scheduler.core.types import HostType, SessionRequest
+from scheduler.core.waiting.forecast import StartEstimate
+from scheduler.snapshot.elastic_hosts import join_time, shared_root_ids, types_of
+
+MAX_CONSIDERED: Final = 500  # of those who wait, the first: more hosts than they need are not made at once
+MAX_AT_ONCE: Final = 20  # hosts that are asked for in a pass over a pool
+HOUR: Final = timedelta(hours=1)
+
+
+class WaitQueues:
+    """Who waits, as the scheduler's next pass would leave them, and when they start on the hosts that there are."""
+
+    def __init__(self, state: IncrementalState, now: datetime) -> None:
+        """Take the state after a pass."""
+        self._state, self._now = state, now
+        self._starts: dict[str, StartEstimate] = state.starts(now, LOOK_AHEAD)
+        self._covered: set[str] = set()  # by the hosts of pools that were looked at before
+
+    def wanted(
+        self, pool: ElasticPool, coming: Sequence[HostType], types: Sequence[HostType], budget: Budget
+    ) -> tuple[HostType, ...]:
+        """Return the hosts that a pool is to make for those who would start sooner on them than without."""
+        by_then = self._now + join_time(pool)
+        waiting = self._state.in_order(pool.group_id, self._now, MAX_CONSIDERED)
+        queue = [request for request in waiting if self._starts_later(request, by_then)]
+        found = hosts_wanted(queue, self._state.cluster.limits, coming, types, budget)
+        self._covered |= found.covered
+        return found.hosts
+
+    def _starts_later(self, request: SessionRequest, at: datetime) -> bool:
+        start = self._starts.get(request.id)
+        return request.id not in self._covered and (start is None or start.at > at)
+
+
+def new_hosts(pool: ElasticPool, live: Sequence[ElasticHost], queues: WaitQueues, now: datetime) -> list[HostType]:
+    """Return the types of the hosts that a pool is to ask for now, those that it has without need included."""
+    if not pool.is_enabled or not pool.group.is_active or (pool.retry_at is not None and pool.retry_at > now):
+        return []
+    types = types_of(pool, shared_root_ids())
+    budget = budget_of(pool, live, now)
+    found = list(
+        queues.wanted(pool, [types[host.type_name] for host in coming(live, types)], [*types.values()], budget)
+    )
+    cheapest = min(types.values(), key=lambda kind: (kind.cost_milli, kind.name))
+    while len(live) + len(found) < pool.min_hosts and budget.less(found).allows(cheapest, 1):
+        found.append(cheapest)
+    return found
+
+
+def budget_of(pool: ElasticPool, live: Sequence[ElasticHost], now: datetime) -> Budget:
+    """Return what a pool may still make: by the number of hosts, those asked for in the last hour, and the cost."""
+    recent = ElasticHost.objects.filter(pool=pool, created_at__gt=now - HOUR).count()
+    hosts = max(0, min(pool.max_hosts - len(live), pool.hosts_per_hour - recent, MAX_AT_ONCE))
+    if pool.cost_per_hour is None:
+        return Budget(hosts)
+    spent = sum(cost_milli(host.cost_per_hour) for host in live)
+    return Budget(hosts, max(0, cost_milli(pool.cost_per_hour) - spent))
+
+
+def coming(live: Sequence[ElasticHost], types: dict[str, HostType]) -> list[ElasticHost]:
+    """Return the hosts that do not take sessions yet, or not at the moment, but will."""
+    return [
+        host
+        for host in live
+        if host.type_name in types
+        and (
+            host.state in COMING
+            or (host.state == ElasticState.UP and host.host is not None and host.host.status == HostStatus.JOINING)
+        )
+    ]

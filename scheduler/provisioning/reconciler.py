@@ -1,0 +1,293 @@
+"""Brings the hosts of pools, as the database and as their provider have them, in line with each other and with need.
+
+Each step is safe to repeat, and what it decides is committed before it acts, so that a process may die anywhere: the
+next one finds by the list of the provider, and the names in it, what has come of it. Requests to a provider run in no
+transaction; one process at a time works on a pool.
+"""
+
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import connection, transaction
+from django.db.models import Q
+
+from hostaccess import services as hostaccess
+from hostaccess.redis_users import RedisUsersUnavailableError
+from hostaccess.roles import RolesUnavailableError
+from resources import clock
+from resources.elastic.host_types import COST_MILLI, shape_of
+from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, Provider, ProviderError
+from resources.hosts import services as hosts
+from resources.models import COMING, OVER, ElasticHost, ElasticPool, ElasticState, Host, HostStatus
+from scheduler.advice.estimate import state_after_pass
+from scheduler.provisioning.demand import WaitQueues, new_hosts
+from scheduler.snapshot.elastic_hosts import live_hosts, problem_text
+from sessions.drains import services as drains
+from sessions.lifecycle import HOSTED
+from sessions.models import ACTIVE_CONVERSIONS, Conversion, Session
+
+logger = logging.getLogger(__name__)
+
+POOL_LOCK: Final = 0x4750454C  # "GPEL": advisory lock, of each pool, of who works on it; their death frees it
+LISTED_WITHIN: Final = timedelta(minutes=2)  # a provider lists a host that it has agreed to make
+SETTLED: Final = timedelta(seconds=10)  # after a cordon: a pass that did not know of it has ended
+DRAIN_BEFORE: Final = timedelta(minutes=15)  # the provider takes a host back by itself: its sessions are warned
+END_BEFORE: Final = timedelta(minutes=2)  # and end
+MAX_PAUSE: Final = timedelta(hours=1)
+IDLE: Final = "Idle"
+ENDS: Final = "Its provider takes it back"
+GONE: Final = "Its provider has it no more"
+UNUSED: Final = "no session could start on it"
+
+
+def reconcile_all() -> None:
+    """Look at all pools, one after the other. One that fails does not keep the others from theirs."""
+    pools = ElasticPool.objects.filter(Q(is_enabled=True) | ~Q(hosts=None)).distinct().select_related("group")
+    found = list(pools.order_by("group__name"))
+    if not found:
+        return
+    now = clock.now()
+    queues = WaitQueues(state_after_pass(now)[0], now)
+    for pool in found:
+        with _worked_on(pool) as is_alone:
+            if is_alone:
+                _try(pool, queues)
+
+
+def _try(pool: ElasticPool, queues: WaitQueues) -> None:
+    try:
+        reconcile(pool, queues)
+    except Exception:
+        logger.exception("the hosts of pool %s could not be reconciled; the next look goes on", pool)
+
+
+@contextmanager
+def _worked_on(pool: ElasticPool) -> Iterator[bool]:
+    """Say whether no other process works on a pool, and keep others from it meanwhile."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [POOL_LOCK, pool.pk])
+        is_alone: bool = cursor.fetchone()[0]
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [POOL_LOCK, pool.pk])
+
+
+def reconcile(pool: ElasticPool, queues: WaitQueues) -> None:
+    """Bring the hosts of one pool in line."""
+    try:
+        provider = pool.make_provider()
+        listed = list(provider.list())
+    except (ProviderError, ValidationError) as error:
+        logger.warning("pool %s: its provider does not list its hosts: %s", pool, error)
+        _forget_gone_hosts(pool)
+        return
+    by_name = {each.host_name: each for each in listed if each.host_name}
+    for row in live_hosts(pool):
+        _follow(pool, row, by_name.get(row.name), clock.now())
+    _ask_for_more(pool, queues)
+    for row in live_hosts(pool):
+        if row.state in (ElasticState.REQUESTED, ElasticState.CREATING):
+            _create(pool, row, provider)
+        elif row.state == ElasticState.DELETING:
+            _delete(row, by_name.get(row.name), provider)
+    _delete_unknown(pool, listed, provider)
+    _forget_gone_hosts(pool)
+
+
+def _ask_for_more(pool: ElasticPool, queues: WaitQueues) -> None:
+    """Store which hosts are to be made. The pool is locked, so that no two processes use the same budget."""
+    with transaction.atomic():
+        now = clock.now()
+        ElasticPool.objects.select_for_update().get(pk=pool.pk)
+        pool.refresh_from_db()
+        numbers = ElasticHost.objects.filter(pool=pool).count()
+        for kind in new_hosts(pool, list(live_hosts(pool)), queues, now):
+            numbers += 1
+            ElasticHost.objects.create(
+                pool=pool,
+                name=f"{pool.prefix}{numbers}-{random.getrandbits(32):08x}",
+                type_name=kind.name,
+                cost_per_hour=f"{kind.cost_milli / COST_MILLI:.3f}",
+                created_at=now,
+                state_at=now,
+            )
+            logger.info("pool %s: a host of type %s is wanted", pool, kind.name)
+
+
+def _follow(pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, now: datetime) -> None:
+    """Move a host on by what its provider says of it, and by whether it has joined and is in use."""
+    is_over = listed is not None and listed.state in (ProvidedState.ENDED, ProvidedState.FAILED)
+    is_missing = is_over or (listed is None and now - row.state_at > LISTED_WITHIN)
+    reason = listed.reason if listed is not None else ""
+    if listed is not None and listed.ends_at != row.ends_at:
+        ElasticHost.objects.filter(pk=row.pk).update(ends_at=listed.ends_at)
+        row.ends_at = listed.ends_at
+    if row.state == ElasticState.CREATING and listed is not None:
+        row.move_to(ElasticState.JOINING, now, reason, identifier=listed.identifier)
+    if row.state in COMING and now - row.created_at > pool.give_up_after:
+        _give_up(pool, row, reason or "it has not joined in time", now)
+    elif row.state == ElasticState.JOINING:
+        _follow_joining(pool, row, now, reason or GONE.lower() if is_missing else "")
+    elif row.state in (ElasticState.UP, ElasticState.DRAINING):
+        _follow_joined(pool, row, now, reason or GONE if is_missing else "")
+
+
+def _follow_joining(pool: ElasticPool, row: ElasticHost, now: datetime, failure: str) -> None:
+    host = Host.objects.filter(name=row.name, status=HostStatus.READY).first()
+    if host is not None:
+        row.move_to(ElasticState.UP, now, host=host, joined_at=now, idle_since=now)
+        logger.info("pool %s: host %s is up after %s", pool, row, now - row.created_at)
+    elif failure:
+        _give_up(pool, row, failure, now)
+
+
+def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: str) -> None:
+    """Move on a host that has joined: it is lost, or ends soon, or is in use, or idle."""
+    host = row.host
+    if host is None or failure or _is_lost(host, now):
+        row.move_to(ElasticState.DELETING, now, failure or "It is silent", has_failed=True)
+        return
+    is_used = _is_in_use(host)
+    if is_used != (row.idle_since is None):
+        row.idle_since = None if is_used else now
+        ElasticHost.objects.filter(pk=row.pk).update(idle_since=row.idle_since)
+    if is_used and pool.failures:
+        _note_success(pool)
+    if row.state == ElasticState.UP and row.ends_at is not None and row.ends_at - DRAIN_BEFORE < now:
+        drains.drain(host, end_at=row.ends_at - END_BEFORE, reason=ENDS, actor=None)
+        row.move_to(ElasticState.DRAINING, now, ENDS)
+    elif row.state == ElasticState.UP and _is_spare(pool, row, now):
+        drains.drain(host, end_at=None, reason=IDLE, actor=None)
+        row.move_to(ElasticState.DRAINING, now, IDLE)
+    elif row.state == ElasticState.DRAINING and now - row.state_at > SETTLED:
+        _follow_draining(pool, row, host, now, is_used=is_used)
+
+
+def _follow_draining(pool: ElasticPool, row: ElasticHost, host: Host, now: datetime, *, is_used: bool) -> None:
+    if not is_used:
+        if row.reason == IDLE and not host.sessions.exists():
+            _note_failure(pool, row, UNUSED, now)
+        row.move_to(ElasticState.DELETING, now, row.reason)
+    elif row.reason == IDLE:  # a pass was faster
+        hosts.cordon(Host.objects.filter(pk=host.pk), cordoned=False)
+        row.move_to(ElasticState.UP, now)
+
+
+def _is_lost(host: Host, now: datetime) -> bool:
+    grace = host.group.host_loss_grace
+    return host.status == HostStatus.LOST and host.lost_at is not None and now - host.lost_at > grace
+
+
+def _is_in_use(host: Host) -> bool:
+    """Return whether something is on a host that would be lost with it."""
+    return (
+        Session.objects.filter(host=host, status__in=HOSTED).exists()
+        or host.parked_sessions.exists()
+        or Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).exists()
+    )
+
+
+def _is_spare(pool: ElasticPool, row: ElasticHost, now: datetime) -> bool:
+    """Return whether a host has been idle for long enough, and is not one of those that the pool has without need."""
+    if row.idle_since is None or now - row.idle_since < pool.cool_down:
+        return False
+    staying = live_hosts(pool).exclude(state__in=(ElasticState.DRAINING, ElasticState.DELETING))
+    return not pool.is_enabled or staying.count() > pool.min_hosts
+
+
+def _give_up(pool: ElasticPool, row: ElasticHost, reason: str, now: datetime) -> None:
+    """Have a host that did not come deleted, and none asked for until a pause has passed."""
+    if row.move_to(ElasticState.DELETING, now, reason, has_failed=True):
+        _note_failure(pool, row, reason, now)
+
+
+def _note_failure(pool: ElasticPool, row: ElasticHost, reason: str, now: datetime) -> None:
+    """Have the pool pause: twice as long after each host in a row that was of no use, with jitter."""
+    with transaction.atomic():
+        locked = ElasticPool.objects.select_for_update().get(pk=pool.pk)
+        if locked.retry_at is not None and locked.retry_at > now:
+            return  # hosts that were asked for together are one failure
+        pause = min(locked.back_off * 2 ** min(locked.failures, 10), MAX_PAUSE) * random.uniform(1, 1.25)  # noqa: S311
+        problem, retry_at = problem_text(row.created_at, reason), now + pause
+        known = ElasticPool.objects.filter(pk=pool.pk)
+        known.update(failures=min(locked.failures + 1, 1000), problem=problem[:300], retry_at=retry_at)
+    pool.refresh_from_db()
+    logger.warning("pool %s: host %s: %s; the next one at %s", pool, row, reason, retry_at)
+
+
+def _note_success(pool: ElasticPool) -> None:
+    ElasticPool.objects.filter(pk=pool.pk).update(failures=0, problem="", retry_at=None)
+    pool.refresh_from_db()
+
+
+def _create(pool: ElasticPool, row: ElasticHost, provider: Provider) -> None:
+    """Ask the provider for a host, with a token by which it joins; perhaps once more, after a process died."""
+    kind = pool.host_type(row.type_name)
+    now = clock.now()
+    if kind is None:
+        row.move_to(ElasticState.DELETING, now, "The pool has no such type any more", has_failed=True)
+        return
+    if row.state == ElasticState.REQUESTED and not row.move_to(ElasticState.CREATING, now):
+        return
+    try:
+        invitation = hostaccess.add(row.name, pool.group.name, pool.give_up_after)
+        request = HostRequest(
+            name=row.name,
+            group=pool.group.name,
+            shape=shape_of(kind),
+            join_token=invitation.token,
+            join_address=settings.COMPUTE_PUBLIC_URL,
+        )
+        identifier = provider.create(request)
+    except (ProviderError, RolesUnavailableError, ValidationError) as error:
+        text = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
+        _give_up(pool, row, text, clock.now())
+    else:
+        row.move_to(ElasticState.JOINING, clock.now(), identifier=identifier)
+
+
+def _delete(row: ElasticHost, listed: ProvidedHost | None, provider: Provider) -> None:
+    """Give a host back, and take its credentials; what fails is tried again by the next look."""
+    identifier = row.identifier or (listed.identifier if listed is not None else "")
+    try:
+        if identifier:
+            provider.delete(identifier)
+        hostaccess.revoke(row.name)
+    except (ProviderError, RolesUnavailableError, RedisUsersUnavailableError) as error:
+        logger.warning("host %s could not be given back yet: %s", row, error)
+        return
+    state = ElasticState.FAILED if row.has_failed else ElasticState.ENDED
+    now = clock.now()
+    row.move_to(state, now, row.reason, ended_at=now, host=Host.objects.filter(name=row.name).first())
+    logger.info("host %s: given back: %s", row, row.reason)
+
+
+def _delete_unknown(pool: ElasticPool, listed: Sequence[ProvidedHost], provider: Provider) -> None:
+    """Delete what the provider has under our names, but for hosts that are wanted: a process died, or it came late."""
+    known: Mapping[str, str] = dict(live_hosts(pool).values_list("name", "identifier"))
+    for each in listed:
+        is_there = each.state in (ProvidedState.PENDING, ProvidedState.RUNNING)
+        is_second = known.get(each.host_name or "", each.identifier) not in ("", each.identifier)
+        if is_there and (each.host_name not in known or is_second):
+            logger.warning("pool %s: %s is not wanted and is deleted", pool, each.host_name)
+            try:
+                provider.delete(each.identifier)
+            except ProviderError as error:
+                logger.warning("pool %s: %s could not be deleted yet: %s", pool, each.host_name, error)
+
+
+def _forget_gone_hosts(pool: ElasticPool) -> None:
+    """Delete the hosts that were given back, once nothing of them is left: they will never come again."""
+    for host in Host.objects.filter(elastic_host__pool=pool, elastic_host__state__in=OVER):
+        if not _is_in_use(host):
+            with transaction.atomic():
+                Session.objects.filter(host=host).exclude(status__in=HOSTED).update(host=None)
+                Host.objects.filter(pk=host.pk).delete()

@@ -1,0 +1,100 @@
+"""Reads what could be made for elastic groups, what comes already, and what is told to those who wait."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.models import F, QuerySet
+
+from folders.models import StorageRoot
+from resources import clock
+from resources.amounts.units import CORE_MILLI
+from resources.elastic.host_types import cost_milli
+from resources.models import COMING, OVER, ElasticHost, ElasticPool
+from scheduler.core.types import ARCHITECTURE_TRAIT, GPU_MODEL_TRAIT, STORAGE_TRAIT, HostOutlook, HostType
+from scheduler.snapshot.host_traits import CLUSTER_NETWORK
+
+USUAL_JOIN: Final = timedelta(minutes=2)  # until a host has come
+JOINS: Final = 10  # whose mean is what the next one is expected to take
+MAX_REASON: Final = 100  # characters, so that the sentence stays whole
+
+
+def types_of(pool: ElasticPool, root_ids: Sequence[int]) -> dict[str, HostType]:
+    """Return the types of hosts of a pool by name; those with the storage roots given are said to mount them.
+
+    Hosts are expected to mount what is shared, and to be able to have the networks of clusters.
+    """
+    shared = {CLUSTER_NETWORK, *(f"{STORAGE_TRAIT}:{root_id}" for root_id in root_ids)}
+    found = {}
+    for row in pool.host_types:
+        traits = {*shared, f"{ARCHITECTURE_TRAIT}:{row['architecture']}"}
+        traits |= {f"{GPU_MODEL_TRAIT}:{row['gpu_model']}"} if row["gpu_model"] else set()
+        found[row["name"]] = HostType(
+            name=row["name"],
+            cpu=row["cpus"] * CORE_MILLI,
+            memory_bytes=row["memory"],
+            gpu_count=row["gpu_count"],
+            gpu_capacity_milli=pool.group.gpu_capacity,
+            gpu_memory_bytes=row["gpu_memory"],
+            divides=row["divides_gpus"],
+            traits=frozenset(traits),
+            cost_milli=cost_milli(row["cost_per_hour"]),
+        )
+    return found
+
+
+def shared_root_ids() -> list[int]:
+    """Return the ids of the storage roots that hosts share; one query."""
+    return list(StorageRoot.objects.filter(is_shared=True).order_by("pk").values_list("pk", flat=True))
+
+
+def live_hosts(pool: ElasticPool) -> QuerySet[ElasticHost]:
+    """Return the hosts of a pool that have not been given back."""
+    return ElasticHost.objects.filter(pool=pool).exclude(state__in=OVER).select_related("host").order_by("pk")
+
+
+def join_time(pool: ElasticPool) -> timedelta:
+    """Return how long the last hosts have taken from the decision until they took sessions, in the mean; one query."""
+    joined = ElasticHost.objects.filter(pool=pool, joined_at__isnull=False).order_by("-joined_at")
+    spans = joined.values_list(F("joined_at") - F("created_at"), flat=True)[:JOINS]
+    return sum(spans, timedelta()) / len(spans) if spans else USUAL_JOIN
+
+
+def load_outlooks(group_id: int | None = None) -> dict[int, HostOutlook]:
+    """Return what those who wait are told, by group id; one query, and three more for each elastic group."""
+    pools = ElasticPool.objects.filter(is_enabled=True, group__is_active=True, max_hosts__gt=0).select_related("group")
+    if group_id is not None:
+        pools = pools.filter(group=group_id)
+    return {pool.group_id: _outlook(pool, clock.now()) for pool in pools}
+
+
+def _outlook(pool: ElasticPool, now: datetime) -> HostOutlook:
+    types, live = types_of(pool, shared_root_ids()), list(live_hosts(pool))
+    coming = [host for host in live if host.state in COMING]
+    if coming:
+        names = {host.type_name for host in coming}
+        mine = tuple(kind for name, kind in types.items() if name in names)
+        return HostOutlook(mine, _coming_text(coming[0].created_at, join_time(pool), now))
+    if pool.retry_at is not None and pool.retry_at > now:
+        text = f"{pool.problem} Trying again at {pool.retry_at:%H:%M} UTC."
+    elif len(live) >= pool.max_hosts:
+        text = f"No more hosts are made: the resource group has {len(live)} of {pool.max_hosts}."
+    else:
+        text = f"A host is made for it if none is free before, which takes about {_minutes(join_time(pool))} min."
+    return HostOutlook(tuple(types.values()), text)
+
+
+def problem_text(asked_at: datetime, reason: str) -> str:
+    """Return that a host did not come, and why, for those who wait."""
+    return f"A host was asked for at {asked_at:%H:%M} UTC and did not come: {reason[:MAX_REASON].rstrip('. ')}."
+
+
+def _coming_text(asked_at: datetime, span: timedelta, now: datetime) -> str:
+    left = span - (now - asked_at)
+    if left <= timedelta(0):
+        return f"A host was asked for at {asked_at:%H:%M} UTC; it takes longer than usual to come."
+    return f"A host comes in about {_minutes(left)} min; it was asked for at {asked_at:%H:%M} UTC."
+
+
+def _minutes(span: timedelta) -> int:
+    return max(1, round(span / timedelta(minutes=1)))
