@@ -21,6 +21,15 @@ TEMPLATE: Final = {
 
 EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "admin_configuration_create": {"yaml": "format: 1\npolicies:\n- {name: guests, cpu: 2}\n", "apply": True},
+    "admin_elastic_pools_create": {
+        "resource_group": "cloud",
+        "provider": "command",
+        "configuration": {"create": ["make-vm"], "list": ["list-vms"], "delete": ["delete-vm"]},
+        "host_types": [{"name": "a100", "cpus": 12, "memory": "80g", "gpu_count": 1, "cost_per_hour": "3.5"}],
+        "max_hosts": 4,
+        "cost_per_hour": "14",
+    },
+    "admin_elastic_pools_partial_update": {"max_hosts": 8},
     "admin_hosts_partial_update": {"is_cordoned": True, "cordon_reason": "A disk is replaced"},
     "admin_idle_rules_create": {"name": "unused", "idle_timeout": "2h", "warning": "30m", "action": "park"},
     "admin_idle_rules_partial_update": {"is_enabled": True},

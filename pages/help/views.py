@@ -74,6 +74,7 @@ GROUPS: Final = (
                 "backup",
                 "settings",
                 "hosts",
+                "elastic",
                 "images",
                 "fgpu",
                 "storage",

@@ -28,12 +28,17 @@ class HostTypeSerializer(StrictSerializer, serializers.Serializer[None]):
     gpu_model = serializers.CharField(
         max_length=96, default="", allow_blank=True, help_text="As the driver names it; empty: not known"
     )
-    gpu_memory = SizeField(default=0, help_text="Of each GPU; 0: not known")
+    gpu_memory = SizeField(default=None, allow_null=True, help_text="Of each GPU; null: not known")
     divides_gpus = serializers.BooleanField(default=True, help_text="Whether sessions may have parts of its GPUs")
     architecture = serializers.ChoiceField(sorted({*ARCHITECTURES.values()}), default="amd64")
     cost_per_hour = serializers.DecimalField(
         max_digits=9, decimal_places=3, min_value=0, default=Decimal(0), help_text="In the currency of the budget"
     )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the row as JSON can hold it."""
+        row = super().to_internal_value(data)
+        return row | {"cost_per_hour": str(row["cost_per_hour"])}
 
 
 def checked(rows: Any) -> list[dict[str, Any]]:
@@ -44,9 +49,7 @@ def checked(rows: Any) -> list[dict[str, Any]]:
     for number, row in enumerate(rows, 1):
         serializer = HostTypeSerializer(data=row)
         if serializer.is_valid():
-            found.append(
-                {**serializer.validated_data, "cost_per_hour": str(serializer.validated_data["cost_per_hour"])}
-            )
+            found.append(dict(serializer.validated_data))
         else:
             problems += [
                 f"Type {number}, {field}: {text}" for field, texts in serializer.errors.items() for text in texts

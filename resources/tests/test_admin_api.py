@@ -37,7 +37,19 @@ pytestmark = pytest.mark.django_db
 
 API = "/api/v1/admin"
 LISTS = (
-    *("audit-log", "hosts", "idle-rules", "images", "policies", "presets", "registries", "resource-groups", "ssh-keys"),
+    *(
+        "audit-log",
+        "elastic-hosts",
+        "elastic-pools",
+        "hosts",
+        "idle-rules",
+        "images",
+        "policies",
+        "presets",
+        "registries",
+        "resource-groups",
+        "ssh-keys",
+    ),
     *("storage-roots", "tokens", "users"),
 )
 # What a form of the administration has beside what the API writes, by model.

@@ -35,7 +35,7 @@ def types_of(pool: ElasticPool, root_ids: Sequence[int]) -> dict[str, HostType]:
             memory_bytes=row["memory"],
             gpu_count=row["gpu_count"],
             gpu_capacity_milli=pool.group.gpu_capacity,
-            gpu_memory_bytes=row["gpu_memory"],
+            gpu_memory_bytes=row["gpu_memory"] or 0,
             divides=row["divides_gpus"],
             traits=frozenset(traits),
             cost_milli=cost_milli(row["cost_per_hour"]),

@@ -142,7 +142,7 @@ def _possible(group: ResourceGroup, request: LaunchRequest, most: int = 1) -> li
     return [
         row
         for row in possible_hosts(group, most)
-        if request.gpu_model in ("", row["gpu_model"]) and row["gpu_memory"] >= memory
+        if request.gpu_model in ("", row["gpu_model"]) and (row["gpu_memory"] or 0) >= memory
     ]
 
 

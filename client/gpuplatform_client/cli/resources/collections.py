@@ -1,8 +1,9 @@
 """Collections of the API as values: where they are, what is shown of their objects, and which commands they have.
 
 Fields are written as `name:KIND`, where the kind is what the help shows: "bool" is an option with its opposite, "N" a
-number, "WHEN" a moment or a span from now on, "FILE" a file with the text (an option has "-file" at its end then);
-"KIND|none" may be none, "KIND..." may be given several times, and "name!" must be given, as an argument.
+number, "WHEN" a moment or a span from now on, "FILE" a file with the text, and "JSON" one of JSON (an option has
+"-file" at its end then); "KIND|none" may be none, "KIND..." may be given several times, and "name!" must be given, as
+an argument.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,11 @@ class Field:
     is_argument: bool = False
     is_list: bool = False
     may_be_none: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a file has its value."""
+        return self.kind in ("FILE", "JSON")
 
     @classmethod
     def read(cls, text: str) -> "Field":

@@ -1,6 +1,7 @@
 """Typer's commands, made of collections of the API."""
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -102,14 +103,14 @@ def _argument(name: str, shown_name: str, *, many: bool) -> inspect.Parameter:
 def _parameter(field: Field) -> inspect.Parameter:
     option = field.name.replace("_", "-")
     value: Any = bool if field.kind == "bool" else int if field.kind == "N" and not field.may_be_none else str
-    value = typer.FileText if field.kind == "FILE" else list[value] if field.is_list else value
+    value = typer.FileText if field.is_file else list[value] if field.is_list else value
     metavar = f"{field.kind}|{NONE}" if field.may_be_none or field.is_list else field.kind
     if field.is_argument:
         info = typer.Argument(metavar=field.name.upper())
         return inspect.Parameter(field.name, COMMAND, annotation=Annotated[value, info])
     if field.kind == "bool":
         info = typer.Option(f"--{option}/--no-{option}")
-    elif field.kind == "FILE":
+    elif field.is_file:
         info = typer.Option(f"--{option}-file", metavar="FILE", help="-: the input")
     else:
         info = typer.Option(f"--{option}", metavar=metavar)
@@ -124,8 +125,8 @@ def _sent(fields: Iterable[Field], given: dict[str, Any]) -> Iterator[tuple[str,
             continue
         if field.is_list:
             yield field.name, [] if value == [NONE] else value
-        elif field.kind == "FILE":
-            yield field.name, _content(value)
+        elif field.is_file:
+            yield field.name, _content(value) if field.kind == "FILE" else _json(value)
         elif field.may_be_none and value == NONE:
             yield field.name, None
         elif field.kind == "WHEN":
@@ -140,6 +141,14 @@ def _content(file: typer.FileText) -> str:
         return file.read().removesuffix("\n")
     except UnicodeDecodeError:
         raise typer.BadParameter(f"{file.name} is no text in UTF-8.") from None
+
+
+def _json(file: typer.FileText) -> Any:
+    """Return the value that a file of JSON has. Raises BadParameter."""
+    try:
+        return json.loads(_content(file))
+    except ValueError as error:
+        raise typer.BadParameter(f"{file.name} is no JSON: {error}.") from None
 
 
 def _moment(text: str, option: str) -> str:
