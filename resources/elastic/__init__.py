@@ -1,4 +1,4 @@
-"""Elastic hosts: what makes them (providers), and the rules and states of the pools they come from.
+"""Elastic hosts: what makes them (providers), and which types of them there can be.
 
-Used by its package alone.
+Used by scheduler.
 """

@@ -1,4 +1,4 @@
 """Hosts in their groups: registration, bounds, health, and who may use them.
 
-Used by hostworker, notifications, operations and sessions.
+Used by hostworker, notifications, operations, scheduler and sessions.
 """

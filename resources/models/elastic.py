@@ -10,11 +10,13 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from resources.elastic import host_types
 from resources.elastic.kinds import KINDS
 from resources.elastic.providers import Provider
 from resources.models.machines import SPAN, Host, Installation, ResourceGroup
+from translation.english import from_english
 
 MAX_HOSTS: Final = 1000
 
@@ -77,18 +79,18 @@ class ElasticPool(models.Model):
         try:
             self.host_types = host_types.checked(self.host_types)
         except ValidationError as error:
-            problems["host_types"] = error
+            problems["host_types"] = [from_english(text) for text in error.messages]
         if self.provider not in KINDS:
-            problems["provider"] = f"There is: {', '.join(sorted(KINDS))}."
+            problems["provider"] = gettext("There is: %(names)s.") % {"names": ", ".join(sorted(KINDS))}
         elif not isinstance(self.configuration, Mapping):
-            problems["configuration"] = "An object of JSON is needed."
+            problems["configuration"] = gettext("An object of JSON is needed.")
         else:
             try:
                 self.make_provider()
             except ValidationError as error:
-                problems["configuration"] = error
+                problems["configuration"] = [from_english(text) for text in error.messages]
         if self.min_hosts is not None and self.max_hosts is not None and self.min_hosts > self.max_hosts:
-            problems["min_hosts"] = "More than the hosts at most."
+            problems["min_hosts"] = gettext("More than the hosts at most.")
         if problems:
             raise ValidationError(problems)
 

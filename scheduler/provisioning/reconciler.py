@@ -216,7 +216,8 @@ def _note_failure(pool: ElasticPool, row: ElasticHost, reason: str, now: datetim
         if locked.retry_at is not None and locked.retry_at > now:
             return  # hosts that were asked for together are one failure
         pause = min(locked.back_off * 2 ** min(locked.failures, 10), MAX_PAUSE) * random.uniform(1, 1.25)  # noqa: S311
-        problem, retry_at = problem_text(row.created_at, reason), now + pause
+        retry_at = now + pause
+        problem = problem_text(row.created_at, reason, retry_at)
         known = ElasticPool.objects.filter(pk=pool.pk)
         known.update(failures=min(locked.failures + 1, 1000), problem=problem[:300], retry_at=retry_at)
     pool.refresh_from_db()

@@ -76,7 +76,7 @@ def _outlook(pool: ElasticPool, now: datetime) -> HostOutlook:
         mine = tuple(kind for name, kind in types.items() if name in names)
         return HostOutlook(mine, _coming_text(coming[0].created_at, join_time(pool), now))
     if pool.retry_at is not None and pool.retry_at > now:
-        text = f"{pool.problem} Trying again at {pool.retry_at:%H:%M} UTC."
+        text = pool.problem
     elif len(live) >= pool.max_hosts:
         text = f"No more hosts are made: the resource group has {len(live)} of {pool.max_hosts}."
     else:
@@ -84,9 +84,12 @@ def _outlook(pool: ElasticPool, now: datetime) -> HostOutlook:
     return HostOutlook(tuple(types.values()), text)
 
 
-def problem_text(asked_at: datetime, reason: str) -> str:
-    """Return that a host did not come, and why, for those who wait."""
-    return f"A host was asked for at {asked_at:%H:%M} UTC and did not come: {reason[:MAX_REASON].rstrip('. ')}."
+def problem_text(asked_at: datetime, reason: str, retry_at: datetime) -> str:
+    """Return that a host did not come, why, and when the next is asked for, for those who wait."""
+    words = reason[:MAX_REASON].rstrip(". ")
+    return (
+        f"A host was asked for at {asked_at:%H:%M} UTC and did not come: {words}; trying again at {retry_at:%H:%M} UTC."
+    )
 
 
 def _coming_text(asked_at: datetime, span: timedelta, now: datetime) -> str:

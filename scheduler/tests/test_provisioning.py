@@ -200,8 +200,8 @@ def test_a_host_that_never_joins_is_given_up_in_words(machines: Machines) -> Non
     assert row.reason == "it has not joined in time"
     pool.refresh_from_db()
     text = detail_of(session)
-    assert f"A host was asked for at {row.created_at:%H:%M} UTC and did not come: it has not joined in time." in text
-    assert f"Trying again at {pool.retry_at:%H:%M} UTC." in text
+    said = f"A host was asked for at {row.created_at:%H:%M} UTC and did not come: it has not joined in time; "
+    assert f"{said}trying again at {pool.retry_at:%H:%M} UTC." in text
     assert len(look(2)) == 1, "it waits for the pause to pass"
     ElasticPool.objects.update(retry_at=timezone.now() - MINUTE)
     assert len(look()) == 2
@@ -232,7 +232,7 @@ def test_a_provider_that_refuses_is_quoted(machines: Machines) -> None:
     machines.refusal = "quota exceeded"
     row = look(2)[0]
     assert (row.state, row.reason) == (ElasticState.FAILED, "quota exceeded")
-    assert "did not come: quota exceeded. Trying again at" in detail_of(session)
+    assert "did not come: quota exceeded; trying again at" in detail_of(session)
 
 
 def test_a_host_of_a_process_that_died_is_adopted(machines: Machines) -> None:
