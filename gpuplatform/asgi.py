@@ -20,6 +20,7 @@ from gpuplatform.serving.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.serving.request_ids import AsgiApplication, RequestIds, SocketUsers  # noqa: E402
 from gpuplatform.serving.same_origin import SameOrigin  # noqa: E402  # see the line above
 from notifications.page.routing import websocket_urlpatterns as live_patterns  # noqa: E402
+from pages.deployments.live.routing import websocket_urlpatterns as deployment_patterns  # noqa: E402
 from pages.session_list.live.routing import websocket_urlpatterns as list_patterns  # noqa: E402
 from proxy.counters import ConnectionCounters  # noqa: E402
 from proxy.http.asgi import Application  # noqa: E402
@@ -30,7 +31,7 @@ http = OneThreadHandler()
 
 def platform_with(counters: ConnectionCounters) -> AsgiApplication:
     """Return the platform; its limits for each client address hold for all processes that share the counters."""
-    sockets = SocketUsers(URLRouter([*list_patterns, *live_patterns, *websocket_urlpatterns]))
+    sockets = SocketUsers(URLRouter([*list_patterns, *live_patterns, *deployment_patterns, *websocket_urlpatterns]))
     platform = ProtocolTypeRouter(
         {
             "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),

@@ -18,7 +18,6 @@ from deployments.replicas import launching, observation, preemptible, rollout, s
 from deployments.replicas.rollout import RolloutPlan
 from resources import clock
 from resources.models import HostStatus
-from sessions import notify
 from sessions.errors import RejectedError
 from sessions.launching import services as sessions
 from sessions.lifecycle import Reason, Status
@@ -156,7 +155,7 @@ class _Reconciliation:
         has_failed = bool(refusal) or rollout.failures_in_row(past) > 0
         self._note([*left, *returned, *launched], has_failed=has_failed, refusal=refusal)
         if self._has_changed:
-            notify.publish_to_proxies({"deployment": self._row.pk})
+            events.reconciled(self._row.pk)
 
     def _see_to_asleep(self, observed: observation.Observed) -> None:
         """End parked replicas that are of no use any more; take those back that somebody else has resumed."""

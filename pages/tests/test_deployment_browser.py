@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from deployments import events, services
 from deployments.models import Deployment, DeploymentState, DeploymentToken, Replica, ReplicaHealth, RuntimeVariant
+from deployments.tests.making import make_deployment
 from deployments.tests.model_folders import DEFINITION, WRONG, make_model_folder, store_model
 from deployments.tests.serving import make_replica
 from proxy.authorization.signing import digest
@@ -36,6 +38,7 @@ def test_a_deployment_is_made_watched_and_given_a_token(browser: Browser, server
         expect(page.locator(f"#replica-{replica.pk}")).to_contain_text("not yet")
         Replica.objects.update(health=ReplicaHealth.HEALTHY.value)
         Deployment.objects.update(state=DeploymentState.HEALTHY)
+        events.changed(deployment.pk)
         expect(page.locator(f"#replica-{replica.pk}")).to_contain_text("gets requests")
         expect(page.get_by_text("Serves", exact=True)).to_be_visible()
         secret = make_token(page)
@@ -51,6 +54,25 @@ def test_a_deployment_is_made_watched_and_given_a_token(browser: Browser, server
         expect(page.locator(f"#replica-{replica.pk}")).to_have_count(0)
         page.set_viewport_size({"width": 360, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_tabs_show_the_end_by_socket_or_without(browser: Browser, server: LiveServer) -> None:
+    deployment = make_deployment()
+    with signed_in(browser, server, deployment.owner) as context:
+        tabs = [context.new_page() for _ in range(3)]
+        tabs[2].route_web_socket(re.compile("/ws/"), lambda socket: socket.close())
+        for page, state in zip(tabs, ("live", "live", "lost"), strict=True):
+            page.goto(f"{server.url}/deployments/{deployment.pk}/")
+            expect(page.locator("html")).to_have_attribute("data-connection", state)
+        services.end(deployment, actor=deployment.owner)
+        for page in tabs:
+            expect(page.locator(".session-head[data-final]")).to_be_visible()
+        tabs[0].locator("#tab-settings").click()
+        tabs[0].go_back()
+        expect(tabs[0].locator(".session-head[data-final]")).to_be_visible()
+        tabs[2].reload()  # of what has ended, nothing is fetched but while the socket is down
+        with tabs[2].expect_request(lambda request: request.headers.get("hx-request") == "true"):
+            pass
 
 
 def fill(page: Page) -> None:

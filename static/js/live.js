@@ -1,6 +1,6 @@
 // Keeps [data-live] up to date: the socket says that something changed, htmx fetches the part again and morphs it in.
 // Ticks, open details, focus and what is being typed survive. data-live="" listens to all, data-live="<id> <id>" to some.
-// While nothing is heard, all that may be out of date is greyed and says since when.
+// While nothing is heard, all that may be out of date is greyed and says since when; [data-live-poll] is fetched every few seconds.
 //
 // Other modules take part by events of the document: "live:open" once connected and "live:message" with each message,
 // whose default action is to fetch again, "live:send" to send one, "live:changed" to fetch again.
@@ -8,12 +8,14 @@ import { gettext, locale } from "#i18n";
 import { LiveConnection } from "#live-connection";
 
 const QUIET_MS = 100; // changes within this span are fetched once
+const POLL_MS = 5000; // between two fetches while the socket is down
 
 const live = document.querySelector("[data-live]");
 const pageState = document.getElementById("live-state");
 const state = pageState ?? document.getElementById("site-connection"); // which shows nothing but trouble
 const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 let timer = null;
+let poll = null;
 
 function refresh() {
   if (!live) return;
@@ -30,6 +32,8 @@ function words(name) {
 
 function show(name) {
   const isDown = name === "silent" || name === "lost";
+  clearInterval(poll);
+  if (isDown && live?.dataset.livePoll !== undefined) poll = setInterval(refresh, POLL_MS);
   document.documentElement.dataset.connection = name;
   document.documentElement.classList.toggle("is-out-of-date", isDown);
   if (!state) return;
