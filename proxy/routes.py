@@ -4,7 +4,7 @@ It is read for every request of the data plane, without any I/O; a route that is
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from proxy.budgets import UNKNOWN, SpentBudget
@@ -43,6 +43,10 @@ class Route:
     def place(self) -> tuple[str, str, str, int, str]:
         """What it leads to: connections go on while that is the same."""
         return self.label, self.session, self.address, self.port, self.gateway
+
+    def is_attempt(self, session: str, attempt: int) -> bool:
+        """Return whether it leads to the container of this attempt of the session."""
+        return (self.session, self.attempt) == (session, attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +257,16 @@ class RouteTable:
         for service in changed:
             self._abort(_ended(service, new.get(service.label)))
         self._tell_change()
+
+    def have_taking(self, deployment: str, session: str, attempt: int) -> None:
+        """Have a replica take requests, if it is known; until its service is replaced again."""
+        for service in self.services:
+            if service.deployment == deployment:
+                replicas = tuple(
+                    replace(each, takes_requests=each.takes_requests or each.route.is_attempt(session, attempt))
+                    for each in service.replicas
+                )
+                self.replace_services([replace(service, replicas=replicas)], deployment=deployment)
 
     def _index_ports(self) -> None:
         self._ports = {each.listen_port: each for each in (*self, *self.services) if each.listen_port}

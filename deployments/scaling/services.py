@@ -192,7 +192,7 @@ def wake(deployment_id: str) -> bool:
     if not asleep.exists():  # so that requests in numbers do not wait for the row's lock
         return False
     with transaction.atomic():
-        rows = asleep.select_for_update(no_key=True, of=("self",)).select_related("owner", "revision")
+        rows = asleep.select_for_update(no_key=True, of=("self",)).select_related("owner__policy", "revision")
         if (row := rows.first()) is None:
             return False
         events.record(row, f"A request wakes it: {count(row.min_replicas)} to run.")

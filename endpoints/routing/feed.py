@@ -5,6 +5,8 @@ Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
 * {"session": id}: read this session's routes again;
 * {"deployment": id}: read the service of this deployment and the routes to its replicas again; with "reply": key,
   push an acknowledgement to the list `key` once that is done;
+* {"deployment": id, "healthy": session id, "attempt": number}: the same, and have this replica take requests at once,
+  where it is known: requests that wait for a deployment to wake need not wait for the read;
 * {"withdraw": id, "attempt": number, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
   those of a later attempt, such as of a session that was parked, are read as ever;
 * {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: revoke the cookies issued until then.
@@ -303,7 +305,10 @@ class RouteFeed:
             self._sessions.add(str(message["session"]))
             self._wake.set()
         elif "deployment" in message:
-            self._deployments.add(str(message["deployment"]))
+            deployment = str(message["deployment"])
+            if "healthy" in message:
+                self._table.have_taking(deployment, str(message["healthy"]), int(message["attempt"]))
+            self._deployments.add(deployment)
             read = self._next_read()
             if "reply" in message:
                 self._run(_acknowledge_read(client, read, str(message["reply"])))

@@ -90,6 +90,21 @@ async def test_a_replica_that_is_unhealthy_takes_no_requests(deployment: Deploym
 
 
 @pytest.mark.usefixtures("fed")
+async def test_a_healthy_replica_takes_requests_before_the_read(deployment: Deployment, table: RouteTable) -> None:
+    first = await deployment.replica_rows.select_related("session").afirst()
+    assert first is not None
+    await Replica.objects.filter(pk=first.pk).aupdate(health=ReplicaHealth.STARTING.value)
+    await database_sync_to_async(events.changed)(deployment.pk)
+    await soon(lambda: sum(each.takes_requests for each in in_table(table, deployment).replicas) == 1)
+    taking: list[int] = []
+    table.on_change(lambda: taking.append(sum(each.takes_requests for each in in_table(table, deployment).replicas)))
+    message = {"deployment": deployment.pk, "healthy": first.pk, "attempt": first.session.attempt}
+    await database_sync_to_async(notify.publish)(message)
+    await soon(lambda: taking[-1:] == [1])  # what the rows say
+    assert taking[0] == 2
+
+
+@pytest.mark.usefixtures("fed")
 async def test_tokens_come_and_go_at_once(deployment: Deployment, owner: User, table: RouteTable) -> None:
     make = database_sync_to_async(tokens.create_token)
     token, _ = await make(deployment, name="ci", actor=owner, rate_per_minute=7)

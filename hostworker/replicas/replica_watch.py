@@ -19,6 +19,7 @@ from hostworker.replicas.health import HealthRecord, Patience, ProbeTarget
 from messaging.background import BackgroundThread
 from resources import clock
 from resources.models import Host
+from sessions import notify
 from sessions.lifecycle import Status
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class ReplicaWatch:
         now, rows = time.monotonic(), {row["session_id"]: row for row in probed(self.host).values(*_COLUMNS)}
         self._next_at = {pk: at for pk, at in self._next_at.items() if pk in rows}
         for pk, row in rows.items():
+            if pk not in self._next_at and row["health"] == health.STARTING:  # proxies know its route when it answers
+                notify.publish_to_proxies({"deployment": row["deployment_id"]})
             if pk not in self._under_way and now >= self._next_at.get(pk, 0.0):
                 self._next_at[pk] = now + _interval(row)
                 self._under_way[pk] = _Probe(row, self._begin(row))
@@ -174,7 +177,9 @@ def _store(row: dict[str, Any], after: HealthRecord, *, has_changed: bool) -> No
         same = Replica.objects.filter(pk=row["session_id"], health=row["health"], session__status=Status.RUNNING)
         if same.filter(session__attempt=row["session__attempt"]).update(**changes) and has_changed:
             logger.info("session %s: %s %s", row["session_id"], after.health, after.detail)
-            events.changed(row["deployment_id"])
+            is_healthy = after.health == health.HEALTHY
+            more = {"healthy": row["session_id"], "attempt": row["session__attempt"]} if is_healthy else {}
+            events.changed(row["deployment_id"], **more)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

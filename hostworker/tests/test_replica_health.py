@@ -1,6 +1,7 @@
 """The health of replicas: what probes find, and what that makes of them."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -30,6 +31,7 @@ from hostworker.replicas.health import (
 from hostworker.replicas.replica_watch import ReplicaWatch, look_soon
 from resources import clock
 from resources.models import Host
+from sessions import notify
 from sessions.models import Session
 from tests.factories import make_host
 from tests.ports import free_port
@@ -171,8 +173,13 @@ def polls_until(watch: ReplicaWatch, found: Callable[[], bool]) -> None:
 
 @pytest.mark.loopback
 def test_a_replica_becomes_healthy_and_its_proxies_hear_of_it(host: Host, watch: ReplicaWatch, serve: Serve) -> None:
-    _, [replica] = running(host, serve(b"HTTP/1.1 200 OK\r\n\r\n"))
-    polls_until(watch, lambda: health_of(replica) == ReplicaHealth.HEALTHY)
+    deployment, [replica] = running(host, serve(b"HTTP/1.1 200 OK\r\n\r\n"))
+    starts, healthy = {"deployment": deployment.pk}, {"healthy": replica.pk, "attempt": replica.session.attempt}
+    with closing(notify.proxies_redis().pubsub(ignore_subscribe_messages=True)) as channel:
+        channel.subscribe(notify.ROUTES_CHANNEL)
+        polls_until(watch, lambda: health_of(replica) == ReplicaHealth.HEALTHY)
+        heard = (json.loads(message["data"]) for message in channel.listen())
+        assert [next(heard), next(heard)] == [starts, starts | healthy]
     row = Replica.objects.get(pk=replica.pk)
     assert row.healthy_at is not None
     assert (row.failures, row.health_detail, row.unhealthy_at) == (0, "", None)

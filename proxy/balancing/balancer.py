@@ -21,7 +21,7 @@ from proxy.routes import ReplicaRoute, Route, RouteTable, Service
 from proxy.upstream.pool import UpstreamPool
 
 POLL_SECONDS: Final = 0.005  # between looks for a free replica while requests wait: other processes free them too
-WAKE_POLL_SECONDS: Final = 0.02  # the same, while there is none at all
+WAKE_POLL_SECONDS: Final = 0.5  # the same, while there is none at all: one that comes is told of at once
 WAKE_SECONDS: Final = 2.0  # between two times that the control plane is told of requests without a replica
 
 
@@ -96,6 +96,11 @@ class Balancer:
     def leave(self, replica: BalancedReplica) -> None:
         """Count a request that has ended less; the first that waits may begin."""
         replica.outstanding.remove()
+        if self._line:
+            self._line.look_in(0.0)
+
+    def table_changed(self) -> None:
+        """Have those that wait begin where a replica has come."""
         if self._line:
             self._line.look_in(0.0)
 

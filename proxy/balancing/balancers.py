@@ -35,6 +35,7 @@ class Balancers:
         self._wake = wake
         self._meter = TokenMeter(counters)
         self._balancers: dict[str, Balancer] = {}  # by label
+        table.on_change(self._table_changed)
 
     def of(self, service: Service) -> Balancer:
         """Return the balancer of this service."""
@@ -52,6 +53,10 @@ class Balancers:
             if balancer.is_idle and self._table.get_service(label) is None:
                 del self._balancers[label]
         return found
+
+    def _table_changed(self) -> None:
+        for balancer in self._balancers.values():
+            balancer.table_changed()
 
     def report(self, report: Report) -> None:
         """Tell what tokens have used since, and learn what is spent of their budgets."""

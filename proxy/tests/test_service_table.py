@@ -106,3 +106,20 @@ def test_labels_of_apps_and_deployments(label: str) -> None:
 )
 def test_what_is_no_label(label: str) -> None:
     assert not LABEL.fullmatch(label)
+
+
+def test_a_replica_that_is_known_takes_requests_at_once() -> None:
+    def taking(*known: tuple[str, str, int]) -> list[bool]:
+        """Return which replicas take requests after these were said to, of sessions by deployment and attempt."""
+        table = RouteTable()
+        table.replace_services([service(replicas=(replica(1), replica(2, takes_requests=False)))])
+        for deployment, session, attempt in known:
+            table.have_taking(deployment, session, attempt)
+        found = table.get_service("chat--d1")
+        assert found is not None
+        return [each.takes_requests for each in found.replicas]
+
+    assert taking() == [True, False]
+    assert taking(("d1", TWO.session, TWO.attempt)) == [True, True]
+    others = (("d2", TWO.session, TWO.attempt), ("d1", TWO.session, TWO.attempt + 1), ("d1", "unknown", 0))
+    assert taking(*others) == [True, False]

@@ -67,6 +67,15 @@ async def test_a_hundred_cold_requests_wake_once_and_are_served() -> None:
         assert running.served() == [100]
 
 
+async def test_those_who_wait_hear_of_a_replica_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balancer, "WAKE_POLL_SECONDS", 3600.0)
+    async with running_service(1, wakes=True, wake_seconds=60) as running, AsyncExitStack() as stack:
+        fall_asleep(running)
+        [client] = await cold(stack, running, 1)
+        wake_up(running)
+        assert (await answer(client)).status == 200
+
+
 async def test_no_more_than_the_line_holds_wait() -> None:
     async with running_service(1, wakes=True, wake_seconds=60, queue=3) as running, AsyncExitStack() as stack:
         fall_asleep(running)
