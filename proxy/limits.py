@@ -16,7 +16,7 @@ class ProxyLimits:
     head_seconds: float = 15  # for the client to send a header section
     idle_seconds: float = 75  # between two requests on a connection
     connect_seconds: float = 5
-    body_seconds: float = 60  # for more of the body of a request that a service's replica waits for
+    body_seconds: float = 60  # for more of the body of a request at a service's replica, and to read of its response
     response_seconds: float = 300  # for the app to start its response
     queue_seconds: float = 60  # for a request to wait for a replica
     first_request_seconds: float = 1  # for a request that was on its way when the server began to shut down

@@ -51,6 +51,7 @@ class ClientConnection(asyncio.Protocol):
         self.peer = ""
         self.slot: ConnectionSlot | None = None
         self.is_paused = False  # the client reads more slowly than it is sent to
+        self._unread = 0  # bytes that the client had still to read when the deadline was set
         self.is_upstream_paused = False
         self._is_reading = True
         self._phase = OPEN
@@ -94,10 +95,14 @@ class ClientConnection(asyncio.Protocol):
         self.is_paused = True
         if self._exchanges and (upstream := self._exchanges[0].upstream):
             upstream.pause_reading()
+            if self._exchanges[0].turn:  # or a client that reads no more would keep the replica from others
+                self._await_reading()
 
     def resume_writing(self) -> None:
         """Resume the upstream."""
         self.is_paused = False
+        if self._exchanges and self._exchanges[0].is_response_started:
+            self.deadline = FOREVER
         if self._exchanges and (upstream := self._exchanges[0].upstream):
             upstream.resume_reading()
         elif self._exchanges:
@@ -195,10 +200,15 @@ class ClientConnection(asyncio.Protocol):
     # --- the end
 
     def expire(self) -> None:
-        """Respond that the deadline has passed, 504 for the app's and 408 for the client's, or abort."""
+        """Respond that the deadline has passed, 504 for the app's and 408 for the client's, or abort.
+
+        A client that reads slowly has another while it does.
+        """
         exchange = self._exchanges[0] if self._exchanges else None
         if exchange and not exchange.is_response_started:
             exchange.time_out()
+        elif exchange and self.is_paused and self.transport.get_write_buffer_size() < self._unread:
+            self._await_reading()
         elif self._parser.is_in_head and self._phase is not DISCARDING:
             self._refuse(responses.REQUEST_TIMEOUT)
         else:
@@ -216,6 +226,10 @@ class ClientConnection(asyncio.Protocol):
             self.deadline = min(self.deadline, self.loop.time() + self.limits.first_request_seconds)
         elif not self._exchanges:
             self.transport.close()
+
+    def _await_reading(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self.deadline = self.loop.time() + self.limits.body_seconds
 
     def _refuse(self, response: LocalResponse) -> None:
         """Respond to what cannot be parsed, after the response under way."""
