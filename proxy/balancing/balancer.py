@@ -22,6 +22,7 @@ from proxy.upstream.pool import UpstreamPool
 
 POLL_SECONDS: Final = 0.005  # between looks for a free replica while requests wait: other processes free them too
 WAKE_POLL_SECONDS: Final = 0.5  # the same, while there is none at all: one that comes is told of at once
+PASS_OVER_SECONDS: Final = 4e-5  # of rest for each request that a look passes over, which takes a fifth of that
 WAKE_SECONDS: Final = 2.0  # between two times that the control plane is told of requests without a replica
 
 
@@ -215,7 +216,7 @@ class Balancer:
     def _serve_waiting(self) -> None:
         """Have those that wait begin in their order, as far as replicas are free; refuse those that waited too long."""
         self._look()
-        now, line = self._loop.time(), self._line
+        now, line, passed_over = self._loop.time(), self._line, 0
         try:
             for turn in line:
                 if turn.waits_until <= now:
@@ -224,9 +225,12 @@ class Balancer:
                 elif replica := self._choice.take(turn):
                     line.leave(turn)
                     turn.begin(replica)
-                elif not self.service.sticky:
+                elif not self.service.sticky or self._choice.is_full:
                     break
+                else:  # bound to a replica that has enough: the next one may be bound to another
+                    passed_over += 1
         finally:
+            line.rest(passed_over * PASS_OVER_SECONDS)
             if line and self._choice.taking:
                 line.look_in(POLL_SECONDS)
             elif line:

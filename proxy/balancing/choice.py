@@ -37,6 +37,11 @@ class ReplicaChoice:
         """Choose others for a while: it could not be reached."""
         self._avoided_until = replica.avoided_until = self._loop.time() + AVOID_SECONDS
 
+    @property
+    def is_full(self) -> bool:
+        """Whether each replica has as many requests as it may, so that there is none for any turn."""
+        return self._limit > 0 and all(each.outstanding.count() >= self._limit for each in self.taking)
+
     def take(self, turn: Turn) -> BalancedReplica | None:
         """Count the request at the replica chosen for it, and return that; None while it is to wait."""
         candidates = self.taking

@@ -41,6 +41,7 @@ class WaitingLine:
         self._loop = asyncio.get_running_loop()
         self._turns: deque[Turn] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0  # loop time
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -68,12 +69,17 @@ class WaitingLine:
             turn.waits_until = min(turn.waits_until, latest)
 
     def look_in(self, seconds: float) -> None:
-        """Look in so many seconds; 0 seconds go before a timer that is set."""
+        """Look in so many seconds, or after a rest; 0 seconds go before a timer that is set."""
         if self._timer:
             if seconds:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, self._look_now)
+        at = max(self._loop.time() + seconds, self._rests_until)
+        self._timer = self._loop.call_at(at, self._look_now)
+
+    def rest(self, seconds: float) -> None:
+        """Look no sooner than in so many seconds, whatever happens: the last look has taken its time."""
+        self._rests_until = self._loop.time() + seconds
 
     def _look_now(self) -> None:
         self._timer = None

@@ -1,9 +1,12 @@
-"""Clients of a service that hardly read: they do not keep its replicas from others."""
+"""Clients of a service that hardly read, and lines that hardly move: others do not wait for them."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import cast
 
 import pytest
 
+from proxy.balancing import balancer
 from proxy.listener.client_connection import ClientConnection
 from proxy.tests.services import call, running_service
 from proxy.tests.wire import connected
@@ -32,3 +35,22 @@ async def test_a_client_that_stops_reading_frees_the_replica() -> None:
         await running.until(is_cut_off)
         async with connected(running.port) as other:
             assert (await other.ask(call())).status == 200
+
+
+async def test_a_line_of_bound_requests_is_searched_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balancer, "PASS_OVER_SECONDS", 1000.0)
+    async with running_service(2, sticky="x-user", concurrency=1) as running, AsyncExitStack() as stack:
+        for _ in range(3):
+            client = await stack.enter_async_context(connected(running.port))
+            await client.send(call("GET", "/think", X_User="ann"))
+        [service] = running.plane._balancers._balancers.values()
+        await running.until(lambda: len(service._line) == 2)
+
+        def rest_after_a_look() -> float:
+            service._serve_waiting()
+            return service._line._rests_until - asyncio.get_running_loop().time()
+
+        assert rest_after_a_look() > 1500  # for the two that are bound to the busy replica
+        [free] = (each for each in service._choice.taking if not each.outstanding.count())
+        free.outstanding.add()
+        assert rest_after_a_look() <= 0  # where none has room, the first tells that of all
