@@ -59,7 +59,7 @@ class ServiceToken:
     rate: int  # requests a minute, 0: not limited
     monthly_requests: int = 0  # budget of a calendar month, 0: none
     monthly_tokens: int = 0  # the same in tokens of models
-    spent: SpentBudget = UNKNOWN  # when it was read
+    spent: SpentBudget = field(default=UNKNOWN, compare=False)  # when it was read
 
     @property
     def has_budget(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from proxy.budgets import SpentBudget
 from proxy.routes import ConnectionAccess, ConnectionFilter, RouteTable, Service
 from proxy.site import LABEL
 from proxy.tests.site import LOGIN, replica, route, service, token
@@ -123,3 +124,15 @@ def test_a_replica_that_is_known_takes_requests_at_once() -> None:
     assert taking(("d1", TWO.session, TWO.attempt)) == [True, True]
     others = (("d2", TWO.session, TWO.attempt), ("d1", TWO.session, TWO.attempt + 1), ("d1", "unknown", 0))
     assert taking(*others) == [True, False]
+
+
+def test_what_a_token_has_spent_ends_nothing() -> None:
+    spent = token(monthly_requests=9, spent=SpentBudget(5, 0, 1e9))
+    table, asked = RouteTable(), list[ConnectionFilter]()
+    table.replace_services([service(tokens=(token(monthly_requests=9),))])
+    table.on_revocation(asked.append)  # who look through all connections
+    table.replace_services([service(tokens=(spent,))])
+    assert asked == []
+    found = table.get_service("chat--d1")
+    assert found is not None
+    assert found.tokens[0].spent == spent.spent
