@@ -1,6 +1,5 @@
 """API of arrays: submit, list, show, change, cancel, retry, hold, release; and their tasks with their output."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
@@ -164,15 +163,6 @@ def refusals(body: Mapping[str, Any] | None = None) -> Iterator[None]:
         raise ValidationError(by_request_field(error.errors, body or {"image": ""})) from error
 
 
-def _plain(text: str) -> Any:
-    """Return the number or truth that a text stands for, else the text."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return found if isinstance(found, int | float) and abs(found) <= spaces.MAX_INTEGER else text
-
-
 def chosen_tasks(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:
     """Return the tasks that match the query string, in its order. Raises ValidationError."""
     tasks = array.tasks.all()
@@ -180,7 +170,9 @@ def chosen_tasks(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:
         tasks = tasks.filter(state=asked["state"])
     if "parameter" in asked:
         name, _equals, value = asked["parameter"].partition("=")
-        tasks = tasks.filter(Q(parameters__contains={name: value}) | Q(parameters__contains={name: _plain(value)}))
+        tasks = tasks.filter(
+            Q(parameters__contains={name: value}) | Q(parameters__contains={name: spaces.read_value(value)})
+        )
     order = asked["order"]
     path, is_descending = order.removeprefix("-"), order.startswith("-")
     table, _dot, name = path.partition(".")

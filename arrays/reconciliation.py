@@ -18,18 +18,17 @@ from rest_framework.exceptions import ValidationError
 
 from arrays import metrics, services
 from arrays.models import IN_SESSION, Array, ArrayState, ArrayTask, TaskState
+from arrays.services import WINDOW
 from resources import clock
 from sessions.errors import RejectedError
 from sessions.launching import services as sessions
 from sessions.launching.requests import LaunchRequest
 from sessions.launching.serializers import LaunchRequestSerializer
 from sessions.lifecycle import FINAL, LIVE, Reason, Status
-from sessions.limits import held, policy_checks
 from sessions.models import Session
 
 logger = logging.getLogger(__name__)
 
-WINDOW: Final = 50  # sessions of an array that wait at most, so that queue and scheduler see no more of it
 ROUND_SECONDS: Final = 1.0  # of one task, which must not delay scheduling; the next one goes on
 ENDS_AT_ONCE: Final = 100  # in one transaction, which holds locks
 NOTES_AT_ONCE: Final = 500  # the same, of sessions that have moved, each of which is read with its output
@@ -192,17 +191,9 @@ def launch_request(array: Array, tasks: Sequence[ArrayTask]) -> LaunchRequest:
 
 
 def _room(array: Array) -> int:
-    """Return how many more sessions of the array may wait: half of what policies allow is left to other launches."""
-    room = WINDOW - array.pending
-    if array.max_parallel is not None:
-        room = min(room, array.max_parallel - array.pending - array.running)
-    for _whose, holder, limits in policy_checks.holders(array.owner, array.project):
-        if limits.pending is not None:
-            room = min(room, max(limits.pending // 2, 1) - held.pending_of(holder))
-    for policy in (array.owner.policy, array.project.policy if array.project else None):
-        if policy is not None and policy.max_per_launch is not None:
-            room = min(room, policy.max_per_launch)
-    return room
+    """Return how many more sessions of the array may wait."""
+    room = min(services.room_of(array.owner, array.project), WINDOW - array.pending)
+    return room if array.max_parallel is None else min(room, array.max_parallel - array.pending - array.running)
 
 
 def _record(tasks: Sequence[ArrayTask], made: Sequence[Session]) -> None:

@@ -13,7 +13,8 @@ from django.db.models import Min, QuerySet, Sum
 from django.dispatch import Signal
 
 from accounts import audit
-from accounts.models import User
+from accounts.models import Project, User
+from accounts.policies import bounds_of
 from arrays.models import COUNTS, ENDED, IN_SESSION, OPEN, Array, ArrayState, ArrayTask, TaskState
 from arrays.spaces import MAX_INDEX, TaskSpace
 from resources import clock
@@ -24,9 +25,11 @@ from sessions.launching import services as sessions
 from sessions.launching import validation
 from sessions.launching.names import random_name
 from sessions.launching.requests import LaunchRequest, TaskPart
+from sessions.limits import held, policy_checks
 
 ADVANCE: Final = "arrays.tasks.advance"
 MAX_RETRIES: Final = 10
+WINDOW: Final = 50  # sessions of an array that wait at most, so that queue and scheduler see no more of it
 OPEN_ARRAYS: Final = 10  # times the most tasks of an array may wait in all arrays of an owner
 MAX_WORDS: Final = 300
 
@@ -46,15 +49,8 @@ class ArrayRequest:
 
 def submit(owner: User, request: ArrayRequest) -> Array:
     """Store the array with its tasks; the first sessions follow. Raises RejectedError with a message per field."""
-    tasks, launch = request.space.tasks, request.launch
-    errors = _errors(request)
-    if not errors:
-        name = launch.name or random_name()
-        largest = max(tasks, key=lambda index: len(str(tasks[index])))
-        array = _array(owner, request, name)
-        part = task_part(array, ArrayTask(index=largest, parameters=tasks[largest]))
-        errors = sessions.problems(owner, _alone(launch, part))
-    if errors:
+    tasks, array = request.space.tasks, _array(owner, request)
+    if errors := _errors(owner, request, array):
         raise RejectedError(errors)
     try:
         with transaction.atomic():
@@ -66,8 +62,30 @@ def submit(owner: User, request: ArrayRequest) -> Array:
             )
             notify.send_to_scheduler(ADVANCE)
     except IntegrityError:
-        raise RejectedError({"name": _taken(name)}) from None
+        raise RejectedError({"name": _taken(array.name)}) from None
     return array
+
+
+def problems(owner: User, request: ArrayRequest) -> dict[str, str]:
+    """Return {field: message} for what can never be granted, as `submit` refuses it."""
+    return _errors(owner, request, _array(owner, request))
+
+
+def at_once(owner: User, request: ArrayRequest) -> LaunchRequest | None:
+    """Return the request for the sessions that may wait at once, of which an estimate can be asked; None for none."""
+    most = request.max_parallel or request.space.max_parallel or WINDOW
+    count = min(len(request.space.tasks), most, room_of(owner, request.launch.project))
+    return replace(request.launch, count=count, name="") if count > 0 else None
+
+
+def room_of(owner: User, project: Project | None) -> int:
+    """Return how many more sessions of arrays may wait: half of what policies allow is left to other launches."""
+    most = bounds_of(owner, project).max_per_launch
+    room = WINDOW if most is None else min(WINDOW, most)
+    for _whose, holder, limits in policy_checks.holders(owner, project):
+        if limits.pending is not None:
+            room = min(room, max(limits.pending // 2, 1) - held.pending_of(holder))
+    return room
 
 
 @audit.recorded_for_others("cancel")
@@ -190,9 +208,9 @@ def name_error(name: str, last_index: int = MAX_INDEX) -> str | None:
     return validation.name_error(name)
 
 
-def _errors(request: ArrayRequest) -> dict[str, str]:
-    """Return {field: message} for what an array cannot be."""
-    launch, errors = request.launch, {}
+def _errors(owner: User, request: ArrayRequest, array: Array) -> dict[str, str]:
+    """Return {field: message} for what an array cannot be, else for what the session of its largest task cannot be."""
+    launch, tasks, errors = request.launch, request.space.tasks, {}
     if not launch.command:
         errors["command"] = "Say what each task runs."
     if launch.cluster is not None:
@@ -203,15 +221,19 @@ def _errors(request: ArrayRequest) -> dict[str, str]:
         errors["name"] = error
     if twice := launch.environment.keys() & {name for each in request.space.tasks.values() for name in each}:
         errors["environment"] = f"{min(twice)} is a parameter of the tasks as well."
-    return errors
+    if errors:
+        return errors
+    largest = max(tasks, key=lambda index: len(str(tasks[index])))
+    part = task_part(array, ArrayTask(index=largest, parameters=tasks[largest]))
+    return sessions.problems(owner, _alone(launch, part))
 
 
-def _array(owner: User, request: ArrayRequest, name: str) -> Array:
+def _array(owner: User, request: ArrayRequest) -> Array:
     tasks = request.space.tasks
     return Array(
         owner=owner,
         project=request.launch.project,
-        name=name,
+        name=request.launch.name or random_name(),
         request=dict(request.body),
         space=request.space.stored,
         max_parallel=request.max_parallel or request.space.max_parallel,

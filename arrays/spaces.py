@@ -49,10 +49,7 @@ class TaskSpace:
 
 def read(asked: Any, most: int) -> TaskSpace:
     """Return the tasks of a space, at most so many. Raises SpaceError."""
-    try:
-        asked = json.loads(json.dumps(asked, default=float))  # numbers that the API has read as decimals
-    except (TypeError, ValueError, RecursionError):
-        raise SpaceError("Write texts, numbers, lists and objects.") from None
+    asked = plain(asked)
     if isinstance(asked, str | int) and not isinstance(asked, bool):
         asked = {"indices": str(asked)}
     if not isinstance(asked, Mapping) or len(asked) != 1 or next(iter(asked)) not in KINDS:
@@ -65,6 +62,14 @@ def read(asked: Any, most: int) -> TaskSpace:
     if sum(len(name) + len(str(value)) for each in sets for name, value in each.items()) > MAX_SIZE:
         raise SpaceError("The parameters of all tasks may take 16 MiB: put what is long into a file.")
     return TaskSpace(dict(enumerate(sets)), None, _described(kind, stored))
+
+
+def plain(asked: Any) -> Any:
+    """Return what API or spec file have read, which read numbers as decimals, as plain JSON. Raises SpaceError."""
+    try:
+        return json.loads(json.dumps(asked, default=float))
+    except (TypeError, ValueError, RecursionError):
+        raise SpaceError("Write texts, numbers, lists and objects.") from None
 
 
 def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
@@ -92,6 +97,15 @@ def read_indices(text: str, most: int) -> tuple[list[int], int | None]:
     if parallel == 0:
         raise SpaceError("After % stands how many tasks may run at once: one at least.")
     return sorted(indices), parallel
+
+
+def read_value(text: str) -> Value:
+    """Return the number or truth that a text stands for, else the text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, int | float) and abs(found) <= MAX_INTEGER else text
 
 
 def _described(kind: str, asked: Any) -> dict[str, Any]:

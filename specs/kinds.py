@@ -142,7 +142,7 @@ class SessionSpecRequest(SpecRequest):
         asked: LaunchRequest = self._body.launch_request()
         return replace(asked, depends_on={**asked.depends_on, **self.after})
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> Estimate | None:
         """Return when all would have started."""
         try:
             return estimate(self._owner, self.launched_as())
@@ -184,10 +184,14 @@ class ArraySpecRequest(SessionSpecRequest):
     serializer = ArraySpecSerializer
 
     def launched_as(self) -> LaunchRequest:
-        """Return the request for those of its sessions that may run at once."""
-        asked = self._body.array_request()
-        at_once = asked.max_parallel or asked.space.max_parallel or MAX_COUNT
-        return replace(super().launched_as(), count=min(len(asked.space.tasks), at_once, MAX_COUNT), name="")
+        """Return the request for those of its sessions that may wait at once, or for one."""
+        launch = super().launched_as()
+        at_once = arrays.at_once(self._owner, replace(self._body.array_request(), launch=launch))
+        return at_once or replace(launch, name="")
+
+    def estimate(self) -> Estimate | None:
+        """Return when the first of its sessions would have started; None where others leave no room to ask that."""
+        return super().estimate() if arrays.room_of(self._owner, super().launched_as().project) > 0 else None
 
     def launch(self) -> list[str]:
         """Submit the array and return its id."""

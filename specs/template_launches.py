@@ -43,7 +43,8 @@ def launch(user: User, version: TemplateVersion, values: Mapping[str, Any], *, i
         except SpecError as error:
             raise ValidationError(_by_parameter(content[LAUNCH], error)) from error
         if outcome.ids:
-            record(version, outcome.ids, is_deployment=document.kind == "deployment")
+            ids = outcome.ids if document.kind != "array" else ()  # an array is counted alone
+            record(version, ids, is_deployment=document.kind == "deployment")
     return outcome
 
 

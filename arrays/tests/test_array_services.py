@@ -120,7 +120,7 @@ def test_no_more_than_asked_run_at_once(owner: User, host: Host) -> None:
 
 def test_the_queue_never_sees_more_than_the_window(owner: User) -> None:
     array = advance(advance(make_array(owner, tasks="1-200")))
-    assert Session.objects.count() == array.pending == reconciliation.WINDOW
+    assert Session.objects.count() == array.pending == services.WINDOW
     assert reconciliation.due() == []
 
 

@@ -51,6 +51,11 @@ def parts_of(sessions: Sequence[SessionAdvice]) -> list[StartsTogether]:
     return parts
 
 
+def start_of(tasks: int) -> str:
+    """Return what the button says that launches an array."""
+    return ngettext("Start %(count)s task", "Start %(count)s tasks", tasks) % {"count": tasks}
+
+
 def button_of(sessions: Sequence[SessionAdvice]) -> str:
     """Return what the button that launches the sessions says will happen."""
     starting = sum(advice.starts == "now" for advice in sessions)

@@ -13,6 +13,7 @@ from imports import services
 from imports.models import ImportTarget
 from pages.launch.fields import ChosenFolders
 from pages.launch.offer import LaunchOffer
+from pages.launch.steps import ARRAY
 from resources.amounts.units import GIB, MIB, exact_size_text, fgpu_text
 from resources.models import Preset
 from sessions.launching.mounts import OfferedFolder
@@ -23,6 +24,7 @@ AS_WRITTEN: Final = (  # in links
     *("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before", "gpu_model"),
     *("cluster_size", "cluster_max_size", "cluster_mode", "cluster_max_restarts"),
     *("cluster_main_cpu", "cluster_main_fgpu"),
+    *ARRAY,
 )
 SIZES: Final = ("memory", "shared_memory", "min_gpu_memory", "cluster_main_memory")
 CUSTOM: Final = ""  # the preset field's value for custom allocation
@@ -30,7 +32,7 @@ FLAGS: Final = ("is_preemptible", "is_any_group", "cluster_shares_gpus", "cluste
 LINK_NAMES: Final = frozenset(
     (
         *(*AS_WRITTEN, *FLAGS, *SIZES),
-        *("again", "import", "image", "group", "other_group", "project", "preset", "folder", "env", "fresh"),
+        *("again", "array", "import", "image", "group", "other_group", "project", "preset", "folder", "env", "fresh"),
     )
 )
 UNITS: Final = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))

@@ -10,19 +10,22 @@ from django.utils.translation import gettext as _
 
 from imports.models import Import, ImportTarget
 from pages.launch import beginnings
+from pages.launch.array_form.forms import WizardForm
+from pages.launch.array_form.initial import of_array
 from pages.launch.beginnings import AS_WRITTEN, FLAGS, LINK_NAMES, SIZES
-from pages.launch.forms import LaunchForm
 from pages.launch.offer import LaunchOffer
+from pages.launch.steps import ARRAY
 from resources.amounts.units import fgpu_text
 from sessions.models import Session
 
 TEXTS = ("name", "command", "time_limit", "gpu_model")
+MAX_TASKS = 1000  # characters of the tasks of an array; a form with more is not in its link
 MAX_SAID = 60  # characters of a value of the link
 
 Query = list[tuple[str, object]]
 
 
-def link_to(form: LaunchForm) -> str:
+def link_to(form: WizardForm) -> str:
     """Return the path of the review page with what is valid of the form; variables and start times are left out."""
     valid = form.cleaned_data
     query: Query = []
@@ -45,7 +48,8 @@ def link_to(form: LaunchForm) -> str:
             for name, value in asdict(cluster).items()
             if value is not True and (value or (value is not None and name == "main_fgpu"))
         ]
-    query += [(name, text) for name in TEXTS if name not in form.errors and (text := form[name].value())]
+    texts = TEXTS if len(valid.get("array_tasks", "")) > MAX_TASKS else (*TEXTS, *ARRAY)
+    query += [(name, text) for name in texts if name not in form.errors and (text := form[name].value())]
     query += [(name, "on") for name in FLAGS if valid.get(name)]
     if least := valid.get("min_gpu_memory"):
         query.append(("min_gpu_memory", least))
@@ -111,6 +115,8 @@ def _not_found(offer: LaunchOffer, query: QueryDict) -> list[tuple[str, str]]:
         found.append(("image", f"image={image}"))
     if (again := query.get("again")) is not None and not beginnings.again(offer, again):
         found.append(("general", f"again={again}"))
+    if (array_id := query.get("array")) is not None and not of_array(offer.owner, array_id):
+        found.append(("general", f"array={array_id}"))
     if (import_id := query.get("import")) is not None and not beginnings.from_import(offer, import_id):
         found.append(("from_import", f"import={import_id}"))
     return [(field, said) for field, said in found if said]

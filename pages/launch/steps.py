@@ -7,6 +7,8 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+ARRAY: Final = ("array_kind", "array_tasks", "array_count", "array_seed", "array_max_parallel", "array_retries")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WizardStep:
@@ -44,7 +46,7 @@ STEPS: Final = (
                 "cluster_main_memory",
                 "cluster_main_fgpu",
             ),
-            *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
+            *("command", *ARRAY, "time_limit", "not_before", "is_preemptible", "depends_on"),
             *("other_groups", "is_any_group", "gpu_model", "min_gpu_memory"),
         ),
     ),

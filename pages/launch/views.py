@@ -17,8 +17,9 @@ from accounts.models import User
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from imports.models import Import
 from pages.launch import beginnings, cards, drafts, queries, steps
-from pages.launch.advice import button_of, choices_of, parts_of
-from pages.launch.forms import LaunchForm
+from pages.launch.advice import button_of, choices_of, parts_of, start_of
+from pages.launch.array_form import initial as array_initial
+from pages.launch.array_form.forms import WizardForm
 from pages.launch.links import link_problems, link_to
 from pages.launch.offer import LaunchOffer
 from pages.launch.steps import WizardStep
@@ -42,12 +43,21 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
     offer = LaunchOffer(request.user)
     if request.method != "POST":
         return wizard_page(request, *_begun(request, offer), steps.BY_SLUG[slug])
-    form = LaunchForm(request.user, request.POST, offer=offer)
+    form = WizardForm(request.user, request.POST, offer=offer)
     if form.is_valid() and (unread := _unread(form, request.POST.get("unread", ""))):
         drafts.save(request.user, request.POST)
         messages.warning(request, " ".join([_("Not launched yet: look at it once more."), *unread]))
         return redirect("sessions:launch-step", "review")
-    if form.is_valid() and (started := form.save()):
+    if form.is_valid() and form.array:
+        if array := form.submit_array():
+            template_launches.record_named(request.user, form.cleaned_data["from_template"], [])
+            drafts.discard(request.user, request.POST.get("form_key", ""))
+            text = ngettext(
+                "Started %(name)s with %(count)s task.", "Started %(name)s with %(count)s tasks.", array.size
+            )
+            messages.success(request, text % {"name": array.name, "count": array.size})
+            return redirect("arrays:detail", array.pk)
+    elif form.is_valid() and (started := form.save()):
         template_launches.record_named(request.user, form.cleaned_data["from_template"], started)
         drafts.discard(request.user, request.POST.get("form_key", ""))
         messages.success(request, _launched(started))
@@ -74,10 +84,9 @@ def image_builds(request: UserRequest) -> HttpResponse:
 def advice(request: UserRequest) -> HttpResponse:
     """Keep the form as it is, and render when its sessions would start, what is wrong, and the review of it."""
     drafts.save(request.user, request.POST)
-    form = LaunchForm(request.user, request.POST)
-    found = None
-    if form.is_valid():
-        order = form.launch_request()
+    form = WizardForm(request.user, request.POST)
+    found, order = None, form.order if form.is_valid() else None
+    if order:
         try:
             found = estimate(request.user, order)
         except RejectedError as refusal:
@@ -90,44 +99,48 @@ def advice(request: UserRequest) -> HttpResponse:
         "problems": problems,
         "first_problem": problems[first][0] if first else "",
         "first_problem_page": steps.first_with([first]).slug,
-        "button": button_of(found.advice.sessions) if found else _("Launch"),
+        "button": _("Launch"),
         "link": request.build_absolute_uri(link_to(form)),
     }
-    if found:
-        context |= {"parts": parts_of(found.advice.sessions), "choices": choices_of(found, order)}
+    if order and found:
+        sessions = found.advice.sessions
+        context |= {"parts": parts_of(sessions), "choices": choices_of(found, order), "button": button_of(sessions)}
+    if form.array:
+        context["button"] = start_of(len(form.array.space.tasks))
     return render(request, "launch/_checked.html", context)
 
 
-def _unread(form: LaunchForm, kinds: str) -> list[str]:
+def _unread(form: WizardForm, kinds: str) -> list[str]:
     """Return what is to be read before a valid form is launched; `kinds` of it ("queue", "folders") were not shown."""
     found = []
     if "queue" in kinds:
         with suppress(RejectedError):  # the submission shows it
-            if any(session.starts != "now" for session in estimate(form.owner, form.launch_request()).advice.sessions):
+            order = form.order
+            if order is None or any(each.starts != "now" for each in estimate(form.owner, order).advice.sessions):
                 found.append(_("It would wait; below stands until when, and why."))
     if "folders" in kinds and not form.cleaned_data["mounts"] and not form.folders.always_mounted:
         found.append(_("No data folder is mounted."))
     return found
 
 
-def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
+def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[WizardForm, str]:
     """Return the form as the user left it, else as a link or the last launch says; and a sentence on what it shows."""
     link = beginnings.link_of(request.GET)
     if draft := drafts.find(request.user, link):
-        initial = LaunchForm.values_of(draft) | {"draft_version": drafts.version_of(draft)}
+        initial = WizardForm.values_of(draft) | {"draft_version": drafts.version_of(draft)}
         text = _("You left off here.")
     elif link:
-        initial = beginnings.from_link(offer, request.GET)
+        initial = array_initial.from_link(offer, request.GET)
         text = _("Filled in by a link. Nothing is launched before you say so.") if initial else ""
     else:
         initial = beginnings.from_last_launch(offer)
         text = _("Filled in as in your last launch.") if initial else ""
-    form = LaunchForm(request.user, offer=offer, initial=initial)
+    form = WizardForm(request.user, offer=offer, initial=initial)
     form.link_problems = link_problems(offer, request.GET)
     return form, text
 
 
-def wizard_page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep) -> HttpResponse:
+def wizard_page(request: UserRequest, form: WizardForm, notice: str, step: WizardStep) -> HttpResponse:
     """Show a page of the wizard with the form, and a sentence on what it shows."""
     wrong = form.messages() if form.is_bound else {}
     facts = queries.launch_facts(form.offer)
@@ -155,7 +168,7 @@ def wizard_page(request: UserRequest, form: LaunchForm, notice: str, step: Wizar
     return render(request, "launch/launch.html", context, status=422 if form.is_bound else 200)
 
 
-def _chosen_import(form: LaunchForm) -> Import | None:
+def _chosen_import(form: WizardForm) -> Import | None:
     """Return the import with which the form launches, or would if it were ticked again."""
     chosen = str(form["from_import"].value() or "")
     return form.offer.imports.filter(pk=chosen).select_related("folder").first() if chosen.isalnum() else None

@@ -16,7 +16,7 @@ from specs.launch_templates.filling import PLACEHOLDER, VARIABLES, names_in
 from specs.launch_templates.parameters import BOOLEAN, CHOICE, TEXTS, TYPES, TemplateParameter
 from specs.models import DESCRIPTION_LENGTH, NAME_LENGTH
 
-LAUNCHED: Final = ("session", "cluster", "deployment")
+LAUNCHED: Final = ("session", "cluster", "array", "deployment")
 ICONS: Final = ("play", "gpu", "cpu", "notebook", "lab", "flask", "chart", "code", "globe", "database", "image", "box")
 COLORS: Final = ("blue", "green", "orange", "red", "purple", "grey")
 MAX_PARAMETERS: Final = 40
@@ -84,7 +84,9 @@ class TemplateBody(StrictSerializer):
     icon = serializers.ChoiceField(choices=ICONS, default=ICONS[0])
     color = serializers.ChoiceField(choices=COLORS, default=COLORS[0])
     parameters = serializers.ListField(child=ParameterBody(), default=list, max_length=MAX_PARAMETERS)
-    launch = serializers.DictField(help_text="A document of a spec file of the kind session, cluster or deployment")
+    launch = serializers.DictField(
+        help_text="A document of a spec file of the kind session, cluster, array or deployment"
+    )
     project = serializers.CharField(
         default="", allow_blank=True, help_text="Whose members may launch it; without, it is your own"
     )

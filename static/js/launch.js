@@ -7,6 +7,7 @@ import { field, form } from "#launch-form";
 import { bindPages } from "#launch-pages";
 import { bindProblems, hasProblems, setProblems, showAll, touch } from "#launch-problems";
 import { bindVariables } from "#launch-variables";
+import { bindSearch } from "#row-search";
 
 const CHECK_MS = 200; // after the last change
 const QUIET = "gpuplatform.launch-without-folders"; // set: it was asked not to be asked again
@@ -119,6 +120,11 @@ function bindStart() {
   shown.addEventListener("input", () => (posted.value = shown.value && new Date(shown.value).toISOString()));
 }
 
+function bindOthers() {
+  const rows = () => form.querySelectorAll(".dependency-list label");
+  bindSearch(document.getElementById("other-search"), rows, (row) => row.querySelector("select").value);
+}
+
 function bindAnswers() {
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target !== advice) return;
@@ -142,6 +148,7 @@ if (form && isOvertaken()) {
   bindAmounts();
   bindVariables();
   bindFolders();
+  bindOthers();
   bindPages();
   bindProblems();
   bindQuestion();

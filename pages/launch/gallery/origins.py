@@ -109,7 +109,10 @@ def of_request(asked: LaunchRequest) -> tuple[str, Fields]:
         "min_gpu_memory": exact_size_text(asked.min_gpu_memory) if asked.min_gpu_memory else "",
         **{"preemptible": asked.is_preemptible, "time_limit": span_of(asked.time_limit)},
         "env": dict(asked.environment),
-        "mounts": [_said({"folder": each.folder.pk, "path": each.path}) for each in asked.mounts],
+        "mounts": [
+            _said({"folder": each.folder.pk, "path": each.path, "read_only": each.is_read_only})
+            for each in asked.mounts
+        ],
         "command": asked.command,
     }
     if asked.cluster:

@@ -13,11 +13,11 @@ from django.utils.translation import gettext as _
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from pages.launch import steps
-from pages.launch.forms import LaunchForm
+from pages.launch.array_form.forms import WizardForm
+from pages.launch.array_form.initial import of_outcome
 from pages.launch.gallery import origins
 from pages.launch.gallery.forms import FillForm, TemplateForm
 from pages.launch.offer import LaunchOffer
-from pages.launch.spec_files.initial import from_request
 from pages.launch.views import wizard_page
 from restapi.plain_yaml import PlainYamlError, documents
 from specs.documents import KIND
@@ -52,8 +52,8 @@ def template(request: UserRequest, template_id: str) -> HttpResponse:
         if outcome and outcome.launched_as and outcome.launched_as.priority is not None:
             form.add_error(None, _("It has a priority, which the wizard does not ask for: launch it here."))
         elif outcome and outcome.launched_as:
-            initial = from_request(outcome.launched_as) | {"from_template": f"{shown.pk}:{version.number}"}
-            filled = LaunchForm(request.user, offer=LaunchOffer(request.user), initial=initial)
+            initial = of_outcome(outcome) | {"from_template": f"{shown.pk}:{version.number}"}
+            filled = WizardForm(request.user, offer=LaunchOffer(request.user), initial=initial)
             return wizard_page(request, filled, _("Filled in from a template."), steps.STEPS[-1])
     context = {
         **{"template": shown, "version": version, "form": form, "may_edit": _may_edit(request, shown)},
@@ -77,10 +77,10 @@ def edit(request: UserRequest, template_id: str = "") -> HttpResponse:
         form = TemplateForm(request.user, initial=TemplateForm.shown_of(target), target=target)
     else:
         if "form_key" in request.POST:
-            filled = LaunchForm(request.user, request.POST)
+            filled = WizardForm(request.user, request.POST)
             if not filled.is_valid():
                 return wizard_page(request, filled, "", steps.first_with(filled.messages()))
-            kind, fields = origins.of_request(filled.launch_request())
+            kind, fields = filled.document()
         else:
             kind, fields = origins.begun(request)
         name = str(fields.get("name", ""))
@@ -190,4 +190,6 @@ def _launched(request: UserRequest, outcome: SpecOutcome, name: str) -> HttpResp
     messages.success(request, _("Launched %(name)s.") % {"name": name})
     if outcome.document.kind == "deployment":
         return redirect("deployments:detail", outcome.ids[0])
+    if outcome.document.kind == "array":
+        return redirect("arrays:detail", outcome.ids[0])
     return redirect("sessions:detail", outcome.ids[0]) if len(outcome.ids) == 1 else redirect("sessions:list")

@@ -13,11 +13,10 @@ from accounts.forms import FileOrTextForm
 from accounts.requests import UserRequest, signed_in_form
 from pages.launch import steps
 from pages.launch.advice import parts_of
-from pages.launch.forms import LaunchForm
+from pages.launch.array_form.forms import WizardForm
+from pages.launch.array_form.initial import of_outcome
 from pages.launch.offer import LaunchOffer
-from pages.launch.spec_files.initial import from_request
 from pages.launch.views import wizard_page
-from sessions.launching.requests import LaunchRequest
 from specs import services
 from specs.formats import reading
 from specs.formats.reading import SpecFile
@@ -48,23 +47,22 @@ def from_file(request: UserRequest) -> HttpResponse:
         else:
             if "make" in request.POST:
                 return _made(request, outcomes)
-            asked = _one_launch(outcomes)
-            if asked and "fill" in request.POST:
+            may_fill = _is_one_launch(outcomes)
+            if may_fill and "fill" in request.POST:
                 offer = LaunchOffer(request.user)
-                filled = LaunchForm(request.user, offer=offer, initial=from_request(asked))
+                filled = WizardForm(request.user, offer=offer, initial=of_outcome(outcomes[0]))
                 return wizard_page(request, filled, _("Filled in from a file."), steps.STEPS[-1])
-            context |= {**_outlook(file, outcomes), "may_fill": asked is not None}
+            context |= {**_outlook(file, outcomes), "may_fill": may_fill}
             context["may_save"] = len(outcomes) == 1 and outcomes[0].document.kind in LAUNCHED
     status = 422 if form.errors or "problems" in context else 200
     return render(request, "launch/from_file.html", context, status=status)
 
 
-def _one_launch(outcomes: list[SpecOutcome]) -> LaunchRequest | None:
-    """Return the only request, if it is for sessions and says nothing that the wizard does not ask for."""
+def _is_one_launch(outcomes: list[SpecOutcome]) -> bool:
+    """Return whether there is one document, which is for sessions and says nothing that the wizard does not ask for."""
     [first, *others] = outcomes
-    if others or first.document.kind not in ("session", "cluster"):
-        return None
-    return first.launched_as if first.launched_as and first.launched_as.priority is None else None
+    is_launch = first.document.kind in ("session", "cluster", "array") and not others
+    return is_launch and first.launched_as is not None and first.launched_as.priority is None
 
 
 def _outlook(file: SpecFile, outcomes: list[SpecOutcome]) -> dict[str, Any]:
@@ -83,4 +81,5 @@ def _made(request: UserRequest, outcomes: list[SpecOutcome]) -> HttpResponse:
     messages.success(request, text % {"count": count})
     kinds = {each.document.kind for each in outcomes}
     lists = {"deployment": "deployments:list", "folder": "folders:list", "template": "sessions:templates"}
+    lists |= {"array": "arrays:list"}
     return redirect(lists.get(next(iter(kinds)), "sessions:list") if len(kinds) == 1 else "sessions:list")
