@@ -21,6 +21,7 @@ class PolicyBounds:
 
     max_per_launch: int | None
     max_cluster_size: int
+    max_array_tasks: int | None
     max_priority: int
     max_lifetime: timedelta | None
     max_extension: timedelta
@@ -42,6 +43,7 @@ def bounds_of(owner: User, project: Project | None) -> PolicyBounds:
     return PolicyBounds(
         max_per_launch=least(policies, lambda policy: policy.max_per_launch),
         max_cluster_size=min(policy.max_cluster_size for policy in policies),
+        max_array_tasks=least(policies, lambda policy: policy.max_array_tasks),
         max_priority=max_priority(owner, project),
         max_lifetime=least(policies, lambda policy: policy.max_lifetime),
         max_extension=min(policy.max_extension for policy in policies),

@@ -5,6 +5,7 @@ Sessions are made and ended by `reconciliation`, which each of them asks for.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final
 
 from django.conf import settings
@@ -31,6 +32,7 @@ ADVANCE: Final = "arrays.tasks.advance"
 MAX_RETRIES: Final = 10
 WINDOW: Final = 50  # sessions of an array that wait at most, so that queue and scheduler see no more of it
 OPEN_ARRAYS: Final = 10  # times the most tasks of an array may wait in all arrays of an owner
+DAILY_ARRAYS: Final = 20  # times the most tasks of an array may an owner submit within a day
 MAX_WORDS: Final = 300
 
 array_ended, array_held = Signal(), Signal()  # with `array`, in the transaction; held by the platform
@@ -56,6 +58,7 @@ def submit(owner: User, request: ArrayRequest) -> Array:
         with transaction.atomic():
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # so that two requests at once are counted
             _check_waiting(owner, len(tasks))
+            _check_submitted(owner, len(tasks))
             array.save(force_insert=True)
             ArrayTask.objects.bulk_create(
                 ArrayTask(array=array, index=index, parameters=parameters) for index, parameters in tasks.items()
@@ -219,6 +222,8 @@ def _errors(owner: User, request: ArrayRequest, array: Array) -> dict[str, str]:
         errors["count"] = "An array starts each of its tasks once: leave count out."
     if launch.name and (error := name_error(launch.name, max(request.space.tasks))):
         errors["name"] = error
+    if error := policy_checks.array_error(owner, launch.project, len(tasks)):
+        errors["tasks"] = error
     if twice := launch.environment.keys() & {name for each in request.space.tasks.values() for name in each}:
         errors["environment"] = f"{min(twice)} is a parameter of the tasks as well."
     if errors:
@@ -261,6 +266,16 @@ def _check_waiting(owner: User, count: int) -> None:
     waiting = Array.objects.live().filter(owner=owner).aggregate(tasks=Sum("waiting"))["tasks"] or 0
     if waiting + count > most:
         raise RejectedError({GENERAL: f"At most {most} tasks of yours may wait, and {waiting} do already."})
+
+
+def _check_submitted(owner: User, count: int) -> None:
+    """Raise RejectedError where so many more tasks are too many for a day: they are stored long after their end."""
+    most = DAILY_ARRAYS * settings.COMPUTE_MAX_ARRAY_TASKS
+    today = Array.objects.filter(owner=owner, created_at__gt=clock.now() - timedelta(days=1))
+    submitted = today.aggregate(tasks=Sum("size"))["tasks"] or 0
+    if submitted + count > most:
+        refusal = f"At most {most} tasks of yours can be submitted within 24 hours, and {submitted} were already."
+        raise RejectedError({"tasks": refusal})
 
 
 def _of(array: Array, indices: Collection[int] | None) -> QuerySet[ArrayTask]:

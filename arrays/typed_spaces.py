@@ -52,7 +52,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise SpaceError("What begins with { or [ is read as JSON, and this is none.") from None
+        raise SpaceError("What begins with a brace or a bracket is read as JSON, and this is none.") from None
 
 
 def _assigned(text: str) -> Iterator[tuple[str, str]]:

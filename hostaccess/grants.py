@@ -156,7 +156,7 @@ GRANTS: Final = (
         read="id name cpu memory fgpu max_sessions max_pending max_lifetime max_extension allow_sudo"
         " allow_public_apps disk_bytes disk_files max_folders storage_bytes storage_files max_private_images"
         " allow_conversion allow_unlisted_images share_weight max_per_launch max_priority preemptible_only max_parked"
-        " max_parked_time require_second_factor max_cluster_size",
+        " max_parked_time require_second_factor max_cluster_size max_array_tasks",
         rows=ALL_ROWS,
     ),
     TableGrant(

@@ -122,8 +122,8 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_per_launch", "max_cluster_size", "max_priority"),
-        *("max_lifetime", "max_extension", "max_parked", "max_parked_time", "share_weight"),
+        *("max_sessions", "max_pending", "max_per_launch", "max_cluster_size", "max_array_tasks"),
+        *("max_priority", "max_lifetime", "max_extension", "max_parked", "max_parked_time", "share_weight"),
         *("disk_bytes", "disk_files", "max_folders"),
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
         "preemptible_only",
@@ -138,7 +138,12 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
         ),
         (
             "Launching and waiting",
-            {"fields": ("max_pending", "max_per_launch", "max_cluster_size", "max_priority", "share_weight")},
+            {
+                "fields": (
+                    *("max_pending", "max_per_launch", "max_cluster_size", "max_array_tasks"),
+                    *("max_priority", "share_weight"),
+                )
+            },
         ),
         ("Time", {"fields": ("max_lifetime", "max_extension", "reservations", "max_parked", "max_parked_time")}),
         ("Disk of each session", {"fields": ("disk_bytes", "disk_files")}),

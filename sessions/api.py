@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Final
 
+from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
@@ -272,6 +273,7 @@ class LimitsView(ApiView):
             "remaining": asdict(limits.least(own.left, of_project.left) if of_project else own.left),
             "max_per_launch": bounds.max_per_launch,
             "max_cluster_size": bounds.max_cluster_size,
+            "max_array_tasks": limits.lesser(bounds.max_array_tasks, settings.COMPUTE_MAX_ARRAY_TASKS),
             "max_priority": bounds.max_priority,
             "project": of_project and _limit_use(of_project),
             "resource_group": group and group.name,

@@ -230,6 +230,8 @@ _TEXTS: Final = (
     # sessions/limits/policy_checks.py
     _("Your policy allows at most %(count)s sessions per launch."),
     _("The project %(project)s allows at most %(count)s sessions per launch."),
+    _("Your policy allows at most %(most)s tasks in an array; this makes %(tasks)s."),
+    _("The project %(project)s allows at most %(most)s tasks in an array; this makes %(tasks)s."),
     _("Your policy allows no sessions."),
     _("The project %(project)s allows no sessions."),
     _("The project %(project)s allows at most %(name)s."),

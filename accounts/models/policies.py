@@ -50,6 +50,9 @@ class ResourcePolicy(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(MAX_CLUSTER_SIZE)],
         help_text="Of one session, each with its own amounts; 1: no clusters",
     )
+    max_array_tasks = models.PositiveIntegerField(
+        "tasks of an array", null=True, blank=True, help_text="Of one array, never more than COMPUTE_MAX_ARRAY_TASKS"
+    )
     max_priority = models.SmallIntegerField(
         "highest priority",
         null=True,

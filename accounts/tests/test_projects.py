@@ -33,12 +33,13 @@ def test_inactive_projects_may_hold_nothing() -> None:
 
 def test_strictest_of_two_policies_counts() -> None:
     user = make_user(policy=make_policy(max_lifetime=timedelta(days=2), allow_sudo=True, max_extension=timedelta(1)))
-    policy = make_policy(max_lifetime=timedelta(days=1), max_per_launch=3, max_cluster_size=8, preemptible_only=True)
+    launches = {"max_per_launch": 3, "max_cluster_size": 8, "max_array_tasks": 9}
+    policy = make_policy(max_lifetime=timedelta(days=1), preemptible_only=True, **launches)
     project = make_project(user, policy=policy)
     assert policies_of(user, project) == (user.policy, policy)
     bounds = bounds_of(user, project)
     assert bounds.max_lifetime == timedelta(days=1)
-    assert (bounds.max_per_launch, bounds.max_cluster_size) == (3, 8)
+    assert {name: getattr(bounds, name) for name in launches} == launches
     assert bounds.max_priority == 10
     assert bounds.max_extension == timedelta(0)
     assert bounds.preemptible_only

@@ -332,6 +332,29 @@ def test_waiting_tasks_of_an_owner_are_bounded(owner: User, settings: Any) -> No
         make_array(owner, name="another")
 
 
+def test_a_policy_bounds_the_tasks_of_an_array(host: Host) -> None:
+    owner = make_user(policy=make_policy(max_array_tasks=3))
+    project = make_project(owner, name="vision", policy=make_policy(max_array_tasks=2))
+    make_array(owner)
+    with pytest.raises(RejectedError) as refused:
+        make_array(owner, name="longer", tasks="0-3")
+    assert refused.value.errors == {"tasks": "Your policy allows at most 3 tasks in an array; this makes 4."}
+    with pytest.raises(RejectedError) as refused:
+        make_array(owner, name="theirs", project=project.name)
+    assert refused.value.errors == {"tasks": "The project vision allows at most 2 tasks in an array; this makes 3."}
+
+
+def test_what_is_cancelled_counts_for_a_day(owner: User, settings: Any) -> None:
+    settings.COMPUTE_MAX_ARRAY_TASKS = 3
+    for _ in range(services.DAILY_ARRAYS):
+        services.cancel(make_array(owner), actor=owner)
+    with pytest.raises(RejectedError, match="At most 60 tasks of yours can be submitted") as refused:
+        make_array(owner)
+    assert refused.value.errors.keys() == {"tasks"}
+    Array.objects.update(created_at=clock.now() - timedelta(days=1, minutes=1))
+    make_array(owner)
+
+
 def test_what_others_do_is_audited(owner: User) -> None:
     admin = make_user(is_superuser=True)
     array = make_array(owner)

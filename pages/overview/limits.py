@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.shortcuts import render
 
+from accounts.limits import lesser
 from accounts.models import User
 from accounts.requests import UserRequest, signed_in_page
 from folders.models import Folder, StorageRoot
@@ -33,6 +35,7 @@ def my_limits(request: UserRequest) -> HttpResponse:
         "storage": _storage(user),
         "folder_count": Folder.objects.filter(owner=user).count(),
         "image_count": Image.objects.filter(owner=user, source=ImageSource.SESSION, removed_at=None).count(),
+        "array_tasks": lesser(user.policy.max_array_tasks, settings.COMPUTE_MAX_ARRAY_TASKS),
         "groups": _groups(user),
     }
     return render(request, "overview/limits.html", context)

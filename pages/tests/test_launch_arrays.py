@@ -140,6 +140,14 @@ def test_mistakes_stand_at_their_fields(
     assert (wrong.get("array_tasks") or GRID["array_tasks"]) == values_of(answer)["array_tasks"]
 
 
+def test_a_policy_refuses_at_the_field(host: Host, image: Image) -> None:
+    owner = make_user(policy=make_policy(max_array_tasks=5))
+    said = "Your policy allows at most 5 tasks in an array; this makes 6."
+    answer = post(browser_of(owner), ADVICE, of(host, image))
+    assert answer.context["problems"] == {"array_tasks": [said]}
+    assert "6 tasks" in answer.content.decode()
+
+
 def test_a_full_queue_leaves_the_array_to_wait(page: Client, owner: User, host: Host, image: Image) -> None:
     for _ in range(4):
         make_session(owner=owner)

@@ -257,7 +257,7 @@ class TestEnvironments:
 
 class TestLimits:
     def test_limits_and_what_is_used_are_shown(self) -> None:
-        policy = make_policy(cpu=16, fgpu=None, max_lifetime=timedelta(hours=12), storage_bytes=GIB)
+        policy = make_policy(cpu=16, fgpu=None, max_lifetime=timedelta(hours=12), storage_bytes=GIB, max_array_tasks=77)
         user = make_user(policy=policy)
         run_session(owner=user, cpu=3)
         make_folder(owner=user)
@@ -265,6 +265,7 @@ class TestLimits:
         assert 'data-bar="cpu-mine">3 of 16' in page
         assert "at most 12 h" in page
         assert "1 of 20" in page
+        assert "at most 77 tasks" in page
         assert "0 B of 1 GiB" in page
 
     def test_sessions_of_others_do_not_count(self, user: User, browser: Client) -> None:

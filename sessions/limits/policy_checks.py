@@ -62,6 +62,14 @@ def priority_of(owner: User, project: Project | None, asked: int | None) -> int:
     return min(DEFAULT_PRIORITY, max_priority(owner, project)) if asked is None else asked
 
 
+def array_error(owner: User, project: Project | None, tasks: int) -> str | None:
+    """Return why an array may not have so many tasks, or None."""
+    for whose, policy in _policies(owner, project):
+        if policy.max_array_tasks is not None and tasks > policy.max_array_tasks:
+            return f"{whose} allows at most {policy.max_array_tasks} tasks in an array; this makes {tasks}."
+    return None
+
+
 def check_pending(owner: User, project: Project | None, count: int) -> None:
     """Raise RejectedError where so many more waiting sessions exceed the owner's or the project's limit.
 

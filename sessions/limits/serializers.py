@@ -44,6 +44,7 @@ class LimitsSerializer(serializers.Serializer[Any]):
     remaining = UserAmountsSerializer(help_text="For the project, the least that the two policies leave")
     max_per_launch = serializers.IntegerField(allow_null=True, help_text="Sessions that one launch may start")
     max_cluster_size = serializers.IntegerField(help_text="Members of a session that is a cluster; 1: no clusters")
+    max_array_tasks = serializers.IntegerField(help_text="Tasks that an array may have")
     max_priority = serializers.IntegerField(help_text="Highest priority of a session")
     project = ProjectLimitsSerializer(allow_null=True, help_text="Of the project that was named")
     resource_group = serializers.CharField(allow_null=True)

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.django_db
 
 
 def test_limits_show_usage_and_remaining() -> None:
-    policy = make_policy(cpu=8, memory=32 * GIB, fgpu=1500, max_sessions=3, max_pending=5, max_cluster_size=16)
+    policy = make_policy(
+        cpu=8, memory=32 * GIB, fgpu=1500, max_sessions=3, max_pending=5, max_cluster_size=16, max_array_tasks=7
+    )
     user, host = make_user(policy=policy), make_host(gpus=2, cpu=12, memory=48 * GIB)
     make_gpu(host=host, index=9, is_present=False)
     run_session(make_session(owner=user, cpu=2, memory=4 * GIB, fgpu=350, resource_group=host.group), host=host)
@@ -27,6 +29,7 @@ def test_limits_show_usage_and_remaining() -> None:
         "per_session": {"cpu": 12, "memory": 48 * GIB, "fgpu": "4"},
         "max_per_launch": None,
         "max_cluster_size": 16,
+        "max_array_tasks": 7,
         "max_priority": 10,
         "project": None,
     }

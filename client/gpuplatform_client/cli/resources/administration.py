@@ -101,7 +101,8 @@ COLLECTIONS: Final = (
         "max_priority max_parked share_weight preemptible_only allow_sudo allow_public_apps reservations",
         verbs=ALL,
         fields="name! cpu:N|none memory:SIZE|none fgpu:F|none max_sessions:N|none max_pending:N|none"
-        " max_per_launch:N|none max_cluster_size:N max_priority:N|none max_lifetime:TIME|none max_extension:TIME"
+        " max_per_launch:N|none max_cluster_size:N max_array_tasks:N|none max_priority:N|none max_lifetime:TIME|none"
+        " max_extension:TIME"
         " max_parked:N|none max_parked_time:TIME|none share_weight:N preemptible_only:bool allow_sudo:bool"
         " allow_public_apps:bool disk_bytes:SIZE|none disk_files:N|none max_folders:N|none storage_bytes:SIZE|none"
         " storage_files:N|none max_private_images:N|none allow_conversion:bool allow_unlisted_images:bool"
