@@ -1,5 +1,6 @@
 """The launch wizard in a real browser: its pages, its dialogs, and what it says while it is filled in."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from tests.factories import (
     make_policy,
     make_preset,
     make_root,
+    make_session,
     make_user,
     run_session,
 )
@@ -298,3 +300,32 @@ def test_launching_without_a_folder_is_warned_about(page: Page) -> None:
     expect(page.get_by_text("Filled in as in your last launch.")).to_be_visible()
     open_step(page, "Data folders")
     expect(page.get_by_role("checkbox", name="data")).to_be_checked()
+
+
+def test_a_command_becomes_an_array(page: Page, owner: User, host: Host) -> None:
+    for number in range(7):
+        make_session(owner=owner, name=f"before-{number}", resource_group=host.group)
+    page.goto(f"{LAUNCH}resources/")
+    page.get_by_text("Advanced", exact=True).click()
+    array = page.locator("#array")
+    expect(array).to_be_hidden()
+    page.locator("#id_command").fill("train")
+    array.get_by_text("Run as an array").press("Enter")
+    expect(array.get_by_label("Parameters")).to_be_hidden()
+    array.get_by_label("Tasks", exact=True).select_option("grid")
+    expect(array.get_by_label("Seed")).to_be_hidden()
+    array.get_by_label("Parameters").fill("lr = 0.1, 0.01\nseed")
+    expect(page.locator("#error-array_tasks")).to_contain_text("Line 2")
+    array.get_by_label("Parameters").fill("lr = 0.1, 0.01\nseed = 0..1")
+    array.get_by_label("Tasks at a time").fill("2")
+    expect(page.locator("#array-preview")).to_have_text(re.compile(r"4 tasks, first: lr=0.1 seed=0, .*at most 2 at"))
+    expect(page.locator("#error-array_tasks")).to_be_empty()
+    page.get_by_role("searchbox", name="Search sessions").fill("fore-3")
+    expect(page.locator(".dependency-list label:visible")).to_have_count(1)
+    open_step(page, "Review")
+    expect(page.locator("#review")).to_contain_text("4 tasks")
+    button = page.get_by_role("button", name="Start 4 tasks")
+    button.click()
+    page.get_by_role("dialog", name="No data folder").get_by_role("button", name="Launch").click()
+    page.wait_for_url("**/arrays/*/")
+    expect(page.get_by_text("with 4 tasks")).to_be_visible()
