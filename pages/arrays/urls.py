@@ -19,6 +19,7 @@ app_name = "arrays"
 urlpatterns = [
     path("", views.array_list, name="list"),
     path("<array:array_id>/", views.detail, name="detail"),
+    path("<array:array_id>/tasks.csv", views.export, name="csv"),
     path("<array:array_id>/cancel/", act_views.cancel, name="cancel"),
     path("<array:array_id>/retry/", act_views.retry, name="retry"),
     path("<array:array_id>/hold/", act_views.hold, name="hold"),

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts.models import Project
 from accounts.requests import UserRequest, signed_in_page
+from pages.csv_cells import inert
 from sessions.models import Session
 from sessions.usage.api import UsageQuery
 from sessions.usage.report import ReportBy, UsageReport, UsedAmounts, report_of
@@ -80,8 +81,7 @@ def csv_of(report: UsageReport) -> str:
     writer.writerow(HEADER)
     for row in report.rows:
         hours = [f"{getattr(row.used, name):.3f}" for name in HEADER[2:]]
-        name = f"'{row.name}" if row.name.startswith(("=", "+", "-", "@")) else row.name  # no formula in spreadsheets
-        writer.writerow([name, row.sessions, *hours])
+        writer.writerow([inert(row.name), row.sessions, *hours])
     return text.getvalue()
 
 

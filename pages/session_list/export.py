@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
 
+from pages.csv_cells import inert
 from resources.amounts.units import fgpu_text
 from sessions.models import Session, whole_status
 from sessions.words import reason_text
@@ -42,9 +43,4 @@ def _line(row: dict[str, Any]) -> list[object]:
         row[name] = row[name].isoformat(timespec="seconds") if row[name] else ""
     values = list(row.values())
     values.insert(HEADER.index("reason"), reason)
-    return [_inert(value) for value in (*values, "" if ran is None else round(ran))]
-
-
-def _inert(value: object) -> object:
-    """Return text that a spreadsheet does not run as a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return [inert(value) for value in (*values, "" if ran is None else round(ran))]

@@ -1,11 +1,18 @@
 """The pages of arrays: their list, the tasks of one, and what is done with them, each by whom it is theirs to."""
 
+import csv
+import io
+import re
+
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from arrays.models import ArrayState, TaskState
+from arrays.models import Array, ArrayState, TaskState
 from arrays.tests.making import advance, finish, make_array, task_of
+from pages.arrays.plot import MOST_WORDS, axis_of
 from resources.models import Host
 from tests.factories import make_host, make_project, make_user
 from tests.web import browser_of
@@ -55,6 +62,81 @@ def test_tasks_are_shown_filtered_and_sorted(browser: Client, owner: User) -> No
         assert "Show all tasks" in browser.get(url, wrong).content.decode()
 
 
+def measured(owner: User, host: Host) -> Array:
+    """Return an array whose tasks have metrics, but for the one that failed."""
+    array = advance(make_array(owner, tasks={"list": [{"lr": 9, "opt": "=x"}, {"lr": 10}, {"lr": 100}, {"lr": -1}]}))
+    for index, loss in enumerate(("0.5", "12", "3.25e-05")):
+        finish(task_of(array, index), host, log=f'GP_METRICS {{"val/loss": {loss}}}')
+    finish(task_of(array, 3), host, 1)
+    return advance(array)
+
+
+@pytest.mark.parametrize(
+    ("order", "indices"),
+    [
+        ("parameters.lr", [3, 0, 1, 2]),
+        ("-parameters.lr", [2, 1, 0, 3]),
+        ("metrics.val/loss", [2, 0, 1, 3]),
+        ("-metrics.val/loss", [1, 0, 2, 3]),
+        ("state", [3, 0, 1, 2]),
+        ("-index", [3, 2, 1, 0]),
+    ],
+)
+def test_headings_sort_numbers_as_numbers(
+    browser: Client, owner: User, host: Host, order: str, indices: list[int]
+) -> None:
+    html = browser.get(f"/arrays/{measured(owner, host).pk}/", {"order": order}).content.decode()
+    assert [int(found) for found in re.findall(r'<tr id="task-(\d+)"', html)] == indices
+    assert f'aria-sort="{"descending" if order[0] == "-" else "ascending"}"' in html
+    assert '<td class="is-number">3.25e-05</td>' in html
+
+
+def test_all_tasks_are_downloaded_without_formulas(browser: Client, owner: User, host: Host) -> None:
+    array = measured(owner, host)
+    answer = browser.get(f"/arrays/{array.pk}/tasks.csv")
+    lines = list(csv.DictReader(io.StringIO(b"".join(answer).decode())))
+    assert [line["index"] for line in lines] == ["0", "1", "2", "3"]
+    assert [line["parameters.opt"] for line in lines] == ["'=x", "", "", ""]
+    assert [line["parameters.lr"] for line in lines][-1] == "-1"
+    assert [line["metrics.val/loss"] for line in lines] == ["0.5", "12", "3.25e-05", ""]
+    assert lines[3]["exit_code"] == "1"
+    failed = browser.get(f"/arrays/{array.pk}/tasks.csv", {"state": "FAILED"})
+    assert b"".join(failed).count(b"\n") == 2
+    assert browser_of(make_user()).get(f"/arrays/{array.pk}/tasks.csv").status_code == 404
+
+
+def test_many_tasks_are_downloaded_in_parts(browser: Client, owner: User) -> None:
+    array = make_array(owner, tasks="0-1200")
+    with CaptureQueriesContext(connection) as captured:
+        text = b"".join(browser.get(f"/arrays/{array.pk}/tasks.csv")).decode()
+    assert [line.partition(",")[0] for line in text.splitlines()[1:]] == [str(index) for index in range(1201)]
+    assert sum("LIMIT 500" in query["sql"] for query in captured) == 4
+
+
+def test_a_metric_is_plotted_by_what_is_chosen(browser: Client, owner: User, host: Host) -> None:
+    url = f"/arrays/{measured(owner, host).pk}/"
+    html = browser.get(url).content.decode()
+    assert html.count("data-dot=") == 3
+    assert "Task 1: val/loss 12 at 10" in html
+    assert "Least: 3.25e-05, by task 2 at 100" in html
+    html = browser.get(url, {"x": "index", "y": "secret"}).content.decode()
+    assert "Task 1: val/loss 12 at 1" in html
+    html = browser.get(url, {"x": "parameters.opt"}).content.decode()
+    assert html.count("data-dot=") == 1
+    assert "Task 0: val/loss 0.5 at =x" in html
+
+
+def test_axes_are_of_numbers_powers_or_words() -> None:
+    assert [axis_of([0, 5, 10]).place(value) for value in (0, 5, 10, "x")] == [30, 500, 970, None]
+    powers = axis_of([0.001, 1, 0.1])
+    assert (powers.is_logarithmic, round(powers.place(0.1) or 0), powers.marks) == (True, 657, ("0.001", "1"))
+    words = axis_of(["adam", 1, "sgd", True])
+    assert words.marks == ("1", "adam", "sgd", "true")
+    assert words.place("sgd") == 625
+    assert axis_of([7]).place(7) == 500
+    assert len(axis_of([f"w{number}" for number in range(50)]).marks) == MOST_WORDS
+
+
 def test_a_range_is_cancelled_and_retried(browser: Client, owner: User) -> None:
     array = make_array(owner)
     assert browser.post(f"/arrays/{array.pk}/cancel/", {"tasks": "0-1"}).status_code == 302
@@ -80,7 +162,12 @@ def test_failed_tasks_are_retried_and_their_logs_open(browser: Client, owner: Us
     finish(task_of(array, 0), host, 3)
     html = browser.get(f"/arrays/{advance(array).pk}/").content.decode()
     assert "<td>3</td>" in html
-    assert f"/sessions/{task_of(array, 0).session_id}/logs/" in html
+    logs = f'hx-get="/sessions/{task_of(array, 0).session_id}/logs/"'
+    assert 'aria-expanded="false"' in html
+    assert logs not in html
+    html = browser.get(f"/arrays/{array.pk}/?log=0").content.decode()
+    assert 'aria-expanded="true" aria-controls="log-0"' in html
+    assert logs in html
     browser.post(f"/arrays/{array.pk}/retry/", {"all": "1"})
     assert task_of(array, 0).state == TaskState.WAITING
 
