@@ -35,6 +35,7 @@ class TaskState(models.TextChoices):
 IN_SESSION: Final = (TaskState.PENDING, TaskState.RUNNING)
 ENDED: Final = (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED)
 OPEN: Final = (ArrayState.ACTIVE, ArrayState.HELD)
+MAX_INDEX_DIGITS: Final = 9  # of what is looked up as one
 COUNTS: Final = tuple(state.value.lower() for state in TaskState)  # the columns of an array that count its tasks
 
 
@@ -51,6 +52,15 @@ class ArrayQuerySet(models.QuerySet["Array"]):
     def operable_by(self, user: User) -> "ArrayQuerySet":
         """Return the arrays that `user` may change: their own, or all for a superadmin."""
         return self if user.is_superuser else self.filter(owner=user)
+
+    def matching(self, text: str) -> "ArrayQuerySet":
+        """Return those that a search finds: by a part of the name, the id's beginning, or a task's name or session."""
+        found = Q(name__icontains=text) | Q(pk__startswith=text.lower())
+        tasks = ArrayTask.objects.filter(session=text.lower())
+        name, _dash, index = text.rpartition("-")
+        if name and index.isascii() and index.isdigit() and len(index) <= MAX_INDEX_DIGITS:
+            tasks |= ArrayTask.objects.filter(array__name__iexact=name, index=int(index))
+        return self.filter(found | Q(pk__in=tasks.values("array")))
 
     def live(self) -> "ArrayQuerySet":
         """Return those that have not ended."""
@@ -135,6 +145,11 @@ class Array(models.Model):
     def ended_tasks(self) -> int:
         """How many tasks have ended."""
         return self.succeeded + self.failed + self.cancelled
+
+    def notable_tasks(self) -> "models.QuerySet[ArrayTask]":
+        """Return the tasks that run or have failed, with their sessions."""
+        states = (TaskState.RUNNING, TaskState.FAILED)
+        return self.tasks.filter(state__in=states).select_related("session").order_by("index")
 
     def counted(self) -> dict[str, int]:
         """Return the same, from its tasks; one query."""

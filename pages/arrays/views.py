@@ -22,12 +22,15 @@ PAGE_SIZE: Final = 25
 TASKS_SHOWN: Final = 50
 COLUMNS: Final = 8  # of parameters, and of metrics, at most
 
+COUNTERS: Final = frozenset({"epoch", "step", "global_step"})  # metrics that are plotted where there are no others
+
 
 @signed_in_page
 def array_list(request: UserRequest) -> HttpResponse:
     """List the arrays that the user may see; return only the live part to htmx."""
-    shows_ended, name = "ended" in request.GET, request.GET.get("q", "").strip()[:64]
-    found = Array.objects.visible_to(request.user).filter(ended_at__isnull=not shows_ended, name__icontains=name)
+    shows_ended, name = "ended" in request.GET, request.GET.get("q", "").replace("\0", "").strip()[:64]
+    found = Array.objects.visible_to(request.user).filter(ended_at__isnull=not shows_ended)
+    found = found.matching(name) if name else found
     found = found.select_related("owner", "project").defer("request", "space")
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {"page": page, "shows_ended": shows_ended, "name": name}
@@ -71,7 +74,7 @@ def page_of(request: UserRequest, array: Array, errors: dict[str, str] | None = 
         "parameters": parameters,
         "asked": asked,
         "kept_by_filter": _kept(asked, "order", "x", "y"),
-        "kept_by_plot": _kept(asked, "order", "state", "parameter"),
+        "kept_by_plot": _kept(asked, "order", "state", "parameter", "page", "log"),
         "states": TaskState.choices,
         "query_problem": problem,
         "may_operate": request.user.is_superuser or array.owner_id == request.user.pk,
@@ -109,7 +112,7 @@ def _plotted(
         return {}
     across = [*(f"parameters.{name}" for name in parameters), INDEX]
     x, y = asked.get("x"), asked.get("y")
-    x, y = x if x in across else across[0], y if y in metrics else metrics[0]
+    x, y = x if x in across else across[0], y if y in metrics else min(metrics, key=COUNTERS.__contains__)
     offered = [(path, path.removeprefix("parameters.")) for path in across]
     return {"plot": plot_of(tasks, x, y), "plot_x": x, "plot_y": y, "plot_across": offered, "plot_metrics": metrics}
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 from accounts.requests import UserRequest, signed_in_page
 from pages.session import steps
 from pages.session.advice import advice_for
+from pages.session.array_place import array_place_of
 from pages.session.logs.views import log_context
 from pages.session.queries import visible_session
 from scheduler.advice.place import place_of
@@ -53,6 +54,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
         "retained_until": parking.retained_until(session),
         "origin": origin_of(session),
+        "array_place": array_place_of(session, request.user),
         "resize": resizing.StoredResize.of_whole(session),
         "may_end": session.rank == 0 and session.whole_status in LIVE - {Status.TERMINATING},
         "may_park": parking.is_offered(session),

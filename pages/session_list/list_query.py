@@ -87,7 +87,8 @@ class ListQuery:
 
     def sessions(self, user: User) -> QuerySet[Session]:
         """Return the sessions of `user`, or of everybody for a superadmin, that match, in order."""
-        found = Session.objects.operable_by(user).mains_in([self.status] if self.status else TABS[self.tab])
+        found = Session.objects.operable_by(user).outside_arrays()
+        found = found.mains_in([self.status] if self.status else TABS[self.tab])
         if self.is_mine_only:
             found = found.filter(owner=user)
         if self.environment:
@@ -135,7 +136,7 @@ def counts_by_owner(owner_ids: Collection[int | None]) -> dict[int | None, dict[
 
 def _by_status(sessions: SessionQuerySet, *fields: str) -> QuerySet[Any, Any]:
     """Return the number of sessions by fields and status, which may come twice: (*values, status, number)."""
-    heads, number = sessions.mains().order_by(), Count("pk")
+    heads, number = sessions.outside_arrays().order_by(), Count("pk")
     plain = heads.filter(cluster=None).values_list(*fields, "status").annotate(number=number)
     clusters = heads.filter(cluster__isnull=False).annotate(whole=whole_status())  # apart: it costs more
     return plain.union(clusters.values_list(*fields, "whole").annotate(number=number), all=True)

@@ -130,7 +130,7 @@ def with_help(rows: Iterable[Row], owner_ids: Collection[int]) -> list[Row]:
 
 def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
     return (
-        Session.objects.mains()
+        Session.objects.outside_arrays()
         .filter(pk__in=ids)
         .order_by()
         .values_list(

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import User
 from accounts.requests import UserRequest, signed_in_page
-from arrays.models import Array
+from arrays.models import OPEN, Array, ArrayState
 from pages.session_list import columns
 from pages.session_list.export import csv_of
 from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, section_counts
@@ -24,10 +24,12 @@ from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, he
 from pages.session_list.row_queries import load_rows, with_help
 from pages.session_list.sections import SECTIONS
 from resources.models import Image, ResourceGroup
-from sessions.lifecycle import TABS, Status
+from sessions.lifecycle import TABS, Status, Tab
 from sessions.models import Session
 
 ARRAYS_SHOWN: Final = 5  # above the sessions; the others are on their page
+TASKS_SHOWN: Final = 8  # of an array that is open
+ARRAY_STATES: Final = {Tab.RUNNING: OPEN, Tab.FINISHED: (ArrayState.SUCCEEDED,), Tab.OTHERS: (ArrayState.FAILED, ArrayState.CANCELLED)}
 PAGES_BESIDE: Final = 1  # the current one, and at both ends, in the list of page numbers
 
 
@@ -41,8 +43,10 @@ class CountedPaginator(Paginator[Session]):
 
 @signed_in_page
 def session_list(request: UserRequest) -> HttpResponse:
-    """Show the sessions of a tab below the resources; return only the live part to htmx."""
+    """Show the sessions of a tab below the resources; return only the live part to htmx, or its arrays."""
     query = ListQuery.from_parameters(request.GET.dict())
+    if request.htmx.target == "live-arrays":
+        return render(request, "session_list/_arrays.html", _arrays(request, query))
     given = [(name, value) for name, value in request.GET.items() if name != "page"]
     version = change_version()  # before the rest, so that a later change is noticed
     context = {
@@ -50,7 +54,7 @@ def session_list(request: UserRequest) -> HttpResponse:
         "version": version_text(version),
         "kept_by_filter": [(name, value) for name, value in given if name not in FILTERS],
         "kept_by_group": [(name, value) for name, value in given if name != "group"],
-        "live_arrays": Array.objects.visible_to(request.user).live().defer("request", "space")[:ARRAYS_SHOWN],
+        **_arrays(request, query),
         **_resources(request, version),
         **_sessions(request, query, version),
     }
@@ -78,6 +82,22 @@ def choose_columns(request: UserRequest) -> HttpResponse:
     back = request.POST.get("next", "")
     is_safe = url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure())
     return redirect(back if is_safe else reverse("sessions:list"))
+
+
+def _arrays(request: UserRequest, query: ListQuery) -> dict[str, Any]:
+    """Return the arrays above the sessions, of which one may be open: those under way, or those that a search finds."""
+    user = request.user
+    if query.tab != Tab.RUNNING and not query.search:
+        return {"arrays": []}
+    found = Array.objects.visible_to(user).filter(state__in=ARRAY_STATES[query.tab]).defer("request", "space")
+    if query.is_mine_only:
+        found = found.filter(owner=user)
+    if query.search:
+        found = found.matching(query.search)
+    opened = request.GET.get("open", "")
+    arrays = list(found[:ARRAYS_SHOWN])
+    tasks = [list(each.notable_tasks()[:TASKS_SHOWN]) for each in arrays if each.pk == opened]
+    return {"arrays": arrays, "opened": opened, "opened_tasks": tasks[0] if tasks else []}
 
 
 def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[str, Any]:

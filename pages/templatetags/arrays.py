@@ -11,7 +11,8 @@ register = template.Library()
 
 @register.inclusion_tag("arrays/_progress.html")
 def array_progress(array: Array) -> dict[str, Any]:
-    """Return how many tasks have ended, and the word and number of each state that some are in."""
+    """Return how many tasks have ended, and each state that some are in: its name, word and number."""
     counts = array.counts
-    words = [(TaskState[name.upper()].label, count) for name, count in counts.items() if count]
+    states = [(TaskState[name.upper()], count) for name, count in counts.items() if count]
+    words = [(state.value, state.label, count) for state, count in states]
     return {"array": array, "done": sum(counts[state.lower()] for state in ENDED), "words": words}

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 
 import pytest
@@ -13,8 +14,10 @@ from accounts.models import User
 from arrays.models import Array, ArrayState, TaskState
 from arrays.tests.making import advance, finish, make_array, task_of
 from pages.arrays.plot import MOST_WORDS, axis_of
+from pages.session_list.live.feed import Audience, change_messages
 from resources.models import Host
-from tests.factories import make_host, make_project, make_user
+from sessions.lifecycle import Status
+from tests.factories import make_host, make_project, make_session, make_user, moved_to
 from tests.web import browser_of
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +51,66 @@ def test_the_list_shows_progress_and_finds(browser: Client, owner: User) -> None
 def test_live_arrays_stand_above_the_sessions(browser: Client, owner: User) -> None:
     array = make_array(owner)
     assert f'href="/arrays/{array.pk}/"' in browser.get("/sessions/").content.decode()
+
+
+def test_a_row_opens_with_tasks_that_run_or_failed(browser: Client, owner: User, host: Host) -> None:
+    array = advance(make_array(owner))
+    finish(task_of(array, 1), host, 3)
+    running = task_of(array, 2).session
+    assert running is not None
+    moved_to(Status.RUNNING, running, host)
+    advance(array)
+    html = browser.get("/sessions/").content.decode()
+    assert f'href="?open={array.pk}" hx-boost="true" aria-expanded="false"' in html
+    assert "sweep-1" not in html
+    html = browser.get("/sessions/", {"open": array.pk}).content.decode()
+    assert 'aria-expanded="true"' in html
+    for index in (1, 2):
+        assert f'<a href="/sessions/{task_of(array, index).session_id}/">sweep-{index}</a>' in html
+    assert f'href="/arrays/{array.pk}/?state=FAILED">1 failed' in html
+    part = browser.get("/sessions/", {"open": array.pk}, HTTP_HX_REQUEST="true", HTTP_HX_TARGET="live-arrays")
+    assert part.content.decode().startswith('<section class="card" id="live-arrays"')
+
+
+def test_an_array_stands_for_its_sessions_in_lists(browser: Client, owner: User) -> None:
+    session = task_of(advance(make_array(owner)), 0).session
+    assert session is not None
+    html = browser.get("/sessions/").content.decode()
+    assert f'id="session-{session.pk}"' not in html
+    assert re.search(r'data-count="active">0<', html)
+    audience = Audience(user_id=owner.pk, sees_all=False, columns=(), language="en")
+    message = json.loads(change_messages({audience: {session.pk}})[audience])
+    assert (message["rows"], message["arrays"]) == ([], True)
+    alone = make_session(owner=owner)
+    assert json.loads(change_messages({audience: {alone.pk}})[audience])["arrays"] is False
+
+
+@pytest.mark.parametrize("find", ["Swee", "sweep-2", "{pk}", "{session}"])
+def test_a_search_finds_the_array(browser: Client, owner: User, find: str) -> None:
+    array = advance(make_array(owner))
+    make_array(owner, name="other")
+    text = find.format(pk=array.pk[:6], session=task_of(array, 1).session_id)
+    for url in ("/sessions/", "/arrays/"):
+        html = browser.get(url, {"q": text}).content.decode()
+        assert f'id="array-{array.pk}"' in html
+        assert html.count('id="array-') == (2 if url == "/arrays/" else 1)
+    assert 'id="array-' not in browser_of(make_user()).get("/sessions/", {"q": text}).content.decode()
+    assert 'id="array-' not in browser.get("/sessions/", {"q": text, "tab": "finished"}).content.decode()
+    for miss in ("sweep-9", "sweep-99999999999", "x\0y"):
+        assert 'id="array-' not in browser.get("/sessions/", {"q": miss}).content.decode()
+
+
+def test_a_session_leads_to_its_array_and_neighbours(browser: Client, owner: User, host: Host) -> None:
+    array = advance(make_array(owner, retries=1))
+    first, middle, last = (task_of(array, index).session_id for index in range(3))
+    html = browser.get(f"/sessions/{middle}/").content.decode()
+    assert f'href="/arrays/{array.pk}/"' in html
+    assert f'id="previous-task" rel="prev" href="/sessions/{first}/"' in html
+    assert f'id="next-task" rel="next" href="/sessions/{last}/"' in html
+    assert "previous-task" not in browser.get(f"/sessions/{first}/").content.decode()
+    finish(task_of(array, 1), host, 1)
+    array.tasks.filter(index=1).update(session=None)  # as once another session runs the task
+    assert 'id="next-task"' in browser.get(f"/sessions/{middle}/").content.decode()
 
 
 def test_tasks_are_shown_filtered_and_sorted(browser: Client, owner: User) -> None:

@@ -8,7 +8,9 @@ const SOON_MS = 1500; // at most, before the list is fetched again
 const LATER_MS = 10_000; // the same, where it may well come out the same
 const live = document.getElementById("live");
 const use = new Map(); // by session, as the server sent it last
+const ARRAYS_MS = 2500; // after a task's session has moved: its array counts it within two seconds
 let fetching = null;
+let fetchingArrays = null;
 let underWay = 0; // requests for the list
 let meanwhile = []; // what was told since the first of them was sent; their answers may not know of it
 
@@ -20,6 +22,13 @@ function fetchWithin(limit) {
     fetching = null;
     document.dispatchEvent(new CustomEvent("live:changed"));
   }, Math.random() * limit);
+}
+
+function fetchArrays() {
+  fetchingArrays ??= setTimeout(() => {
+    fetchingArrays = null;
+    window.htmx.trigger("#live-arrays", "arrays:changed");
+  }, ARRAYS_MS + Math.random() * SOON_MS);
 }
 
 function showUse(place) {
@@ -135,7 +144,8 @@ function takeResources({ group, free, mine, bars, blocks }) {
   }
 }
 
-function take({ rows, counts, use: used, resources }) {
+function take({ rows, counts, arrays, use: used, resources }) {
+  if (arrays) fetchArrays();
   if (rows) takeRows(rows, counts);
   if (used) takeUse(used);
   if (resources) takeResources(resources);

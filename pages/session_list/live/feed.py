@@ -187,7 +187,8 @@ def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audienc
                 for each in map(rows.get, sorted(ids))
                 if each is not None and (row := own[each.pk] if each.owner_id == audience.user_id else each)
             ]
-        messages[audience] = json.dumps({"rows": found, "counts": counts[audience.owner_id]})
+        message = {"rows": found, "counts": counts[audience.owner_id], "arrays": any(each not in rows for each in ids)}
+        messages[audience] = json.dumps(message)
     return messages
 
 
