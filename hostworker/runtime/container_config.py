@@ -7,6 +7,7 @@ from typing import Any, Final
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SESSION_LABEL
 from fgpu.mounts import BindMount
 from hostworker.clusters import member_files
+from hostworker.runtime import mlflow_metrics
 from hostworker.runtime.gpu_access import CDI_KIND, LEGACY, GpuAccess
 from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount
 from resources.amounts.units import CORE_MILLI
@@ -64,7 +65,7 @@ end() {
 code=0
 trap 'end 2>/dev/null' TERM
 @READ_VARIABLES@
-@JOIN_CLUSTER@
+@BEGIN@
 if [ $# -gt 0 ]; then
     code=143
     /bin/sh -c "$1" &
@@ -73,7 +74,7 @@ if [ $# -gt 0 ]; then
 fi
 echo "$0 ready"
 while :; do sleep 86400 & wait $!; done
-""".replace("@READ_VARIABLES@", READ_VARIABLES).replace("@JOIN_CLUSTER@", JOIN_CLUSTER)
+""".replace("@READ_VARIABLES@", READ_VARIABLES).replace("@BEGIN@", f"{JOIN_CLUSTER}\n{mlflow_metrics.PREPARE}")
 
 HOST_NETWORK: Final = "host"  # the engine's word for it
 NETWORK: Final = "gpuplatform"  # of all sessions on a host

@@ -29,7 +29,7 @@ def names_in(array: Array, table: str, sample: int | None = SAMPLE) -> list[str]
     tasks = array.tasks.exclude(**{table: {}}).order_by("index").values("pk")[:sample]
     name = Func(table, function="jsonb_object_keys", output_field=TextField())
     names = ArrayTask.objects.filter(pk__in=tasks).order_by().annotate(name=name).values_list("name", flat=True)
-    return sorted(names.distinct()[:MOST])
+    return sorted(names.distinct()[:MOST], key=lambda each: (each.startswith("params."), each))  # MLflow's last
 
 
 def headings(parameters: list[str], metrics: list[str], order: str) -> list[Heading]:
