@@ -9,7 +9,7 @@ them. Numbers among the run's parameters, but for those of the task, follow as `
 from typing import Final
 
 FOLDER: Final = "/tmp/.gpuplatform-mlflow"  # noqa: S108  # in the container, of its own user alone
-PLUGIN: Final = '''\
+PLUGIN: Final = """\
 import atexit
 import json
 import os
@@ -52,7 +52,7 @@ def report():
             output.write(text)
     except OSError:
         print(text, end="", flush=True)
-'''
+"""
 ENTRY_POINT: Final = "[mlflow.run_context_provider]\ngpuplatform = gpuplatform_mlflow:Provider\n"
 METADATA: Final = "Metadata-Version: 2.1\nName: gpuplatform-mlflow\nVersion: 1\n"
 PREPARE: Final = f"""\

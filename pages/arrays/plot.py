@@ -87,7 +87,9 @@ def drawn(rows: Sequence[tuple[int, Any, Any]]) -> Plot | None:
     if not dots:
         return None
     least, largest = min(dots, key=lambda each: each[0])[1], max(dots, key=lambda each: each[0])[1]
-    return Plot(tuple(sorted((dot for _value, dot in dots), key=lambda dot: (dot.x, -dot.y))), across, up, least, largest)
+    return Plot(
+        tuple(sorted((dot for _value, dot in dots), key=lambda dot: (dot.x, -dot.y))), across, up, least, largest
+    )
 
 
 def axis_of(values: Sequence[Any]) -> Axis:

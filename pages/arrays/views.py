@@ -87,7 +87,7 @@ def page_of(request: UserRequest, array: Array, errors: dict[str, str] | None = 
 
 
 def _asked(request: UserRequest) -> dict[str, str]:
-    return {name: value for name, value in request.GET.items() if value and "\0" not in value}
+    return {name: value for name, value in request.GET.dict().items() if value and "\0" not in value}
 
 
 def _kept(asked: Mapping[str, str], *names: str) -> list[tuple[str, str]]:

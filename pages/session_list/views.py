@@ -29,7 +29,11 @@ from sessions.models import Session
 
 ARRAYS_SHOWN: Final = 5  # above the sessions; the others are on their page
 TASKS_SHOWN: Final = 8  # of an array that is open
-ARRAY_STATES: Final = {Tab.RUNNING: OPEN, Tab.FINISHED: (ArrayState.SUCCEEDED,), Tab.OTHERS: (ArrayState.FAILED, ArrayState.CANCELLED)}
+ARRAY_STATES: Final = {
+    Tab.RUNNING: OPEN,
+    Tab.FINISHED: (ArrayState.SUCCEEDED,),
+    Tab.OTHERS: (ArrayState.FAILED, ArrayState.CANCELLED),
+}
 PAGES_BESIDE: Final = 1  # the current one, and at both ends, in the list of page numbers
 
 

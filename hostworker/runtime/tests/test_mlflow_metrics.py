@@ -29,8 +29,10 @@ cd /tmp && PYTHONPATH=$PYTHONPATH python train.py >/dev/null 2>&1
 def output_of(**variables: str) -> tuple[int, str]:
     """Return the exit code and output of the command in a container of its own."""
     client = docker.from_env()
-    entry = {"entrypoint": ["/bin/sh", "-c", ENTRY_SCRIPT, "test", COMMAND], "init": True}
-    container = client.containers.run(IMAGE, environment=variables, detach=True, network_mode="none", **entry)
+    entry = ["/bin/sh", "-c", ENTRY_SCRIPT, "test", COMMAND]
+    container = client.containers.run(
+        IMAGE, entrypoint=entry, init=True, environment=variables, detach=True, network_mode="none"
+    )
     try:
         return container.wait()["StatusCode"], container.logs().decode()
     finally:
