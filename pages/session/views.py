@@ -9,9 +9,8 @@ from django.utils import timezone
 from accounts.requests import UserRequest, signed_in_page
 from pages.session import steps
 from pages.session.advice import advice_for
-from pages.session.array_place import array_place_of
 from pages.session.logs.views import log_context
-from pages.session.queries import visible_session
+from pages.session.queries import array_place_of, visible_session
 from scheduler.advice.place import place_of
 from scheduler.advice.wait_help import help_for
 from sessions.access.ssh_command import ssh_command, ssh_config
