@@ -13,7 +13,7 @@ from django.views.decorators.http import etag, require_safe
 from operations.health import checks as health
 from operations.health.readiness import OK, readiness
 from operations.metrics.views import may_read
-from restapi.client_wheel import wheel
+from restapi.client_wheel import version, wheel
 from restapi.client_zipapp import zipapp
 
 FOR_EVER = "public, max-age=31536000, immutable"  # another content has another name
@@ -22,13 +22,16 @@ FOR_EVER = "public, max-age=31536000, immutable"  # another content has another 
 @never_cache
 @require_safe
 async def healthz(request: HttpRequest) -> JsonResponse:
-    """Respond within two seconds: 200 if database and Redis respond, else 503, with each one's state; without login."""
+    """Respond within two seconds: 200 if database and Redis respond, else 503, with each one's state; without login.
+
+    Headers say which installation responds, and which version of the command line it offers.
+    """
     database, redis = await asyncio.gather(health.database.result(), health.redis.result())
     parts = {"database": database, "redis": redis}
     return JsonResponse(
         {name: "ok" if is_ok else "unreachable" for name, is_ok in parts.items()},
         status=200 if all(parts.values()) else 503,
-        headers={"X-Installation": health.installation()},
+        headers={"X-Installation": health.installation(), "X-Client-Version": version(settings.COMPUTE_PUBLIC_URL)},
     )
 
 

@@ -1,6 +1,7 @@
 """The command line (client/) as a package for pip that knows where its platform is, built as it is asked for.
 
-Its version ends with a digest of what is in it, so that the package of another version has another address.
+Its version ends with a digest of what is in it, so that the package of another version has another address, and a
+program sees that its platform offers another one.
 """
 
 import base64
@@ -33,17 +34,26 @@ class Wheel:
 @cache
 def wheel(platform_url: str) -> Wheel:
     """Return the package for a platform: equal bytes in each process of the same version."""
-    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
-    files = dict(sources()) | {PLATFORM_FILE: platform_url.encode()}
-    manual = (SOURCE / MANUAL).read_bytes()
-    digest = hashlib.sha256(repr((sorted(files.items()), project, manual)).encode()).hexdigest()
-    base = f"{project['name'].replace('-', '_')}-{project['version']}+{digest[:DIGEST_LENGTH]}"
-    files[f"{base}.data/data/share/man/man1/{MANUAL}"] = manual
-    files |= {f"{base}.dist-info/{name}": text.encode() for name, text in _metadata(project, base).items()}
+    files, base = contents(platform_url), f"gpuplatform_client-{version(platform_url)}"
+    files[f"{base}.data/data/share/man/man1/{MANUAL}"] = _manual()
     record = f"{base}.dist-info/RECORD"
     lines = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]
     files[record] = "".join([*lines, f"{record},,\n"]).encode()
     return Wheel(f"{base}-py3-none-any.whl", archive_of(files))
+
+
+def contents(platform_url: str) -> dict[str, bytes]:
+    """Return the files of the package, with what it says of itself."""
+    about = _metadata(_project(), version(platform_url))
+    place = f"gpuplatform_client-{version(platform_url)}.dist-info"
+    return _files(platform_url) | {f"{place}/{name}": text.encode() for name, text in about.items()}
+
+
+@cache
+def version(platform_url: str) -> str:
+    """Return the version of the package of a platform, with a digest of what is in it."""
+    facts = (sorted(_files(platform_url).items()), _project(), _manual())
+    return f"{_project()['version']}+{hashlib.sha256(repr(facts).encode()).hexdigest()[:DIGEST_LENGTH]}"
 
 
 def address() -> str:
@@ -52,7 +62,20 @@ def address() -> str:
     return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("client", args=[name])
 
 
-def sources() -> Iterator[tuple[str, bytes]]:
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def _manual() -> bytes:
+    return (SOURCE / MANUAL).read_bytes()
+
+
+def _files(platform_url: str) -> dict[str, bytes]:
+    return dict(_sources()) | {PLATFORM_FILE: platform_url.encode()}
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
     """Yield the files of the package, without its tests."""
     for path in sorted((SOURCE / "gpuplatform_client").rglob("*")):
         name = path.relative_to(SOURCE)
@@ -60,9 +83,9 @@ def sources() -> Iterator[tuple[str, bytes]]:
             yield name.as_posix(), path.read_bytes()
 
 
-def _metadata(project: dict[str, Any], base: str) -> dict[str, str]:
-    name, version, python = project["name"], base.partition("-")[2], project["requires-python"]
-    about = [("Metadata-Version", "2.1"), ("Name", name), ("Version", version), ("Requires-Python", python)]
+def _metadata(project: dict[str, Any], version: str) -> dict[str, str]:
+    about = [("Metadata-Version", "2.1"), ("Name", project["name"]), ("Version", version)]
+    about.append(("Requires-Python", project["requires-python"]))
     needs = [("Requires-Dist", requirement) for requirement in project["dependencies"]]
     kind = [("Wheel-Version", "1.0"), ("Root-Is-Purelib", "true"), ("Tag", "py3-none-any")]
     return {

@@ -15,7 +15,7 @@ from typing import Final
 from django.conf import settings
 from django.urls import reverse
 
-from restapi.client_wheel import PLATFORM_FILE, SOURCE, archive_of, sources
+from restapi.client_wheel import SOURCE, archive_of, contents
 
 WHEELS: Final = SOURCE / "build" / "wheels"
 INTERPRETER: Final = b"#!/usr/bin/env python3\n"
@@ -43,8 +43,7 @@ def address() -> str:
 
 @cache
 def _zipapp(platform_url: str) -> Zipapp:
-    files = dict(_packages()) | dict(sources())
-    files |= {PLATFORM_FILE: platform_url.encode(), "__main__.py": (SOURCE / "zipapp_main.py").read_bytes()}
+    files = dict(_packages()) | contents(platform_url) | {"__main__.py": (SOURCE / "zipapp_main.py").read_bytes()}
     files |= dict.fromkeys(_directories(files), b"")
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     return Zipapp(INTERPRETER + archive_of(files, comment=digest.encode()), digest)

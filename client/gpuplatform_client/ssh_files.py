@@ -35,7 +35,7 @@ def pin(server: SshServerInfo) -> dict[str, str]:
     if not server.known_hosts:
         return {}
     path = stored_login.folder() / "known_hosts"
-    _replace(path, " ".join(server.known_hosts.split()) + "\n")
+    _replace(path, os.fsencode(" ".join(server.known_hosts.split()) + "\n"))
     return {"UserKnownHostsFile": _quoted(path), "StrictHostKeyChecking": "yes"}
 
 
@@ -72,41 +72,41 @@ def config_path() -> Path:
 
 def install(text: str) -> None:
     """Write the configuration, and have ~/.ssh/config include it."""
-    _replace(config_path(), text)
-    own = _own_config()
-    lines = own.read_text().splitlines(keepends=True) if own.exists() else []
+    _replace(config_path(), os.fsencode(text))
+    own, lines = _own_config()
     if _include_line() not in lines:
         own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(own, "".join([_include_line(), *lines]))  # first: below a Host it would be for that alone
+        _replace(own, b"".join([_include_line(), *lines]))  # first: below a Host it would be for that alone
 
 
 def uninstall() -> None:
     """Remove the configuration, and the line that includes it."""
-    own = _own_config()
-    lines = own.read_text().splitlines(keepends=True) if own.exists() else []
+    own, lines = _own_config()
     if _include_line() in lines:
-        _replace(own, "".join(line for line in lines if line != _include_line()))
+        _replace(own, b"".join(line for line in lines if line != _include_line()))
     config_path().unlink(missing_ok=True)
 
 
-def _include_line() -> str:
-    return f"Include {_quoted(config_path())}\n"
+def _include_line() -> bytes:
+    return os.fsencode(f"Include {_quoted(config_path())}\n")
 
 
-def _own_config() -> Path:
-    return (Path.home() / ".ssh" / "config").resolve()  # what a link leads to, as in a folder of dot files
+def _own_config() -> tuple[Path, list[bytes]]:
+    """Return the user's own file, or what a link leads to as among dot files, and its lines, in any encoding."""
+    own = (Path.home() / ".ssh" / "config").resolve()
+    return own, own.read_bytes().splitlines(keepends=True) if own.exists() else []
 
 
 def _quoted(path: Path) -> str:
     return f'"{path}"'.replace("%", "%%")
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     """Write a file whole, for this user alone; one that has these bytes stays as it is."""
-    if path.exists() and path.read_text() == text:
+    if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
     os.replace(draft, path)

@@ -15,7 +15,6 @@ from gpuplatform_client.cli.resources.commands import add_commands
 from gpuplatform_client.cli.sessions import arrays, attach, changes, execute, resize, run, sessions
 
 app = typer.Typer(
-    help="GPU Platform from the command line.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -87,6 +86,13 @@ GROUPS: Final[Mapping[str, Mapping[str, str | typer.Typer]]] = {
     },
     "Administration": {"admin": "For superadmins: users, policies, groups, images, services, and others."},
 }
+
+
+@app.callback()
+def program(version: shell.VersionOption = False) -> None:
+    """GPU Platform from the command line."""
+
+
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         settings = ssh.PASSED_ON if name in ("ssh", "exec") else None

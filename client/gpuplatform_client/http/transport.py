@@ -17,12 +17,13 @@ def request_headers(token: str) -> dict[str, str]:
     token = token.strip()  # as of a file, which ends with a newline
     if not (token.isascii() and token.isprintable()):
         raise ClientError("The token has characters that no token has.")
-    headers = {"User-Agent": f"gpuplatform-client/{_version()}", "Accept": "application/json"}
+    headers = {"User-Agent": f"gpuplatform-client/{client_version()}", "Accept": "application/json"}
     return headers | ({"Authorization": f"Token {token}"} if token else {})
 
 
-def _version() -> str:
+def client_version() -> str:
+    """Return the version of this package, "0" where it is run from a checkout."""
     try:
         return version("gpuplatform-client")
-    except PackageNotFoundError:  # run from a checkout
+    except PackageNotFoundError:
         return "0"

@@ -21,7 +21,6 @@ from gpuplatform_client.models.platform import (
 from gpuplatform_client.models.templates import TemplateInfo
 
 SESSION_ID = re.compile("[a-z2-7]{16}")
-FOLDER_SCHEME = "folder://"
 DEFAULT_CPU: Final = 1
 DEFAULT_MEMORY: Final = 2 * 2**30
 
@@ -116,6 +115,12 @@ def find_array(client: Client, name: str) -> ArrayInfo:
     if (found := next((each for each in client.arrays(name=name) if each.name == name), None)) is None:
         raise LookupFailedError(f"There is no array {name!r}.")
     return found
+
+
+def folder_place(place: str) -> str | None:
+    """Return FOLDER/PATH of folder:FOLDER/PATH, also as folder://FOLDER/PATH; None for a place that is in no folder."""
+    scheme, _, rest = place.partition(":")
+    return rest.lstrip("/") if scheme == "folder" and scheme != place else None
 
 
 def find_folder(client: Client, name: str) -> DataFolder:

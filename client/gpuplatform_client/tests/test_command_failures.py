@@ -106,8 +106,9 @@ def test_live_sessions_are_listed_without_reading_all(platform: Platform) -> Non
         assert ("tab=running" in platform.asked[-1]) is expected
 
 
-def test_a_file_that_cannot_be_written_is_named(platform: Platform, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["cp", "folder://data/numbers", str(tmp_path / "no" / "numbers")])
+@pytest.mark.parametrize("place", ["folder:data/numbers", "folder://data/numbers"])
+def test_a_file_that_cannot_be_written_is_named(place: str, platform: Platform, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["cp", place, str(tmp_path / "no" / "numbers")])
     assert (done.exit_code, isinstance(done.exception, SystemExit)) == (1, True)
     assert str(tmp_path / "no") in done.stderr
     assert "No such file or directory" in done.stderr

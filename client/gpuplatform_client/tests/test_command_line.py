@@ -1,6 +1,8 @@
 """The program `gpuplatform` as a person runs it, against a live server without hosts: sessions wait."""
 
+import fcntl
 import json
+import os
 import re
 import shlex
 import stat
@@ -19,6 +21,7 @@ from django.utils import timezone
 from accounts.models import AccountInvitation, ApiToken, User
 from gpuplatform_client.tests.program import Command
 from resources.amounts.units import MIB
+from restapi import client_wheel
 from sessions.models import Cluster, Session
 from sessions.resizing import services as resizing
 from sessions.resizing.services import StoredResize
@@ -110,10 +113,25 @@ def test_the_downloaded_file_alone_signs_in(server: LiveServer, user: User, tmp_
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert run("login", GPUPLATFORM_TOKEN=ApiToken.objects.issue(user)[1]).startswith("Signed in as user@example.org")
+    cache = tmp_path / ".cache/gpuplatform"
+    for name in ("unused", "running", "young"):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "old.py").touch()
+        os.utime(cache / name, None if name == "young" else (0, 0))
+    with (cache / "running" / ".lock").open("w") as lock:
+        os.utime(cache / "running", (0, 0))
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert run("login", GPUPLATFORM_TOKEN=ApiToken.objects.issue(user)[1]).startswith("Signed in as user@example")
+    assert not (cache / "unused").exists()
     assert run("whoami") == f"user@example.org at {server.url}\n"
+    own, offered = run("--version").splitlines()
+    assert (own, offered) == (
+        f"gpuplatform {client_wheel.version(server.url)}",
+        f"{server.url} offers {client_wheel.version(server.url)}",
+    )
     assert "COMP_WORDS" in run("completion", "bash")
-    [copy] = (tmp_path / ".cache/gpuplatform").iterdir()
+    [copy] = [each for each in cache.iterdir() if each.name not in ("running", "young")]
+    assert len([*cache.iterdir()]) == 3
     assert run("whoami", XDG_CACHE_HOME="/dev/null") == f"user@example.org at {server.url}\n"  # nothing can be written
     assert copy.name == response.headers["ETag"].strip('"')
 

@@ -65,7 +65,8 @@ def test_ssh_finds_sessions_by_the_written_configuration(signed_in: Command, ses
     run_session(host=session.host, owner=make_user(), name="foreign")
     config = tmp_path / ".ssh/config"
     config.parent.mkdir()
-    config.write_text("Host other\n    User me\n")
+    own = b"# caf\xe9, in Latin-1\r\nHost other\n    User me\n"
+    config.write_bytes(own)
     assert signed_in("ssh-config").stdout == "train.gpu\n"
     found = effective(tmp_path, "train.gpu")
     assert (found["user"], found["hostname"], found["stricthostkeychecking"]) == (session.pk, "127.0.0.1", "true")
@@ -76,15 +77,15 @@ def test_ssh_finds_sessions_by_the_written_configuration(signed_in: Command, ses
     assert effective(tmp_path, "data.gpu")["user"] == "data"
     assert effective(tmp_path, "other")["user"] == "me"
     assert effective(tmp_path, "foreign.gpu")["user"] not in Session.objects.values_list("pk", flat=True)
-    written = config.read_text(), ssh_files_of(tmp_path).read_text(), ssh_files_of(tmp_path).stat().st_mtime_ns
+    written = config.read_bytes(), ssh_files_of(tmp_path).read_text(), ssh_files_of(tmp_path).stat().st_mtime_ns
     signed_in("ssh-config")
     assert written == (
-        config.read_text(),
+        config.read_bytes(),
         ssh_files_of(tmp_path).read_text(),
         ssh_files_of(tmp_path).stat().st_mtime_ns,
     )
     signed_in("ssh-config", "--remove")
-    assert config.read_text() == "Host other\n    User me\n"
+    assert config.read_bytes() == own
 
 
 def ssh_files_of(home: Path) -> Path:

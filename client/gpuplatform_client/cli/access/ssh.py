@@ -15,7 +15,7 @@ from gpuplatform_client.cli.names import SessionName
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.models.platform import SshServerInfo
-from gpuplatform_client.operations.lookups import FOLDER_SCHEME, find_folder, find_session
+from gpuplatform_client.operations.lookups import find_folder, find_session, folder_place
 
 PASSED_ON: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}  # to what runs in the session
 
@@ -52,7 +52,7 @@ def port_forward(
 
 @reporting()
 def copy(
-    source: Annotated[str, typer.Argument(help="A file here, SESSION:PATH, or folder://FOLDER/PATH")],
+    source: Annotated[str, typer.Argument(help="A file here, SESSION:PATH, or folder:FOLDER/PATH")],
     target: Annotated[str, typer.Argument(help="As the source; one of them is here")],
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Directories, to and from sessions")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file of a folder")] = False,
@@ -60,10 +60,11 @@ def copy(
     """Copy files between this machine and a session or a data folder."""
     places = (source, target)
     if sum(is_remote(place) for place in places) != 1:
-        raise ClientError("One side is SESSION:PATH or folder://FOLDER/PATH, and the other a path of this machine.")
-    if any(place.startswith(FOLDER_SCHEME) for place in places):
+        raise ClientError("One side is SESSION:PATH or folder:FOLDER/PATH, and the other a path of this machine.")
+    in_folders = [place for each in places if (place := folder_place(each)) is not None]
+    if in_folders:
         with connected() as client:
-            _copy_by_folder(client, source, target, overwrites=force)
+            _copy_by_folder(client, *in_folders[0].partition("/")[::2], source, target, overwrites=force)
         return
     remote = source if is_remote(source) else target
     name, _, path = remote.partition(":")
@@ -74,24 +75,18 @@ def copy(
     become([*words, *((there, target) if remote is source else (source, there))])
 
 
-def _copy_by_folder(client: Client, source: str, target: str, *, overwrites: bool) -> None:
-    if source.startswith(FOLDER_SCHEME):
-        folder, path = _folder_place(source)
+def _copy_by_folder(client: Client, name: str, path: str, source: str, target: str, *, overwrites: bool) -> None:
+    folder = find_folder(client, name)
+    if is_remote(source):
         here = Path(target)
-        client.download(find_folder(client, folder).id, path, here / Path(path).name if here.is_dir() else here)
+        client.download(folder.id, path, here / Path(path).name if here.is_dir() else here)
         return
-    folder, path = _folder_place(target)
     file = Path(source)
     if not file.is_file():
         raise ClientError(f"{source} is not a file.")
     path = f"{path}{file.name}" if path.endswith("/") or not path else path
-    client.upload(find_folder(client, folder).id, file, path, overwrites=overwrites)
-    output.print(f"{source} -> {FOLDER_SCHEME}{folder}/{path}", highlight=False, markup=False)
-
-
-def _folder_place(text: str) -> tuple[str, str]:
-    folder, _, path = text.removeprefix(FOLDER_SCHEME).partition("/")
-    return folder, path
+    client.upload(folder.id, file, path, overwrites=overwrites)
+    output.print(f"{source} -> folder:{name}/{path}", highlight=False, markup=False)
 
 
 def _bind_address(text: str) -> str:

@@ -13,11 +13,11 @@ from gpuplatform_client.cli.amounts import MIB
 from gpuplatform_client.cli.connection import messages, output, reporting
 from gpuplatform_client.cli.exit_codes import FAILED
 from gpuplatform_client.errors import ClientError
+from gpuplatform_client.operations.lookups import folder_place
 from gpuplatform_client.sync.mirror import Mirror, MirrorResult, Step, StepKind
 from gpuplatform_client.sync.sftp import SftpClient
 from gpuplatform_client.sync.trees import LocalTree, Scan, SftpTree, Tree
 
-FOLDER: Final = "folder:"
 WATCH_SECONDS: Final = 1.0
 KEEP_ALIVE: Final = ("-o", "ServerAliveInterval=15")  # so that a lost network is noticed
 
@@ -65,8 +65,8 @@ def _tree(place: str) -> Iterator[Tree]:
     if not is_remote(place):
         yield LocalTree(Path(place))
         return
-    if place.startswith(FOLDER):
-        words, root = folder_words(), f"/{place.removeprefix(FOLDER).lstrip('/')}"
+    if (in_folders := folder_place(place)) is not None:
+        words, root = folder_words(), f"/{in_folders}"
     else:
         name, _, path = place.partition(":")
         words, root = session_words(name), path.removeprefix("~/")

@@ -4,15 +4,16 @@ import shlex
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
 from gpuplatform_client.cli.exit_codes import INTERRUPTED, NO_MORE_KNOWN, NOT_STARTED
-from gpuplatform_client.cli.names import ImageName, complete_folder
+from gpuplatform_client.cli.names import ImageName
 from gpuplatform_client.cli.sessions import arrays
+from gpuplatform_client.cli.sessions import run_options as options
 from gpuplatform_client.cli.spec_files import (
     FileOption,
     outlook_text,
@@ -32,58 +33,36 @@ OUTAGE_SECONDS: Final = 600.0  # of the connection, after which it is given up; 
 
 @reporting(NOT_STARTED)  # as `docker run` exits when no container was started
 def run(
-    command: Annotated[
-        list[str] | None, typer.Argument(help="What to run, after --; nothing: an interactive session")
-    ] = None,
+    command: options.Command = None,
     image: ImageName = None,
     file: FileOption = None,
-    cpu: Annotated[int | None, typer.Option(help="CPU cores")] = None,
-    memory: Annotated[str | None, typer.Option(help='Such as "4g"')] = None,
-    shared_memory: Annotated[str | None, typer.Option(help='Such as "1g"')] = None,
-    fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU, in steps of 0.01")] = None,
-    preset: Annotated[str | None, typer.Option(help="Instead of the amounts")] = None,
-    nodes: Annotated[
-        str | None,
-        typer.Option(help="Members of a cluster, each with these amounts; 2-4: it grows while there is room"),
-    ] = None,
-    main_cpu: Annotated[int | None, typer.Option(help="Of the first member alone")] = None,
-    main_memory: Annotated[str | None, typer.Option(help="Of the first member alone")] = None,
-    main_fgpu: Annotated[str | None, typer.Option(help="Of the first member alone, such as 0")] = None,
-    cluster_mode: Annotated[str | None, typer.Option(help="Its hosts: any, single-host or spread")] = None,
-    share_gpus: Annotated[bool, typer.Option("--share-gpus", help="Its members may have parts of one GPU")] = False,
-    on_main: Annotated[
-        bool, typer.Option("--on-main", help="main1 alone runs the command, as for mpirun and Ray")
-    ] = False,
-    max_restarts: Annotated[int | None, typer.Option(help="How often all start again after one failed")] = None,
-    group: Annotated[str | None, typer.Option(help="Resource group")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the session")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, may be repeated")] = None,
-    mount: Annotated[
-        list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]], may be repeated", autocompletion=complete_folder)
-    ] = None,
-    time_limit: Annotated[str | None, typer.Option(help='Such as "4h"')] = None,
-    project: Annotated[str | None, typer.Option(help="A project of yours to which it belongs")] = None,
-    preemptible: Annotated[bool, typer.Option("--preemptible", help="It may be ended for others that wait")] = False,
-    depends_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--depends-on",
-            "--dependency",
-            help="ID, or KIND:ID with after, after_ok, after_not_ok or after_any, also as Slurm spells it; "
-            "parted by commas, may be repeated",
-        ),
-    ] = None,
-    array: Annotated[
-        str | None, typer.Option(help='Tasks by index, such as "1-1000%50": 50 at a time; prints the id, does not wait')
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(help='NAME=VALUE,VALUE of a grid of tasks, such as "lr=0.1,0.01"; may be repeated'),
-    ] = None,
-    max_parallel: Annotated[int | None, typer.Option(min=1, help="Of an array: tasks that run at once")] = None,
-    retries: Annotated[int | None, typer.Option(min=0, help="Of an array: how often a failed task runs again")] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and do not wait")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Say when it would start, and launch nothing")] = False,
+    cpu: options.Cpu = None,
+    memory: options.Memory = None,
+    shared_memory: options.SharedMemory = None,
+    fgpu: options.Fgpu = None,
+    preset: options.Preset = None,
+    nodes: options.Nodes = None,
+    main_cpu: options.MainCpu = None,
+    main_memory: options.MainMemory = None,
+    main_fgpu: options.MainFgpu = None,
+    cluster_mode: options.ClusterMode = None,
+    share_gpus: options.ShareGpus = False,
+    on_main: options.OnMain = False,
+    max_restarts: options.MaxRestarts = None,
+    group: options.Group = None,
+    name: options.SessionTitle = None,
+    env: options.Variables = None,
+    mount: options.Mount = None,
+    time_limit: options.TimeLimit = None,
+    project: options.Project = None,
+    preemptible: options.Preemptible = False,
+    depends_on: options.DependsOn = None,
+    array: options.Array = None,
+    param: options.Param = None,
+    max_parallel: options.MaxParallel = None,
+    retries: options.Retries = None,
+    detach: options.Detach = False,
+    dry_run: options.DryRun = False,
 ) -> None:
     """Run a command in a session of its own, or what a file says, or start an interactive session."""
     before = tuple(part for text in depends_on or () for part in text.split(","))
