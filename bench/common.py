@@ -148,7 +148,7 @@ class BareEngine:
         return is_ready and all(each["State"] == "running" for each in ours)
 
 
-def timed(act: Callable[[], None]) -> float:
+def timed(act: Callable[[], object]) -> float:
     """Return how many milliseconds `act` takes."""
     started = time.perf_counter()
     act()

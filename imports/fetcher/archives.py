@@ -59,12 +59,16 @@ class _Target:
         path.unlink(missing_ok=True)
         with path.open("xb") as file:
             while block := source.read(BLOCK):
-                self.size += len(block)
-                if self.size > self.most:
-                    raise FetchError("The archive unpacks to far more than it is: that is not done.")
+                self.count(len(block))
                 file.write(block)
         path.chmod(0o755 if is_executable else 0o644)
         self.job.show(f"Unpacks {self.files} files", self.size)
+
+    def count(self, size: int) -> None:
+        """Count bytes that are unpacked. Raises FetchError once they are too many."""
+        self.size += size
+        if self.size > self.most:
+            raise FetchError("The archive unpacks to far more than it is: that is not done.")
 
     def link(self, path: Path, to: str) -> None:
         """Make a symbolic link, unless something is there, or another link leads to where it would be."""
@@ -118,9 +122,11 @@ def _unpack_tar(archive: Path, target: _Target) -> None:
     with tarfile.open(archive, "r:*") as opened:
         for entry in _entries(opened):
             path = target.place(entry.name)
+            source = opened.extractfile(entry) if path and entry.isreg() else None
+            if source is None:
+                target.count(entry.size)  # what is left out is read all the same
             if path is None:
                 continue
-            source = opened.extractfile(entry) if entry.isreg() else None
             if entry.isdir():
                 path.mkdir(parents=True, exist_ok=True)
             elif entry.issym():

@@ -105,7 +105,7 @@ def _check_out(
     repository: Repository, commit: Commit, job: FetchJob, scratch: Path, *, depth: int, seen: list[str]
 ) -> None:
     entries = list(repository.entries(commit.id))
-    job.check_size(sum(entry.size or 0 for entry in entries), len(entries))
+    job.count(sum(entry.size or 0 for entry in entries), len(entries))
     job.show(f"Writes {len(entries)} files")
     where = ["-B", commit.branch, commit.id] if _is_branch(repository, commit) else ["--detach", commit.id]
     repository.run("checkout", "--quiet", "--force", "--no-recurse-submodules", *where, "--")
@@ -176,8 +176,8 @@ def _fetch_submodule(
     repository = _made(place, remote, job, scratch)
     try:
         _fetch(repository, f"+{entry.id}:refs/import/head", ["--depth=1"])
-    except GitError:  # hosts that give branches alone
-        _fetch(repository, "+refs/heads/*:refs/remotes/origin/*", [])
+    except GitError:  # hosts that give branches alone; however many they are, none is stored
+        _fetch(repository, "refs/heads/*", [])
     _check_out(repository, Commit(entry.id, "", ""), job, scratch, depth=depth + 1, seen=seen)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,7 +23,6 @@ MAX_LISTING_BYTES: Final = 512 * 2**20
 WATCH_SECONDS: Final = 1.0
 SERVICE: Final = "/info/refs?service=git-upload-pack"
 _SCP: Final = re.compile(r"(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^-:].*)")
-_SSH_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9.:-]+")  # as it may stand in a command of the shell
 # Keys of hosts that many use, as they publish them; others are trusted at first use.
 KNOWN_HOSTS: Final = """\
 github.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl
@@ -95,7 +96,7 @@ def remote_of(url: str, job: FetchJob, scratch: Path) -> Remote:
 
 
 def _ssh_remote(url: str, host: str, port: int, job: FetchJob, scratch: Path) -> Remote:
-    if not _SSH_HOST.fullmatch(host):
+    if not network.HOST.fullmatch(host):  # it stands in a command of the shell
         raise FetchError("The host of this address is not one.")
     address = network.resolve(host, port, job, scheme="ssh")
     known, credential = scratch / "known_hosts", job.credential
@@ -164,6 +165,7 @@ class Repository:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,  # so that what git starts ends with it
         )
         errors: list[bytes] = []
         said = threading.Thread(target=lambda: errors.append(_tail(process)), daemon=True)
@@ -178,7 +180,7 @@ class Repository:
                 output = process.stdout.read(limit + 1)
         finally:
             if output is None or len(output) > limit:
-                process.kill()
+                _kill(process)
             code = process.wait()
         said.join()
         if over:
@@ -199,7 +201,7 @@ class Repository:
                 self.job.check_size(size)
             except FetchError as error:
                 over.append(error)
-                process.kill()
+                _kill(process)
                 return
             time.sleep(WATCH_SECONDS)
 
@@ -249,6 +251,8 @@ def _configuration() -> str:
 \tlowSpeedTime = 60
 [transfer]
 \tfsckObjects = true
+[fetch]
+\tunpackLimit = 1
 [fetch "fsck"]
 {skipped}[submodule]
 \trecurse = false
@@ -263,6 +267,11 @@ def _configuration() -> str:
 [advice]
 \tdetachedHead = false
 """
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _tail(process: subprocess.Popen[bytes]) -> bytes:

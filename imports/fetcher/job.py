@@ -53,6 +53,7 @@ class FetchJob:
     stale: list[str] = field(default_factory=list)  # names beside the target that ended imports may have left
     notes: list[str] = field(default_factory=list)
     _shown_at: float = 0.0
+    _written_bytes: int = 0
 
     def note(self, sentence: str) -> None:
         """Remember a sentence for the user about what was left out."""
@@ -72,6 +73,11 @@ class FetchJob:
             raise FetchError(f"It is larger than {self.max_bytes // 2**20} MiB, which is the most that is fetched.")
         if files > self.max_files:
             raise FetchError(f"It has more than {self.max_files} files, which is the most that is fetched.")
+
+    def count(self, size: int, files: int = 0) -> None:
+        """Count what will be written beside what was. Raises FetchError if that is more than an import may have."""
+        self._written_bytes += size
+        self.check_size(self._written_bytes, files)
 
 
 def say(message: dict[str, Any]) -> None:

@@ -43,14 +43,13 @@ def replace_pointers(repository: Repository, entries: list[CommitFile], job: Fet
     if not repository.remote.is_https:
         job.note("Large files (Git LFS) are fetched over https:// only; pointers to them are in their places.")
         return
-    job.check_size(sum(pointer.size for pointer in pointers))
+    job.count(sum(pointer.size for pointer in pointers))
     done = 0
     for start in range(0, len(pointers), AT_ONCE):
         part = pointers[start : start + AT_ONCE]
         actions = _actions(repository.remote.url, part, job)
         for pointer in part:
-            _replace(pointer, actions.get(pointer.id, {}), job, done)
-            done += pointer.size
+            done += _replace(pointer, actions.get(pointer.id, {}), job, done)
 
 
 def _pointers(tree: Path, entries: list[CommitFile]) -> Iterator[Pointer]:
@@ -79,7 +78,7 @@ def _actions(url: str, pointers: list[Pointer], job: FetchJob) -> dict[str, Any]
     return {str(each.get("oid")): each for each in objects if isinstance(each, dict)}
 
 
-def _replace(pointer: Pointer, about: dict[str, Any], job: FetchJob, before: int) -> None:
+def _replace(pointer: Pointer, about: dict[str, Any], job: FetchJob, before: int) -> int:
     actions = about.get("actions")
     action = actions.get("download") if isinstance(actions, dict) else None
     if not isinstance(action, dict) or not isinstance(action.get("href"), str):
@@ -92,7 +91,7 @@ def _replace(pointer: Pointer, about: dict[str, Any], job: FetchJob, before: int
     }
     part = pointer.path.with_name(f".{pointer.id}.part")
     words = f"Fetches the large file {pointer.path.name}"
-    network.download(action["href"], part, job, words, before=before, headers=headers)
+    size = network.download(action["href"], part, job, words, before=before, headers=headers)
     digest = hashlib.sha256()
     with part.open("rb") as file:
         while block := file.read(network.BLOCK):
@@ -101,3 +100,4 @@ def _replace(pointer: Pointer, about: dict[str, Any], job: FetchJob, before: int
         raise FetchError(f"The large file {pointer.path.name} is not what the repository says (Git LFS).")
     part.chmod(pointer.path.stat().st_mode & 0o777)
     os.replace(part, pointer.path)
+    return size

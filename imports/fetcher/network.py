@@ -6,8 +6,10 @@ import base64
 import http.client
 import ipaddress
 import json
+import re
 import socket
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,10 @@ MAX_REDIRECTS: Final = 5
 MAX_JSON_BYTES: Final = 4 * 2**20
 BLOCK: Final = 256 * 1024
 REDIRECTS: Final = (301, 302, 303, 307, 308)
+SLOW_SECONDS: Final = 60  # in which at least SLOW_BYTES have to come
+SLOW_BYTES: Final = 60_000
+# Names that all who see them read alike: curl would turn others into ASCII, and ask for their addresses again.
+HOST: Final = re.compile(r"(?!-)[A-Za-z0-9.:-]*[A-Za-z0-9:]")
 DEFAULT_PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
 
 
@@ -54,6 +60,8 @@ def checked(url: str, job: FetchJob) -> tuple[SplitResult, int, str]:
         raise FetchError(
             f"What was fetched leads to an address that is not followed: {parts.scheme}://{parts.hostname}."
         )
+    if not HOST.fullmatch(parts.hostname):
+        raise FetchError("What was fetched leads to a host whose name is not one.")
     return parts, port, resolve(parts.hostname, port, job, scheme=parts.scheme)
 
 
@@ -93,7 +101,7 @@ def opened(
                 raise FetchError(f"{parts.hostname} answered with a redirect where none is followed.")
             url = urljoin(url, response.headers.get("Location", ""))
             headers = None  # they were for the first address
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise FetchError(f"{parts.hostname} could not be asked: {_words(error)}.") from error
         finally:
             connection.close()
@@ -113,15 +121,19 @@ def download(
     url: str, path: Path, job: FetchJob, words: str, *, before: int = 0, headers: Mapping[str, str] | None = None
 ) -> int:
     """Write what is at the URL to a new file; return its size. `before` bytes were fetched already."""
-    size = 0
+    size, since, size_then = 0, time.monotonic(), 0
     with opened(url, job, headers) as (response, _url), path.open("xb") as file:
-        while block := response.read(BLOCK):
+        expected = response.length  # None: until the end
+        while size != expected and (block := response.read1(min(BLOCK, expected - size) if expected else BLOCK)):
             size += len(block)
+            if time.monotonic() - since > SLOW_SECONDS:
+                if size - size_then < SLOW_BYTES:
+                    raise FetchError("It comes too slowly.")
+                since, size_then = time.monotonic(), size
             job.check_size(before + size)
             file.write(block)
             job.show(words, before + size)
-        missing = response.length
-    if missing:
+    if expected is not None and size < expected:
         raise FetchError("The connection broke off before everything was fetched.")
     return size
 

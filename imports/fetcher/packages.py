@@ -127,12 +127,12 @@ def _install(place: environments.Place, tree: Path, plan: InstallPlan, job: Fetc
     job.show("Installs packages")
     if not _is_for_this_python(venv):
         options = ["--without-pip"] if importlib.util.find_spec("pip") else []  # that of the image is seen there
-        made = [sys.executable, "-m", "venv", "--clear", "--system-site-packages", *options, str(venv)]
+        made = [sys.executable, "-I", "-m", "venv", "--clear", "--system-site-packages", *options, str(venv)]
         _run(made, tree, place, job)
     own = _python(venv / "bin" / "python")[0]
     (Path(own) / "_image.pth").write_text(f"{_python(Path(sys.executable))[0]}\n")
     python, uv = str(venv / "bin" / "python"), shutil.which("uv")
-    pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
+    pip = [python, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
     if plan.is_locked:
         if not uv:
             _run([*pip, UV], tree, place, job)

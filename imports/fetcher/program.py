@@ -155,7 +155,8 @@ def _is_path(path: str, entries: dict[str, Any]) -> bool:
 
 def _reads(repository: Repository, ids: dict[str, str]) -> survey.Read:
     def read(path: str) -> bytes:
-        return repository.run("cat-file", "blob", ids[path], limit=2**24)[: survey.MAX_READ_BYTES]
+        content = repository.run("cat-file", "blob", ids[path], words="Reads what is there", limit=2**24)
+        return content[: survey.MAX_READ_BYTES]
 
     return read
 
@@ -195,11 +196,10 @@ def _zenodo(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:
     """Fetch the files of a record; its only archive is unpacked."""
     site, _, record = job.url.partition("/records/")
     about = network.read_json(f"{site}/api/records/{record}", job)
-    files = [
-        (str(each.get("key", "")), str((each.get("links") or {}).get("self", "")), int(each.get("size") or 0))
-        for each in (about.get("files") or () if isinstance(about, dict) else ())
-        if isinstance(each, dict)
-    ]
+    try:
+        files = [(str(each["key"]), str(each["links"]["self"]), int(each["size"])) for each in about["files"]]
+    except (TypeError, KeyError, IndexError):
+        files = []
     if not files:
         raise FetchError("This record of Zenodo has no files for everybody.")
     job.check_size(sum(size for _, _, size in files), len(files))

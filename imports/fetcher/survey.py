@@ -23,11 +23,13 @@ FILES: Final = (
 NAMING: Final = ("requirements.txt", "environment.yml", "pyproject.toml")
 FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "scikit-learn", "keras", "transformers", "pandas")
 _FRAMEWORK: Final = re.compile(
-    rf"(?<![\w.-])({'|'.join(FRAMEWORKS)})(?![\w-])(?:\[[^\]]*\])?\s*(?:==\s*([0-9][0-9.]{{0,15}}))?", re.IGNORECASE
+    rf"(?<![\w.-])({'|'.join(FRAMEWORKS)})(?![\w-])(?:\[[^\]\n]{{0,200}}\])?[ \t]*(?:==[ \t]*([0-9][0-9.]{{0,15}}))?",
+    re.IGNORECASE,
 )
-_BASE: Final = re.compile(r"(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)")
-_STRING: Final = r'("(?:\\.|[^"\\])*")'
-_COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_BASE: Final = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)")
+# What has no end reaches to that of the text, so that each part of the text is read once.
+_STRING: Final = r'("(?:\\.|[^"\\])*(?:"|\\?\Z))'
+_COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 
 Found = Iterable["tuple[str, int | None]"]

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 BACKEND: Final = "/usr/lib/git-core/git-http-backend"
-NAMES: Final = ("localhost", "repo.example", "other.example")
+NAMES: Final = ("localhost", "repo.example", "other.example", "xn--rpo-bma.example")
 _POINTER: Final = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"
 
 

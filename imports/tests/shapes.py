@@ -40,7 +40,10 @@ class RepositoryShape:
 
 SHAPES: Final = {
     "requirements": RepositoryShape(
-        files={"requirements.txt": f"{OPTIONS}hello\n", "a.ipynb": "{}"},
+        files={
+            **{"requirements.txt": f"{OPTIONS}hello\n", "a.ipynb": "{}"},
+            "json.py": "raise SystemExit('not that of the library')\n",  # beside which pip runs
+        },
         present=["requirements.txt"],
         opened=("jupyterlab", "a.ipynb"),
     ),
@@ -92,7 +95,7 @@ SHAPES: Final = {
     SUBMODULES: RepositoryShape(
         files={".gitmodules": '[submodule "x"]\n\tpath = x/y\n\turl = ../requirements\n'},
         runs="assert 'hello' in open('x/y/requirements.txt').read()",
-        more_files=3,
+        more_files=4,
     ),
     "hostile": RepositoryShape(
         files={

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from imports.fetcher import archives
+from imports.fetcher import archives, network, survey
 from imports.fetcher.git import remote_of
 from imports.fetcher.job import Credential, FetchError
 from imports.fetcher.public_addresses import networks_of
 from imports.runs import delivery
 from imports.tests.fetching import fetched, job_for, token_for
 from imports.tests.git_host import GitHost, git, names_lead_to
+from tests.wait import until
 
 pytestmark = pytest.mark.loopback
 
@@ -68,6 +69,80 @@ def test_a_name_with_one_inner_address_is_refused(tmp_path: Path, capsys: Any, m
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: both)
     problem = fetched(capsys, job_for("https://mixed.example/a.git", tmp_path / "t", networks=()))["problem"]
     assert "not a public one" in problem
+
+
+@pytest.mark.parametrize(
+    "name", ["r\u00e9po.example", "repo.example.", "repo;.example", "repo#.example", "-repo.example"]
+)
+def test_a_name_that_curl_reads_otherwise_is_refused(
+    name: str, host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", names_lead_to({"localhost": ["127.0.0.1"], name: ["127.0.0.1"]}))
+    host.repository("other", {"a": "1"})
+    host.redirects["/work/info/refs"] = f"https://{name}:{host.port}/other/info/refs?service=git-upload-pack"
+    assert "problem" in fetched(capsys, job_for(host.url("work"), tmp_path / "t"))
+    assert [path for path, _ in host.asked] == ["/work/info/refs"]
+
+
+def test_other_objects_of_a_plain_server_are_not_followed(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    """Of git's older protocol over HTTP, in which files name other places that have objects."""
+    commit = "1" * 40
+    host.files |= {"/old/info/refs": f"{commit}\trefs/heads/main\n".encode(), "/old/HEAD": b"ref: refs/heads/main\n"}
+    host.files |= {
+        f"/old/objects/info/{name}": host.url("inside/objects\n").encode() for name in ("alternates", "http-alternates")
+    }
+    assert "problem" in fetched(capsys, job_for(host.url("old"), tmp_path / "t", whole_history=True))
+    assert not [path for path, _ in host.asked if path.startswith("/inside")]
+
+
+def test_a_hundred_thousand_branches_cost_nothing(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    copy = host.repository("work", {"a": "1"})
+    commit, bare = git(copy, "rev-parse", "HEAD"), host.root / "work.git"
+    names = "".join(f"{commit} refs/heads/b{number:06}\n" for number in range(100_000))
+    (bare / "packed-refs").write_text(f"# pack-refs with: peeled fully-peeled sorted \n{names}")
+    git(bare, "symbolic-ref", "HEAD", "refs/heads/b000007")
+    assert fetched(capsys, job_for(host.url("work"), tmp_path / "t"))["found"]["branch"] == "b000007"
+    assert git(tmp_path / "t", "for-each-ref", "--format=%(refname)").split() == [
+        "refs/heads/b000007",
+        "refs/remotes/origin/b000007",
+    ]
+
+
+@pytest.mark.parametrize("name", ["-x", "--orphan", "a;b", "$(touch x)", "x/../y"])
+def test_a_default_branch_is_no_option(name: str, host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    host.repository("work", {"a": "1"})
+    (host.root / "work.git" / "HEAD").write_text(f"ref: refs/heads/{name}\n")
+    fetched(capsys, job_for(host.url("work"), tmp_path / "t"))
+    assert {each.name for each in tmp_path.iterdir()} <= {"host", "t"}
+
+
+def test_a_server_that_drips_is_given_up(
+    host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(network, "SLOW_BYTES", 2**20)
+    host.files["/work.zip"] = b"x" * 2**16
+    problem = fetched(capsys, job_for(host.url("work.zip"), tmp_path / "t", kind="archive"))["problem"]
+    assert problem == "It comes too slowly."
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Dockerfile", "\n" * 2**18),
+        ("Dockerfile", "FROM " + "--a " * 2**16),
+        (".devcontainer.json", "/* " * 2**16),
+        (".devcontainer.json", '"\\' * 2**17),
+        (".devcontainer.json", "," * 2**18),
+        ("requirements.txt", "torch[" * 40_000),
+        ("environment.yml", "dependencies:\n- " + "a" * 2**18),
+    ],
+)
+def test_texts_are_read_in_one_pass(name: str, text: str, tmp_path: Path) -> None:
+    """They took minutes."""
+    (tmp_path / name).write_text(text)
+    found = survey.survey([(name, len(text))], survey.read_below(tmp_path), job_for("x", tmp_path))
+    assert found["present"] == [name]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +312,7 @@ def test_a_secret_is_in_no_command_or_output(host: GitHost, tmp_path: Path) -> N
     assert "s3cret" not in run.stdout
     assert "info/refs" not in seen.read_text()
     assert "s3cret" not in seen.read_text()
+    assert not [path for path in (tmp_path / "t").rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()]
 
 
 def test_what_is_stopped_leaves_nothing(host: GitHost, tmp_path: Path) -> None:
@@ -245,7 +321,7 @@ def test_what_is_stopped_leaves_nothing(host: GitHost, tmp_path: Path) -> None:
     slow = tmp_path / "bin" / "git"
     slow.parent.mkdir()
     slow.write_text(
-        f'#!/bin/sh\ncase "$1" in fetch) touch {tmp_path}/begun; exec sleep 60;; esac\nexec /usr/bin/git "$@"\n'
+        f'#!/bin/sh\ncase "$1" in fetch) sleep 600 & echo $! >{tmp_path}/pid; wait;; esac\nexec /usr/bin/git "$@"\n'
     )
     slow.chmod(0o755)
     job = {"id": "i", "kind": "git", "url": host.url("work"), "target": str(tmp_path / "home" / "t")}
@@ -256,10 +332,20 @@ def test_what_is_stopped_leaves_nothing(host: GitHost, tmp_path: Path) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             if "Fetches" in line:
-                process.send_signal(signal.SIGTERM)
                 break
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        process.send_signal(signal.SIGTERM)
         assert "cancelled" in process.stdout.read()
+    until(lambda: not _is_running(int((tmp_path / "pid").read_text())))
     assert list((tmp_path / "home").iterdir()) == []
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a process is there that has not ended; nobody may have waited for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _bomb_zip() -> bytes:
@@ -288,6 +374,45 @@ def test_an_archive_that_unpacks_to_far_more_is_not(
     problem = fetched(capsys, job_for(host.url("bomb.zip"), tmp_path / "t", kind="archive"))["problem"]
     assert "far more" in problem
     assert sorted(each.name for each in tmp_path.iterdir()) == ["host"]
+
+
+def test_what_is_left_out_of_an_archive_counts(
+    host: GitHost, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "FREE_BYTES", 2**20)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("../bad")
+        entry.size = 2**22
+        archive.addfile(entry, io.BytesIO(b"\0" * 2**22))
+    host.files["/bomb.tgz"] = content.getvalue()
+    assert "far more" in fetched(capsys, job_for(host.url("bomb.tgz"), tmp_path / "t", kind="archive"))["problem"]
+
+
+def test_large_files_of_small_pointers_are_bounded(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    pointers = [host.pointer(bytes([number]) * 2**16).replace(f"size {2**16}", "size 1") for number in range(4)]
+    host.repository("work", dict(zip("abcd", pointers, strict=True)))
+    job = job_for(host.url("work"), tmp_path / "t", max_bytes=2**17)
+    assert "larger than" in fetched(capsys, job)["problem"]
+
+
+def test_a_pack_that_grows_too_large_is_given_up(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    host.repository("work", {"a": os.urandom(2**20)})
+    problem = fetched(capsys, job_for(host.url("work"), tmp_path / "t", max_bytes=2**16))["problem"]
+    assert "larger than" in problem
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["host"]
+
+
+def test_submodules_are_bounded_together(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    host.repository("part", {"a": os.urandom(2**16)})
+    part = git(host.folder / "copies" / "part", "rev-parse", "HEAD")
+    modules = "".join(f'[submodule "{name}"]\n\tpath = {name}\n\turl = ../part\n' for name in "abc")
+    copy = host.repository("work", {".gitmodules": modules})
+    for name in "abc":
+        _add_submodule(copy, name, part)
+    host.publish("work")
+    found = fetched(capsys, job_for(host.url("work"), tmp_path / "t", max_bytes=3 * 2**16))["found"]
+    assert "c was left out. It is larger than" in found["notes"][0]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def proposed(found: dict[str, Any]) -> tuple[str, tuple[str, str]]:
     return f"{options.image.environment} {options.image.version}", (options.app, options.file)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name == MANY)) for name in SHAPES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long(2)] * (name == MANY)) for name in SHAPES])
 def test_a_repository_is_found_proposed_fetched_and_run(
     name: str, host: GitHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
