@@ -19,8 +19,7 @@ from accounts.policies import bounds_of
 from arrays.models import COUNTS, ENDED, IN_SESSION, OPEN, Array, ArrayState, ArrayTask, TaskState
 from arrays.spaces import MAX_INDEX, TaskSpace
 from resources import clock
-from resources.kick import kick_scheduler
-from sessions import notify
+from resources.kick import kick_arrays, kick_scheduler
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching import services as sessions
 from sessions.launching import validation
@@ -28,12 +27,12 @@ from sessions.launching.names import random_name
 from sessions.launching.requests import LaunchRequest, TaskPart
 from sessions.limits import held, policy_checks
 
-ADVANCE: Final = "arrays.tasks.advance"
 MAX_RETRIES: Final = 10
 WINDOW: Final = 50  # sessions of an array that wait at most, so that queue and scheduler see no more of it
 OPEN_ARRAYS: Final = 10  # times the most tasks of an array may wait in all arrays of an owner
 DAILY_ARRAYS: Final = 20  # times the most tasks of an array may an owner submit within a day
 MAX_WORDS: Final = 300
+MAX_NAMED: Final = 10  # indices, in a refusal
 
 array_ended, array_held = Signal(), Signal()  # with `array`, in the transaction; held by the platform
 
@@ -63,7 +62,7 @@ def submit(owner: User, request: ArrayRequest) -> Array:
             ArrayTask.objects.bulk_create(
                 ArrayTask(array=array, index=index, parameters=parameters) for index, parameters in tasks.items()
             )
-            notify.send_to_scheduler(ADVANCE)
+            kick_arrays()
     except IntegrityError:
         raise RejectedError({"name": _taken(array.name)}) from None
     return array
@@ -93,14 +92,18 @@ def room_of(owner: User, project: Project | None) -> int:
 
 @audit.recorded_for_others("cancel")
 def cancel(array: Array, *, actor: User, indices: Collection[int] | None = None) -> None:
-    """Cancel tasks, by default all: those that wait at once, the others when their sessions have ended."""
+    """Cancel tasks, by default all: those that wait at once, the others when their sessions have ended.
+
+    Raises RejectedError for indices (`tasks`) that it has not.
+    """
     with transaction.atomic():
         lock(array)
+        _check_indices(array, indices)
         cancel_tasks(array, words := cancelled_by(actor), indices)
         if indices is None and not array.has_ended:
             array.reason = words
         settle(array)
-        notify.send_to_scheduler(ADVANCE)
+        kick_arrays()
 
 
 @audit.recorded_for_others("retry")
@@ -115,6 +118,7 @@ def retry(array: Array, *, actor: User, indices: Collection[int] | None = None) 
             lock(array)
             if array.tasks.count() < array.size:
                 raise RejectedError({GENERAL: "This array ended long ago, and its tasks are being removed."})
+            _check_indices(array, indices)
             again = _of(array, indices).filter(state__in=states)
             _check_waiting(array.owner, again.count())
             blank: dict[str, Any] = {
@@ -124,7 +128,7 @@ def retry(array: Array, *, actor: User, indices: Collection[int] | None = None) 
             if again.update(**blank) and array.has_ended:
                 array.state, array.ended_at, array.reason = ArrayState.ACTIVE, None, ""
             settle(array)
-            notify.send_to_scheduler(ADVANCE)
+            kick_arrays()
     except IntegrityError:
         raise RejectedError({GENERAL: _taken(array.name)}) from None
 
@@ -278,6 +282,16 @@ def _check_submitted(owner: User, count: int) -> None:
         raise RejectedError({"tasks": refusal})
 
 
+def _check_indices(array: Array, indices: Collection[int] | None) -> None:
+    """Raise RejectedError with the indices that the array does not have."""
+    if indices is None:
+        return
+    missing = sorted(set(indices) - set(_of(array, indices).values_list("index", flat=True)))
+    if missing:
+        named = ", ".join(map(str, missing[:MAX_NAMED])) + (", ..." if len(missing) > MAX_NAMED else "")
+        raise RejectedError({"tasks": f"This array has no task {named}."})
+
+
 def _of(array: Array, indices: Collection[int] | None) -> QuerySet[ArrayTask]:
     return array.tasks.all() if indices is None else array.tasks.filter(index__in=indices)
 
@@ -286,5 +300,5 @@ def _set(array: Array, changes: Mapping[str, Any], *states: ArrayState) -> None:
     """Write the changes of an array that has not ended, or is in one of these states; then have it reconciled."""
     with transaction.atomic():
         Array.objects.live().filter(pk=array.pk, state__in=states or OPEN).update(**changes)
-        notify.send_to_scheduler(ADVANCE)
+        kick_arrays()
     array.refresh_from_db()

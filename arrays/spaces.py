@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from typing import Any, Final
 
@@ -123,13 +124,15 @@ def _axis(name: str, values: Any, most: int) -> Sequence[Value]:
     if isinstance(values, Mapping):
         if not {"from", "to"} <= values.keys() <= {"from", "to", "step"}:
             raise SpaceError(f"{name}: write a list, or an object with from, to and step.")
-        first, last, step = (_number(name, values.get(key, 1)) for key in ("from", "to", "step"))
+        numbers = [_number(name, values.get(key, 1)) for key in ("from", "to", "step")]
+        first, last, step = (Decimal(str(number)) for number in numbers)  # in floats, three steps of 0.1 are not 0.3
         steps = (last - first) / step if step else -1
         if steps < 0:
             raise SpaceError(f"{name}: no number lies between from and to.")
-        count = math.floor(min(steps, most) + 1e-9) + 1
+        count = math.floor(float(min(steps, most)) + 1e-9) + 1
         _bound(count, most)
-        return [first + position * step for position in range(count)]
+        kind = int if all(isinstance(number, int) for number in numbers) else float
+        return [kind(first + position * step) for position in range(count)]
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         raise SpaceError(f"{name}: write a list, or an object with from, to and step.")
     _bound(len(values), most)

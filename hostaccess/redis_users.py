@@ -45,7 +45,7 @@ def rules(host_name: str) -> dict[str, tuple[str, ...]]:
             f"~_kombu.binding.{queue}",
             f"~_kombu.binding_permanent.{queue}",
         ),
-        *("~_kombu.binding_deadlines", "~gp.withdrawn:*", "~:1:scheduler.kicked", "&gp.routes"),
+        *("~_kombu.binding_deadlines", "~gp.withdrawn:*", "~:1:scheduler.kicked", "~:1:scheduler.kicked.arrays", "&gp.routes"),
         *("+brpop", "+blpop", "+lpush", "+rpush", "+llen", "+expire", "+pexpire", "+set", "+get", "+del", "+exists"),
         *("+zadd", "+zrem", "+zrange", "+zrevrangebyscore", "+zrangebyscore", "+hset", "+hget", "+hdel"),
         *("+sadd", "+smembers", "+scard", "+srem", "+eval", "+evalsha", "+script|load"),

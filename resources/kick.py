@@ -1,10 +1,11 @@
-"""Request a scheduling pass after the commit of a change that scheduling depends on.
+"""Request a scheduling pass, or a round with arrays, after the commit of a change that it depends on.
 
-The task is sent by name, since the scheduler is a higher package. A message that cannot be sent is logged and dropped:
-a periodic pass runs anyway.
+The task is sent by name, since its package is a higher one. A message that cannot be sent is logged and dropped: the
+task runs every few seconds anyway.
 """
 
 import logging
+from functools import partial
 from typing import Final
 
 from celery import current_app
@@ -15,26 +16,33 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-KICKED: Final = "scheduler.kicked"  # set from the request of a pass until it reads its snapshot
+PASS: Final = "scheduler.tasks.run_pass"
+ARRAYS: Final = "arrays.tasks.advance"
+KICKED: Final[dict[str, str]] = {PASS: "scheduler.kicked", ARRAYS: "scheduler.kicked.arrays"}
 KICKED_SECONDS: Final = 5  # limits the delay if a message is lost while the flag is set
 
 
 def kick_scheduler() -> None:
     """Request a scheduling pass once the current transaction commits; requests for the same pass are merged."""
-    transaction.on_commit(_kick)
+    transaction.on_commit(partial(_kick, PASS))
 
 
-def clear_kick() -> None:
-    """Let later commits request another pass: call it just before a pass reads its snapshot."""
+def kick_arrays() -> None:
+    """Have arrays reconciled once the current transaction commits; requests for the same round are merged."""
+    transaction.on_commit(partial(_kick, ARRAYS))
+
+
+def clear_kick(task: str = PASS) -> None:
+    """Let later commits request the task again: call it just before that reads anything."""
     try:
-        cache.delete(KICKED)
+        cache.delete(KICKED[task])
     except (RedisError, OSError) as error:
         logger.warning("could not clear the kick: %s; it expires by itself", error)
 
 
-def _kick() -> None:
+def _kick(task: str) -> None:
     try:
-        if cache.add(KICKED, True, KICKED_SECONDS):
-            current_app.send_task("scheduler.tasks.run_pass", queue="scheduler", declare=())
+        if cache.add(KICKED[task], True, KICKED_SECONDS):  # set until the task reads what is there
+            current_app.send_task(task, queue="scheduler", declare=())
     except (OperationalError, RedisError, OSError) as error:
-        logger.warning("could not request a scheduling pass: %s; the periodic one runs soon", error)
+        logger.warning("could not request %s: %s; the periodic one runs soon", task, error)

@@ -120,9 +120,14 @@ def is_tagged(method: str | None, status: int) -> bool:
 def _tagged(request: HttpRequest, response: Any) -> Any:
     """Return the rendered response with its tag, or 304 where the client has it already (RFC 9110, section 13)."""
     if "ETag" not in response:
-        response["ETag"] = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+        response["ETag"] = etag_of(response.content)
         response.setdefault("Cache-Control", "private, no-cache")
     return get_conditional_response(request, etag=response["ETag"], response=response)
+
+
+def etag_of(content: bytes) -> str:
+    """Return the entity tag of a rendered response."""
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def _page_parameters(view: Any) -> set[str]:

@@ -2,21 +2,23 @@
 
 from typing import Any, ClassVar
 
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from restapi.fields import ShownSerializer
-from restapi.views import ApiViewSet, valid_body
+from restapi.views import ApiViewSet, etag_of, valid_body
 from sessions.models import SESSION_ID
 from specs import template_launches
 from specs.api import SpecDocumentSerializer, as_data
@@ -101,6 +103,13 @@ class CurrentVersionBody(StrictSerializer):
     version = serializers.IntegerField()
 
 
+class TemplateChangedError(APIException):
+    """The template is not what the caller has read."""
+
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+    default_detail = "The template has changed since you read it: read it again."
+
+
 class LaunchTemplateViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[LaunchTemplate]):
     """The templates that the caller may launch, those that are launched most first."""
 
@@ -132,10 +141,23 @@ class LaunchTemplateViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Launc
         """Show a template, with what it says and asks for."""
         return Response(TemplateDetailSerializer(self.get_object()).data)
 
-    @extend_schema(request=TemplateBody, responses=TemplateDetailSerializer)
+    @extend_schema(
+        parameters=[OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="The ETag that was read")],
+        request=TemplateBody,
+        responses={
+            200: TemplateDetailSerializer,
+            412: OpenApiResponse(description="The template is not what the caller has read"),
+        },
+    )
+    @transaction.atomic
     def partial_update(self, request: Request, pk: str) -> Response:
         """Make a version in which what is left out stays as it is, and launch that from now on."""
         template = self.get_object()
+        services.lock(template)
+        if (read := request.headers.get("If-Match", "*")) != "*":
+            shown = JSONRenderer().render(TemplateDetailSerializer(template).data)
+            if read != etag_of(shown):
+                raise TemplateChangedError
         fields = services.holder_fields(template) | services.content_of(template.current)
         changed = TemplateSpecRequest(user_of(request), fields | _fields(request)).save(template)
         return Response(TemplateDetailSerializer(changed).data)

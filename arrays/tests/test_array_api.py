@@ -125,6 +125,12 @@ def test_tasks_are_cancelled_and_retried_by_range(api: APIClient, owner: User) -
     answer = api.post(f"{URL}{array.pk}/retry/", {"tasks": "9"}, format="json")
     assert (answer.json()["counts"]["cancelled"], answer.json()["counts"]["waiting"]) == (3, 7)
     assert api.post(f"{URL}{array.pk}/cancel/", {"tasks": "x"}, format="json").status_code == 400
+    for act in ("cancel", "retry"):
+        answer = api.post(f"{URL}{array.pk}/{act}/", {"tasks": "8,10-12"}, format="json")
+        assert answer.json()["errors"] == {"tasks": ["This array has no task 10, 11, 12."]}
+    answer = api.post(f"{URL}{array.pk}/cancel/", {"tasks": "8-99"}, format="json")
+    assert "19, ..." in answer.json()["errors"]["tasks"][0]
+    assert task_of(array, 8).state == "WAITING"
     answer = api.post(f"{URL}{array.pk}/cancel/", {}, format="json")
     assert answer.json()["state"] == "CANCELLED"
 

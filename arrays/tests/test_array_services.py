@@ -9,18 +9,20 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import AuditEntry, User
-from arrays import reconciliation, services
+from arrays import reconciliation, services, tasks
 from arrays.models import Array, ArrayState, TaskState
 from arrays.tests.making import advance, finish, make_array, task_of
 from operations import retention
-from resources import clock
+from resources import clock, kick
 from resources.amounts.units import GIB
 from resources.models import Host, Image
 from sessions.errors import RejectedError
 from sessions.launching import services as sessions
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.projects import services as projects
 from tests.factories import make_gpu, make_host, make_policy, make_project, make_user, run_session
+from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
 
@@ -229,6 +231,27 @@ def test_many_cancelled_sessions_end_in_steps(owner: User, monkeypatch: pytest.M
     services.cancel(array, actor=owner)
     reconciliation.advance_all()
     assert not Session.objects.live().exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ends_of_many_tasks_request_one_round(owner: User, host: Host) -> None:
+    array = advance(make_array(owner))
+    tasks.advance()
+    take_all("scheduler")
+    for index in range(3):
+        finish(task_of(array, index), host)
+    assert take_all("scheduler").count((kick.ARRAYS, ())) == 1
+    tasks.advance()
+    services.retry(array, actor=owner)
+    assert take_all("scheduler").count((kick.ARRAYS, ())) == 1
+
+
+def test_a_project_with_an_array_is_not_deleted(owner: User) -> None:
+    project = make_project(owner)
+    array = make_array(owner, project=project.name)
+    services.cancel(array, actor=owner)
+    with pytest.raises(RejectedError, match="arrays"):
+        projects.delete(project, actor=make_user(is_superuser=True))
 
 
 def test_a_cancelled_task_that_fails_is_not_tried_again(owner: User, host: Host) -> None:

@@ -31,9 +31,11 @@ def test_a_grid_combines_each_value_with_each_other() -> None:
     assert space.tasks[5] == {"lr": 0.01, "seed": 2, "amp": True}
 
 
-def test_fractional_steps_reach_their_end() -> None:
+def test_fractional_steps_are_exact_and_reach_their_end() -> None:
     space = read({"grid": {"p": {"from": 0, "to": 0.3, "step": 0.1}}}, 100)
-    assert [round(float(each["p"]), 9) for each in space.tasks.values()] == [0, 0.1, 0.2, 0.3]
+    assert [each["p"] for each in space.tasks.values()] == [0, 0.1, 0.2, 0.3]
+    whole = read({"grid": {"p": {"from": 2**53 + 1, "to": 2**53 + 2}}}, 100)
+    assert [each["p"] for each in whole.tasks.values()] == [2**53 + 1, 2**53 + 2]
 
 
 def test_random_sets_are_within_bounds_and_repeatable() -> None:

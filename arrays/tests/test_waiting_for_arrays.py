@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
@@ -102,6 +102,25 @@ def test_a_running_task_is_a_start(owner: User, host: Host) -> None:
     moved_to(Status.RUNNING, task, host)
     assert advance(array).started_at == Session.objects.get(pk=task.pk).started_at
     assert seen(session) == STARTS
+
+
+@pytest.mark.parametrize(("column", "is_noted"), [("state", True), ("started_at", True), ("reason", False)])
+def test_the_scheduler_reads_waiting_sessions_anew(owner: User, column: str, is_noted: bool) -> None:
+    array = make_array(owner)
+    session = waiting(owner, array.pk)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM compute_change")
+        value = {"state": "HELD", "started_at": clock.now(), "reason": "x"}[column]
+        Array.objects.filter(pk=array.pk).update(**{column: value})
+        cursor.execute("SELECT sessions FROM compute_change")
+        assert cursor.fetchall() == [([session.pk],)] * is_noted
+
+
+def test_a_start_is_remembered_without_its_events(owner: User, host: Host) -> None:
+    target = run_session(owner=owner, host=host)
+    target.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    target.events.all().delete()
+    assert seen(waiting(owner, f"after:{target.pk}")) == STARTS
 
 
 def test_what_never_starts_cancels_whom_it_concerns(owner: User) -> None:

@@ -46,6 +46,18 @@ def test_the_gallery_says_what_to_do_first(page: Client) -> None:
     assert "There is none yet." in html(page.get("/sessions/launch/"))
 
 
+def test_an_edit_of_what_others_have_saved_is_said_first(page: Client, owner: User) -> None:
+    address = f"{URL}{make_template(owner).pk}/edit/"
+    shown = page.get(address).context["form"].initial
+    assert saved(page, address, **{**shown, "description": "theirs"}).status_code == 302
+    refused = saved(page, address, **{**shown, "description": "mine"})
+    assert (refused.status_code, "saved version 2 since" in html(refused)) == (422, True)
+    assert 'name="version" value="2"' in html(refused)
+    again = refused.context["form"].data.dict()
+    assert page.post(address, again).status_code == 302
+    assert LaunchTemplate.objects.get().description == "mine"
+
+
 def test_the_gallery_is_searched(page: Client, owner: User) -> None:
     make_template(owner)
     make_template(owner, name="serve", description="Chat for the lab")

@@ -34,7 +34,7 @@ def _has_ended(path: str) -> Q:
 
 
 def _has_started(path: str) -> Q:
-    return Q(Exists(_runs(path)))
+    return Q(Exists(_runs(path))) | Q(**{f"{path}started_at__isnull": False})  # events may be removed
 
 
 def _has_failed(path: str) -> Q:
@@ -114,7 +114,7 @@ def is_met(path: str = "") -> Q:
 def met_at(path: str = "") -> Case:
     """Return when the dependency behind `path` was met, if it is."""
     first_run = Subquery(_runs(f"{path}to_session__").values("at")[:1])
-    began = Coalesce(F(f"{path}to_array__started_at"), first_run)
+    began = Coalesce(F(f"{path}to_array__started_at"), first_run, F(f"{path}to_session__started_at"))
     ended = Coalesce(F(f"{path}to_array__ended_at"), F(f"{path}to_session__ended_at"))
     started = When(**{f"{path}kind": DependencyKind.AFTER}, then=began)
     return Case(started, default=ended, output_field=DateTimeField())

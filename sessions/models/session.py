@@ -18,7 +18,7 @@ from accounts.policies import PolicyBounds, bounds_of, policies_of
 from resources import clock
 from resources.amounts.units import CORE_MILLI
 from resources.gpus.tiers import Tier, share_tiers
-from resources.kick import kick_scheduler
+from resources.kick import kick_arrays, kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from sessions import lifecycle, notify
 from sessions.lifecycle import FINAL, HOSTED, LIVE, STARTING, UNPLACED, Kind, Reason, Result, Status, whole_of
@@ -461,4 +461,4 @@ class Session(models.Model):
         if old == Status.RUNNING:
             notify.routes_changed(self.pk)
         if self.is_task and target in FINAL:
-            notify.send_to_scheduler("arrays.tasks.advance")
+            kick_arrays()

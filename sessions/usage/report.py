@@ -45,10 +45,10 @@ _HELD: Final = """
         FROM chosen
         JOIN compute_sessionevent event ON event.session_id = chosen.id AND event.old_status <> event.new_status
         LEFT JOIN LATERAL (
-            SELECT max(coalesce(CASE link.kind WHEN 'after' THEN (
+            SELECT max(coalesce(CASE link.kind WHEN 'after' THEN coalesce((
                 SELECT min(run.at) FROM compute_sessionevent run
                 WHERE run.session_id = other.id AND run.new_status = 'RUNNING'
-            ) ELSE other.ended_at END, 'infinity')) AS over
+            ), other.started_at) ELSE other.ended_at END, 'infinity')) AS over
             FROM compute_session_depends_on link JOIN compute_session other ON other.id = link.to_session_id
             WHERE link.from_session_id = chosen.id
         ) others ON true

@@ -61,12 +61,25 @@ def save(actor: User, body: Mapping[str, Any], target: LaunchTemplate | None = N
 
 
 def make_current(template: LaunchTemplate, version: TemplateVersion, *, actor: User) -> None:
-    """Have another version be launched."""
+    """Have another version be launched. Raises ValidationError where it, or the template, is gone."""
     content = TemplateBody().fields
     said = content_of(version)
     values = {name: said.get(name, getattr(content[name], "default", "")) for name in SHOWN if name != "name"}
-    with _recorded(actor, template):
-        _update(template, {**values, "kind": said["launch"][KIND], "version": version.number})
+    with transaction.atomic():
+        lock(template)
+        if not template.versions.filter(pk=version.pk).exists():
+            raise ValidationError({"version": [_("This version is gone: there are newer ones.")]})
+        with _recorded(actor, template):
+            _update(template, {**values, "kind": said["launch"][KIND], "version": version.number})
+
+
+def lock(template: LaunchTemplate) -> None:
+    """Read the template anew and lock it, before what it says is changed. Raises ValidationError where it is gone."""
+    rows = LaunchTemplate.objects.select_for_update(of=("self",)).select_related("owner", "project")
+    try:
+        template.refresh_from_db(from_queryset=rows)
+    except LaunchTemplate.DoesNotExist:
+        raise ValidationError([_("This template is deleted.")]) from None
 
 
 def delete(template: LaunchTemplate, *, actor: User) -> None:
@@ -119,8 +132,7 @@ def _made(actor: User, values: Mapping[str, Any], text: str) -> LaunchTemplate:
 
 
 def _changed(actor: User, target: LaunchTemplate, values: Mapping[str, Any], text: str) -> LaunchTemplate:
-    if not LaunchTemplate.objects.select_for_update().filter(pk=target.pk):  # versions are numbered one by one
-        raise ValidationError([_("This template is deleted.")])
+    lock(target)  # versions are numbered one by one
     newest = target.versions.latest("number")
     number = newest.number if newest.text == text else newest.number + 1
     with _recorded(actor, target):

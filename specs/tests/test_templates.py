@@ -1,11 +1,13 @@
 """Launch templates: parameters are filled in, mistakes are told at them, versions stay, and strangers see nothing."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from django.db import connection
+from rest_framework.exceptions import ValidationError
 
 from accounts.models import AuditEntry, User
 from deployments.models import Deployment
@@ -13,10 +15,11 @@ from folders.models import StorageRoot
 from sessions.models import Session
 from specs import template_launches
 from specs.launch_templates import services
-from specs.models import LaunchTemplate, TemplateLaunch
+from specs.models import LaunchTemplate, TemplateLaunch, TemplateVersion
 from specs.tests.worlds import make_owner, post
 from tests.api import client_of
 from tests.factories import make_folder, make_policy, make_project, make_session, make_user
+from tests.wait import SECONDS, until
 
 URL = "/api/v1/templates/"
 LAUNCH: dict[str, Any] = {
@@ -208,6 +211,66 @@ def test_the_oldest_versions_go(owner: User, monkeypatch: pytest.MonkeyPatch) ->
     for text in ("b", "c"):
         client_of(owner).patch(f"{URL}{template.pk}/", {"description": text})
     assert list(template.versions.values_list("number", flat=True)) == [3, 2]
+
+
+def test_a_version_that_is_removed_meanwhile_is_not_made_current(owner: User) -> None:
+    template = made(owner)
+    client_of(owner).patch(f"{URL}{template.pk}/", {"description": "b"})
+    gone = template.versions.get(number=1)
+    TemplateVersion.objects.filter(pk=gone.pk).delete()
+    with pytest.raises(ValidationError, match="gone"):
+        services.make_current(template, gone, actor=owner)
+    template.refresh_from_db()
+    assert template.current.number == 2
+    LaunchTemplate.objects.all().delete()
+    with pytest.raises(ValidationError, match="deleted"):
+        services.make_current(template, gone, actor=owner)
+
+
+def test_a_change_of_what_was_read_before_is_refused(owner: User) -> None:
+    template, client = made(owner), client_of(owner)
+    address = f"{URL}{template.pk}/"
+    etag = client.get(address)["ETag"]
+    assert client.patch(address, {"description": "b"}, headers={"If-Match": etag}).status_code == 200
+    assert client.patch(address, {"description": "c"}, headers={"If-Match": etag}).status_code == 412
+    assert client.patch(address, {"icon": "gpu"}, headers={"If-Match": "*"}).json()["description"] == "b"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_changes_at_once_both_count(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = made(owner)
+    has_read, may_go_on = threading.Event(), threading.Event()
+    content_of = services.content_of
+
+    def paused(version: TemplateVersion) -> dict[str, Any]:
+        found = content_of(version)
+        if threading.current_thread() is first:
+            has_read.set()
+            assert may_go_on.wait(SECONDS)
+        return found
+
+    def change(**fields: str) -> None:
+        assert client_of(owner).patch(f"{URL}{template.pk}/", fields).status_code == 200
+        connection.close()
+
+    monkeypatch.setattr(services, "content_of", paused)
+    first = threading.Thread(target=change, kwargs={"description": "b"})
+    second = threading.Thread(target=change, kwargs={"icon": "gpu"})
+    first.start()
+    assert has_read.wait(SECONDS)
+    second.start()
+    until(lambda: _is_locked() or not second.is_alive())
+    may_go_on.set()
+    first.join()
+    second.join()
+    template.refresh_from_db()
+    assert (template.description, template.icon) == ("b", "gpu")
+
+
+def _is_locked() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])
 
 
 def test_a_user_has_a_limited_number(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,7 @@ class TemplateForm(forms.Form):
     holder = forms.ChoiceField(label=gettext_lazy("Who may launch it"), required=False)
     launch = forms.CharField(label=gettext_lazy("What is launched"), max_length=MAX_BYTES)
     parameters = forms.CharField(label=gettext_lazy("Parameters"), max_length=MAX_BYTES, required=False)
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)  # that the form began with
 
     def __init__(self, user: User, data: Any = None, initial: Any = None, target: LaunchTemplate | None = None) -> None:
         super().__init__(data, initial=initial)
@@ -123,6 +124,15 @@ class TemplateForm(forms.Form):
     def clean_parameters(self) -> YamlDocument:
         """Return the parameters, with their lines."""
         return _read(self.cleaned_data["parameters"] or "[]", list)
+
+    def clean(self) -> None:
+        """Refuse to change what somebody else has changed meanwhile; saved again, the form replaces that."""
+        read = self.cleaned_data.get("version")
+        if self._target and read and read != self._target.version:
+            self.data = self.data.copy()
+            self.data["version"] = self._target.version
+            text = _("Somebody has saved version %(number)s since you opened this page: saved again, yours replaces it.")
+            raise forms.ValidationError(text % {"number": self._target.version})
 
     def save(self) -> LaunchTemplate | None:
         """Save the template; None if that is refused, with messages at the fields."""
@@ -155,7 +165,8 @@ class TemplateForm(forms.Form):
         said, held = content_of(template.current), holder_fields(template)
         holder = EVERYBODY if held["everybody"] else f"{PROJECT}{held['project']}" if held["project"] else ""
         shown = {name: getattr(template, name) for name in ("name", "description", "icon", "color")}
-        return cls.shown("", said["launch"], list(said.get("parameters", ()))) | shown | {"holder": holder}
+        texts = cls.shown("", said["launch"], list(said.get("parameters", ())))
+        return texts | shown | {"holder": holder, "version": template.version}
 
 
 def _read(text: str, kind: type[Any]) -> YamlDocument:

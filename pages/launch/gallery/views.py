@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.text import slugify
 from django.utils.translation import gettext as _
+from rest_framework.exceptions import ValidationError
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from pages.launch import steps
@@ -23,6 +24,7 @@ from restapi.plain_yaml import PlainYamlError, documents
 from specs.documents import KIND
 from specs.launch_templates import services
 from specs.models import LaunchTemplate, TemplateVersion
+from specs.problems import messages as problem_texts
 from specs.services import SpecOutcome
 
 MAX_SHOWN: Final = 200
@@ -99,9 +101,13 @@ def versions(request: UserRequest, template_id: str) -> HttpResponse:
     if request.method == "POST":
         shown = _editable(request, template_id)
         version = _numbered(shown, request.POST.get("version", ""))
-        services.make_current(shown, version, actor=request.user)
-        text = _("Version %(number)s of %(name)s is launched from now on.")
-        messages.success(request, text % {"number": version.number, "name": shown.name})
+        try:
+            services.make_current(shown, version, actor=request.user)
+        except ValidationError as error:
+            messages.error(request, " ".join(text for _place, text in problem_texts(error.detail)))
+        else:
+            text = _("Version %(number)s of %(name)s is launched from now on.")
+            messages.success(request, text % {"number": version.number, "name": shown.name})
         return redirect("sessions:template-versions", shown.pk)
     listed = list(shown.versions.defer("text").select_related("author"))
     numbers = [each.number for each in listed]
@@ -172,7 +178,7 @@ def _asking(request: UserRequest, form: TemplateForm, target: LaunchTemplate | N
     known = {each.get("name") for each in said["parameters"].value if isinstance(each, dict)}
     parameters = said["parameters"].value + [each for each in asked if each["name"] not in known]
     shown = TemplateForm.shown(said["name"], changed, parameters)
-    kept = {name: said[name] for name in ("description", "icon", "color", "holder")}
+    kept = {name: said[name] for name in ("description", "icon", "color", "holder", "version")}
     return TemplateForm(request.user, initial=shown | kept, target=target)
 
 
