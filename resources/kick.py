@@ -16,15 +16,15 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-PASS: Final = "scheduler.tasks.run_pass"
+SCHEDULER: Final = "scheduler.tasks.run_pass"
 ARRAYS: Final = "arrays.tasks.advance"
-KICKED: Final[dict[str, str]] = {PASS: "scheduler.kicked", ARRAYS: "scheduler.kicked.arrays"}
+KICKED: Final[dict[str, str]] = {SCHEDULER: "scheduler.kicked", ARRAYS: "scheduler.kicked.arrays"}
 KICKED_SECONDS: Final = 5  # limits the delay if a message is lost while the flag is set
 
 
 def kick_scheduler() -> None:
     """Request a scheduling pass once the current transaction commits; requests for the same pass are merged."""
-    transaction.on_commit(partial(_kick, PASS))
+    transaction.on_commit(partial(_kick, SCHEDULER))
 
 
 def kick_arrays() -> None:
@@ -32,7 +32,7 @@ def kick_arrays() -> None:
     transaction.on_commit(partial(_kick, ARRAYS))
 
 
-def clear_kick(task: str = PASS) -> None:
+def clear_kick(task: str = SCHEDULER) -> None:
     """Let later commits request the task again: call it just before that reads anything."""
     try:
         cache.delete(KICKED[task])

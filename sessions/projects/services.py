@@ -57,12 +57,14 @@ def change(
 
 
 def delete(project: Project, *, actor: User) -> None:
-    """Delete a project that never had a session, and has no deployment, array or folder. Raises RejectedError otherwise."""
+    """Delete a project that has no session, ended or not, deployment, array or folder. Raises RejectedError else."""
     try:
         with audit.act(actor, "deleted", project):
             project.delete()
     except ProtectedError as error:
-        message = _("Sessions, deployments, arrays or data folders belong to the project, so that it can only be made inactive.")
+        message = _(
+            "Sessions, deployments, arrays or data folders belong to the project, so that it can only be made inactive."
+        )
         raise RejectedError({GENERAL: message}) from error
 
 

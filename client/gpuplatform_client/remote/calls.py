@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -53,10 +54,29 @@ class RemoteJob:
                 "result": result,
             }
         )
-        if len(given) > MAX_BYTES:
-            size = f"{len(given) / 2**20:.0f} MiB"
-            raise ClientError(f"Function and arguments have {size}, of {MAX_BYTES >> 20}: put data into a folder.")
+        _check_size(len(given))
         return cls(shlex.join(["exec", "python3", "-uc", inspect.getsource(runner)]), given, result)
+
+
+def task_calls(function: Callable[..., Any], chunks: Iterable[Iterable[Any]]) -> bytes:
+    """Return the file from which each task of an array reads its calls of the function. Raises ClientError."""
+    parts = [pickle.dumps([cloudpickle.dumps(((item,), {})) for item in chunk]) for chunk in chunks]
+    places = [0, *accumulate(map(len, parts[:-1]))]
+    head = {"cloudpickle": _cloudpickle(), "function": cloudpickle.dumps(function), "places": places}
+    data = b"".join([pickle.dumps(head), *parts])
+    _check_size(len(data))
+    return data
+
+
+def task_command(folder: str, python: str) -> str:
+    """Return what the tasks of an array run whose calls are in this folder."""
+    return shlex.join(["exec", "python3", "-uc", inspect.getsource(runner), folder, python, str(MAX_BYTES)])
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_BYTES:
+        text = f"{size / 2**20:.0f} MiB, of {MAX_BYTES >> 20}"
+        raise ClientError(f"Function and arguments have {text}: put data into a folder.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,14 @@ class AsyncSession:
         """
         if unknown := amounts.keys() - ({each.name for each in fields(LaunchSpec)} - UNFIT):
             raise TypeError(f"A session for functions has no {', '.join(sorted(unknown))}.")
-        session = cls(_login(url, token), spec=LaunchSpec(image=image, **amounts))
+        session = cls(platform_login(url, token), spec=LaunchSpec(image=image, **amounts))
         session.keep, session.start_timeout, session.call_timeout = keep, start_timeout, call_timeout
         return session
 
     @classmethod
     def attach(cls, session_id: str, *, call_timeout: float | None = None, url: str = "", token: str = "") -> Self:
         """Return a session that runs, by its id; it goes on after the block."""
-        session = cls(_login(url, token), session_id)
+        session = cls(platform_login(url, token), session_id)
         session.call_timeout = call_timeout
         return session
 
@@ -261,7 +261,7 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
         yield data[start : start + PIECE_BYTES]
 
 
-def _login(url: str, token: str) -> StoredLogin:
+def platform_login(url: str, token: str) -> StoredLogin:
     """Return what was given, and what the command line knows for the rest."""
     login = StoredLogin(url, token) if url and token else stored_login.load()
     if not login.url:

@@ -18,7 +18,6 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-import gpuplatform_client
 from accounts.models import ApiToken
 from gpuplatform_client import AsyncSession, ClientError, RemoteError, RemotePythonError, Session
 from gpuplatform_client.remote import calls, sessions
@@ -238,33 +237,6 @@ def test_functions_run_beside_each_other_in_a_loop(world: World) -> None:
             return [*await asyncio.gather(session.run(abs, -3), session.run(abs, -4))]
 
     assert asyncio.run(both()) == [3, 4]
-
-
-def test_items_are_shared_among_sessions_that_run(world: World) -> None:
-    def inverse(number: int) -> float:
-        return 1 / number
-
-    def computed(**options: Any) -> list[float | Exception]:
-        return gpuplatform_client.map(inverse, [4, 2, 0, 1], image="python", max_parallel=3, **options, **world.login)
-
-    with ThreadPoolExecutor(1) as thread:
-        mapping = thread.submit(computed, return_exceptions=True)
-        world.run_next(), world.run_next()
-        [quarter, half, error, one] = mapping.result()
-        assert (quarter, half, type(error), one) == (0.25, 0.5, ZeroDivisionError, 1)
-        raising = thread.submit(computed)
-        world.run_next()
-        with pytest.raises(ZeroDivisionError):
-            raising.result()
-        ending = thread.submit(lambda: gpuplatform_client.map(endless, [1], image="python", **world.login))
-        row = world.run_next()
-        until(world.is_computing)
-        SessionRow.objects.get(pk=row.pk).move_to(Status.TERMINATING, Reason.USER_REQUEST)
-        with pytest.raises(ClientError, match="ended"):
-            ending.result()
-    others = SessionRow.objects.exclude(pk=world.row.pk)
-    assert sorted(others.values_list("status", flat=True)) == ["CANCELLED"] * 3 + ["TERMINATING"] * 4
-    assert gpuplatform_client.map(inverse, [], image="python", **world.login) == []
 
 
 def test_cells_run_in_the_session_of_the_notebook(

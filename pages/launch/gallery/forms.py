@@ -131,7 +131,9 @@ class TemplateForm(forms.Form):
         if self._target and read and read != self._target.version:
             self.data = self.data.copy()
             self.data["version"] = self._target.version
-            text = _("Somebody has saved version %(number)s since you opened this page: saved again, yours replaces it.")
+            text = _(
+                "Somebody has saved version %(number)s since you opened this page: saved again, yours replaces it."
+            )
             raise forms.ValidationError(text % {"number": self._target.version})
 
     def save(self) -> LaunchTemplate | None:
