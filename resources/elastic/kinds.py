@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from resources.elastic.command import CommandProvider
 from resources.elastic.providers import Provider
+from resources.elastic.slurm import SlurmProvider
 
 # Each takes the configuration of a pool and the prefix of the names of this installation's hosts, and raises
 # django.core.exceptions.ValidationError for a configuration that it cannot work with. It does nothing slow.
 MakeProvider = Callable[[Mapping[str, Any], str], Provider]
-KINDS: Final[dict[str, MakeProvider]] = {"command": CommandProvider}
+KINDS: Final[dict[str, MakeProvider]] = {"command": CommandProvider, "slurm": SlurmProvider}

@@ -1,0 +1,173 @@
+"""A Slurm cluster for tests: one container with Debian's slurmctld, slurmdbd and two nodes, which have fake GPUs.
+
+The nodes are UTS namespaces: each slurmd finds its own name. All of it shares this machine's network and processes, so
+that a pilot reaches the platform and its engine as on a node of a lab. The accounts are part of the image.
+"""
+
+import io
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import docker
+from docker.api import APIClient
+
+from resources.images.base import Bases, has_image
+from resources.images.catalogue.inputs import network_arguments
+from tests.containers import ENGINE_URL
+from tests.exclusive import exclusive
+from tests.execs import output_of
+from tests.ports import free_port
+from tests.wait import until
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+IMAGE: Final = "gptest/slurm:1"  # raise the tag when the content changes
+# vision is the default account of root, who may use nlp as well; the QOS `one` takes one job of a user at a time.
+DOCKERFILE: Final = rb"""
+ARG BASE
+FROM ${BASE}
+RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
+        curl iproute2 iptables kmod mariadb-server munge procps python3 python3-venv \
+        slurm-client slurmctld slurmd slurmdbd && rm -rf /var/lib/apt/lists
+RUN printf '%s\n' AuthType=auth/munge DbdHost=localhost SlurmUser=root StorageType=accounting_storage/mysql \
+        StorageUser=slurm StoragePass=slurm StorageLoc=slurm PidFile=/run/slurmdbd.pid LogFile=/var/log/slurmdbd.log \
+        >/etc/slurm/slurmdbd.conf && chmod 600 /etc/slurm/slurmdbd.conf && \
+    printf '%s\n' ClusterName=lab SlurmctldHost=localhost AccountingStorageType=accounting_storage/slurmdbd \
+        >/etc/slurm/slurm.conf && \
+    printf '%s\n' 'set -e' 'mkdir -p /run/munge /run/mysqld' 'chown munge /run/munge' 'chown mysql /run/mysqld' \
+        'runuser -u munge -- /usr/sbin/munged' 'mariadbd-safe --skip-networking >/var/log/mariadb.log 2>&1 &' \
+        'until mariadb-admin ping >/dev/null 2>&1; do sleep 0.1; done' >/usr/local/bin/begin && \
+    sh -c '. /usr/local/bin/begin; mariadb -e "create database slurm; \
+        create user slurm@localhost identified by \"slurm\"; grant all on slurm.* to slurm@localhost" && slurmdbd && \
+        until sacctmgr -n show cluster >/dev/null 2>&1; do sleep 0.1; done; \
+        sacctmgr -i add cluster lab && sacctmgr -i add account vision,nlp Cluster=lab && \
+        sacctmgr -i add user root Account=vision DefaultAccount=vision && sacctmgr -i add user root Account=nlp && \
+        sacctmgr -i add qos one MaxSubmitJobsPerUser=1 && sacctmgr -i modify user root set qos+=one && \
+        kill $(cat /run/slurmdbd.pid) && mariadb-admin shutdown'
+RUN python3 -m venv --without-pip /opt/venv && echo /packages >/opt/venv/lib/python3.11/site-packages/packages.pth
+"""
+CONFIGURATION: Final = """ClusterName=lab
+SlurmctldHost=ctl(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd-%n
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd-%n.pid
+SlurmctldLogFile=/var/log/slurmctld.log
+SlurmdLogFile=/var/log/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+GresTypes=gpu
+ReturnToService=2
+KillWait={kill_wait}
+Epilog=/etc/slurm/epilog
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStoragePort={database}
+AccountingStorageEnforce=associations,limits,qos
+NodeName=n1 NodeAddr=127.0.0.1 Port={first} CPUs=2 RealMemory=2000 Gres=gpu:2
+NodeName=n2 NodeAddr=127.0.0.1 Port={second} CPUs=2 RealMemory=2000 Gres=gpu:2
+PartitionName=gpu Nodes=n1,n2 MaxTime=120 State=UP Default=YES
+PartitionName=short Nodes=n1,n2 MaxTime=10 State=UP
+"""
+BEGIN: Final = """
+. /usr/local/bin/begin
+for number in 0 1; do mknod /dev/fakegpu$number c 1 3; done
+echo 'NodeName=n[1-2] Name=gpu File=/dev/fakegpu[0-1]' >/etc/slurm/gres.conf
+echo DbdPort={database} >>/etc/slurm/slurmdbd.conf
+mkdir -p /var/spool/slurmctld /opt/gpuplatform
+ln -s /src/* /opt/gpuplatform && ln -s /opt/venv /opt/gpuplatform/.venv
+slurmdbd
+until sacctmgr -n show cluster >/dev/null 2>&1; do sleep 0.1; done
+unshare --uts sh -c 'hostname ctl && exec slurmctld'
+for node in n1 n2; do unshare --uts sh -c "hostname $node && exec slurmd"; done
+until [ "$(sinfo -h -p gpu -o %T)" = idle ]; do sleep 0.1; done
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmCluster:
+    """A running cluster: partitions `gpu` and `short` of two nodes with 2 CPUs, 2000 MiB and 2 GPUs each."""
+
+    prefix: str  # words before a command that run it there
+    container: str
+    client: APIClient
+
+    def run(self, command: str) -> str:
+        """Return the output of a shell command there. Raises AssertionError where it fails."""
+        code, output = output_of(self.client, self.container, command)
+        assert code == 0, output[-3000:]
+        return output.strip()
+
+    def stop_controller(self) -> None:
+        """End slurmctld, as its machine's restart would; jobs run on."""
+        self.run("pid=$(cat /run/slurmctld.pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done")
+
+    def start_controller(self) -> None:
+        """Start it again, and return once it answers."""
+        self.run(
+            "unshare --uts sh -c 'hostname ctl && exec slurmctld'; until scontrol ping | grep -q UP; do sleep 0.1; done"
+        )
+
+    def cancel_all(self) -> None:
+        """Cancel all jobs, and return once the nodes are free of them."""
+        self.run("scancel --me")
+        until(lambda: not self.run("squeue --me --noheader"))
+
+
+@contextmanager
+def slurm_cluster(*, kill_wait: int = 30) -> Iterator[SlurmCluster]:
+    """Start a cluster, which takes 10 seconds, with the image built first where it is missing, which takes minutes."""
+    _ensure_image()
+    name = f"gptest-slurm-{secrets.token_hex(4)}"
+    ports = {each: free_port() for each in ("controller", "database", "first", "second")}
+    configuration = CONFIGURATION.format(kill_wait=kill_wait, **ports)
+    with closing(APIClient(ENGINE_URL, version="auto", timeout=120)) as client:
+        cluster = _start(client, name)
+        try:
+            cluster.run(f"cat >/etc/slurm/slurm.conf <<'END'\n{configuration}END")
+            cluster.run(
+                f"set -e\ninstall -m 755 /src/deploy/slurm/epilog.sh /etc/slurm/epilog\n{BEGIN.format(**ports)}"
+            )
+            yield cluster
+        finally:
+            client.remove_container(name, force=True, v=True)
+
+
+def _start(client: APIClient, name: str) -> SlurmCluster:
+    packages, var = Path(docker.__file__).resolve().parents[1], ROOT / "var"
+    config = client.create_host_config(
+        network_mode="host",
+        pid_mode="host",
+        cap_add=["MKNOD", "NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE"],
+        security_opt=["seccomp=unconfined", "apparmor=unconfined"],
+        binds=[
+            f"{ROOT}:/src:ro",
+            f"{packages}:/packages:ro",
+            f"{var}:{var}",
+            "/var/run/docker.sock:/var/run/docker.sock",
+        ],
+    )
+    client.create_container(IMAGE, ["sleep", "infinity"], name=name, host_config=config)
+    client.start(name)
+    process = client.inspect_container(name)["State"]["Pid"]
+    prefix = f"nsenter --target {process} --mount --uts --ipc"
+    return SlurmCluster(prefix=prefix, container=name, client=client)
+
+
+def _ensure_image() -> None:
+    with exclusive("slurm-image"), closing(docker.DockerClient(ENGINE_URL, timeout=1200)) as engine:
+        if not has_image(engine, IMAGE):
+            base = Bases(engine, refresh=False, report=lambda _: None).reference("bookworm")
+            arguments = {"BASE": base} | network_arguments(os.environ)
+            file = io.BytesIO(DOCKERFILE)
+            engine.images.build(fileobj=file, tag=IMAGE, buildargs=arguments, network_mode="host", rm=True)
