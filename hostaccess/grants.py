@@ -81,7 +81,7 @@ GRANTS: Final = (
         table="resources_host",
         read="id name group_id status is_cordoned cordon_reason drain_by cpu memory architecture heartbeat_at lost_at"
         " gateway_url cluster_address machine_id engine_id boot_id gpu_topology topology",
-        update="status is_cordoned cordon_reason cpu memory architecture heartbeat_at lost_at gateway_url"
+        update="status is_cordoned cordon_reason drain_by cpu memory architecture heartbeat_at lost_at gateway_url"
         " cluster_address machine_id engine_id boot_id gpu_topology",
         may_insert=True,
         rows="name = (SELECT hostaccess_name())",

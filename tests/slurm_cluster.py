@@ -7,6 +7,7 @@ that a pilot reaches the platform and its engine as on a node of a lab. The acco
 import io
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class SlurmCluster:
     prefix: str  # words before a command that run it there
     container: str
     client: APIClient
+    folder: Path  # of pilots
 
     def run(self, command: str) -> str:
         """Return the output of a shell command there. Raises AssertionError where it fails."""
@@ -126,7 +128,7 @@ class SlurmCluster:
 
 @contextmanager
 def slurm_cluster(*, kill_wait: int = 30) -> Iterator[SlurmCluster]:
-    """Start a cluster, which takes 10 seconds, with the image built first where it is missing, which takes minutes."""
+    """Start a cluster, which takes 5 seconds, with the image built first where it is missing, which takes minutes."""
     _ensure_image()
     name = f"gptest-slurm-{secrets.token_hex(4)}"
     ports = {each: free_port() for each in ("controller", "database", "first", "second")}
@@ -141,6 +143,7 @@ def slurm_cluster(*, kill_wait: int = 30) -> Iterator[SlurmCluster]:
             yield cluster
         finally:
             client.remove_container(name, force=True, v=True)
+            shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
 def _start(client: APIClient, name: str) -> SlurmCluster:
@@ -161,7 +164,7 @@ def _start(client: APIClient, name: str) -> SlurmCluster:
     client.start(name)
     process = client.inspect_container(name)["State"]["Pid"]
     prefix = f"nsenter --target {process} --mount --uts --ipc"
-    return SlurmCluster(prefix=prefix, container=name, client=client)
+    return SlurmCluster(prefix=prefix, container=name, client=client, folder=var / name)
 
 
 def _ensure_image() -> None:

@@ -21,6 +21,7 @@ from resources.gpus.topology import UNKNOWN_TOPOLOGY, GpuTopology
 logger = logging.getLogger(__name__)
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}  # names of kernel and of images
+NO_GPUS: Final = "none"  # in place of names of GPUs
 _NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # of simulated GPUs' UUIDs, which are stable
 
 
@@ -57,7 +58,7 @@ def this_machine(
     can_hook: bool = True,
     context_bytes: int = 0,
 ) -> Machine:
-    """Return the resources of this machine; `cpu` and `memory`, if given, limit them, and so do the UUIDs `gpus`.
+    """Return the resources of this machine; `cpu` and `memory`, if given, limit them, and so do the names `gpus`.
 
     `simulated` is the value of COMPUTE_SIMULATED_GPUS, for machines without real GPUs. Without the hook no GPU can be
     divided. `context_bytes`, those of a CUDA context, are kept back on each real GPU. Raises ValueError on malformed
@@ -85,12 +86,14 @@ def _topology(devices: Sequence[Device], simulated: str) -> GpuTopology:
     return nvml_topology(indexes)
 
 
-def _chosen(devices: tuple[Device, ...], uuids: Collection[str]) -> tuple[Device, ...]:
-    """Return the devices with these UUIDs, all where none is given; one that is missing may be broken."""
-    if missing := set(uuids) - {device.uuid for device in devices}:
+def _chosen(devices: tuple[Device, ...], names: Collection[str]) -> tuple[Device, ...]:
+    """Return the devices with these UUIDs or indexes, all where there is no name; one that is missing may be broken."""
+    if [*names] == [NO_GPUS]:
+        return ()
+    if missing := set(names) - {name for device in devices for name in (device.uuid, str(device.index))}:
         known = ", ".join(device.uuid for device in devices) or "none"
         logger.error("COMPUTE_HOST_GPUS: %s not found; the GPUs here: %s", ", ".join(sorted(missing)), known)
-    return tuple(device for device in devices if not uuids or device.uuid in uuids)
+    return tuple(device for device in devices if not names or {device.uuid, str(device.index)} & {*names})
 
 
 def nvml_devices(*, can_hook: bool = True, context_bytes: int = 0) -> tuple[Device, ...]:

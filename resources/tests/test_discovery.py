@@ -165,3 +165,5 @@ def test_a_host_lends_the_gpus_that_are_named(caplog: pytest.LogCaptureFixture) 
     assert machine.devices == (second,)
     assert "GPU-gone not found" in caplog.text
     assert this_machine(host_name="here", simulated="2x8GiB").devices == (first, second)
+    assert this_machine(host_name="here", simulated="2x8GiB", gpus=["1"]).devices == (second,)
+    assert this_machine(host_name="here", simulated="2x8GiB", gpus=["none"]).devices == ()

@@ -1,4 +1,4 @@
 """Drains of hosts: who is told, and what happens at their time.
 
-Used by gpuplatform, pages and scheduler.
+Used by gpuplatform, hostworker, pages and scheduler.
 """

@@ -1,0 +1,89 @@
+"""Pilots: what Slurm granted bounds the host, and what a killed one left is removed."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import pytest
+
+from engine.containers import HOST_LABEL
+from hostworker.pilot import ROOT, PilotError, bounds
+from tests.containers import ENGINE_URL, running_container
+from tests.shell_image import ensure_shell_image
+
+GRANTED = {"SLURM_CPUS_ON_NODE": "4", "SLURM_MEM_PER_NODE": "200"}
+
+
+@pytest.mark.parametrize(
+    ("granted", "found"),
+    [
+        ({}, {"COMPUTE_HOST_CPU": "4", "COMPUTE_HOST_MEMORY": "209715200", "COMPUTE_HOST_GPUS": "none"}),
+        ({"CUDA_VISIBLE_DEVICES": "1,3"}, {"COMPUTE_HOST_GPUS": "1,3"}),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, {"COMPUTE_HOST_GPUS": "none"}),
+        ({"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_CPU": "50"}, {"COMPUTE_HOST_MEMORY": "209715200"}),
+        ({"SLURM_MEM_PER_NODE": "0"}, {}),
+    ],
+)
+def test_what_slurm_granted_bounds_the_host(granted: dict[str, str], found: dict[str, str]) -> None:
+    limits = bounds(GRANTED | granted)
+    assert limits | found == limits
+    assert ("COMPUTE_HOST_MEMORY" in limits) == (granted.get("SLURM_MEM_PER_NODE") != "0")
+
+
+@pytest.mark.parametrize("granted", [{"SLURM_CPUS_ON_NODE": ""}, {"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_CPU": ""}])
+def test_a_grant_that_is_not_said_is_no_grant_of_all(granted: dict[str, str]) -> None:
+    with pytest.raises(PilotError, match="what it granted"):
+        bounds(GRANTED | granted)
+
+
+def clean(folder: Path) -> subprocess.CompletedProcess[str]:
+    return run(folder, "--clean")
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    variables = os.environ | {"COMPUTE_VAR_DIR": str(folder), "COMPUTE_DOCKER_URL": ENGINE_URL}
+    command = [sys.executable, "-m", "hostworker.pilot", *words]
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.docker
+def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "pilots"
+    image = ensure_shell_image()
+    for name in ("gone", "alive"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "host").write_text(f"gp-{tmp_path.name}-{name}")
+    folder.chmod(0o700)
+    names = {name: {HOST_LABEL: f"gp-{tmp_path.name}-{name}"} for name in ("gone", "alive")}
+    holder = ["flock", str(folder / "alive"), "sh", "-c", "echo locked; read _"]
+    client = docker.APIClient(ENGINE_URL, version="auto")
+    gone = client.create_container(image, ["true"], labels=names["gone"])["Id"]
+    with (
+        closing(client),
+        running_container(image, labels=names["alive"]) as alive,
+        subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pilot,
+    ):
+        assert pilot.stdout is not None
+        assert pilot.stdin is not None
+        pilot.stdout.readline()
+        assert clean(folder).returncode == 0
+        left = {container["Id"] for container in client.containers(all=True)}
+        pilot.stdin.close()
+        assert alive.id in left
+        assert gone not in left
+        assert [path.name for path in folder.iterdir()] == ["alive"]
+
+
+def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    done = clean(tmp_path)
+    assert done.returncode == 1
+    assert "is not a folder of this user alone" in done.stderr
+
+
+def test_outside_of_slurm_there_is_no_pilot(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert "This is no job of Slurm's" in run(tmp_path, "https://gpu.example.org").stderr
