@@ -40,7 +40,8 @@ RESTART_SECONDS: Final = 2
 LOOK_SECONDS: Final = 0.5
 WORKER_END_SECONDS: Final = 2
 MIB: Final = 1 << 20
-COMMANDS: Final = ("hostworker", "gateway")
+WORKER: Final = "hostworker"
+COMMANDS: Final = (WORKER, "gateway")
 
 
 class PilotError(Exception):
@@ -144,7 +145,7 @@ class Children:
     def run_until(self, signals: Sequence[int]) -> int:
         """Keep them running until one of these signals comes; return which."""
         while True:
-            self._start_missing()
+            self._start_missing(*COMMANDS)
             if found := signal.sigtimedwait(signals, RESTART_SECONDS):
                 return found.si_signo
 
@@ -153,7 +154,7 @@ class Children:
         deadline = time.monotonic() + seconds
         leaving = self._start("leavehost", "--seconds", str(seconds))
         while leaving.poll() is None and time.monotonic() < deadline:
-            self._start_missing()
+            self._start_missing(WORKER)
             if signal.sigtimedwait((signal.SIGTERM,), LOOK_SECONDS):
                 deadline = min(deadline, time.monotonic() + grace - MARGIN_SECONDS)
         leaving.kill()
@@ -170,8 +171,8 @@ class Children:
                 process.kill()
                 process.wait()
 
-    def _start_missing(self) -> None:
-        for command in COMMANDS:
+    def _start_missing(self, *commands: str) -> None:
+        for command in commands:
             if command not in self._processes or self._processes[command].poll() is not None:
                 self._processes[command] = self._start(command)
 

@@ -1,6 +1,7 @@
 """Hosts of a Slurm cluster: a pilot joins with what it was granted, runs sessions, and leaves nothing behind."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -28,7 +29,7 @@ from tests.two_hosts import REAL
 from tests.wait import until
 from tests.workers import wait_until_ready
 
-pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,9 @@ class Pilot:
     session: Session
 
     def containers(self) -> list[Any]:
-        with docker.DockerClient(ENGINE_URL) as client:
-            return client.api.containers(all=True, filters={"label": f"{HOST_LABEL}={self.host.name}"})
+        with closing(docker.APIClient(ENGINE_URL, version="auto")) as client:
+            found: list[Any] = client.containers(all=True, filters={"label": f"{HOST_LABEL}={self.host.name}"})
+            return found
 
     def job(self) -> ProvidedHost:
         return next(host for host in self.provider.list() if host.identifier == self.number)
@@ -59,7 +61,7 @@ class Pilot:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SlurmCluster]:
     ensure_hook_built()
-    with slurm_cluster() as cluster:
+    with slurm_cluster(kill_wait=60) as cluster:  # the machine may be busy
         yield cluster
 
 
@@ -75,7 +77,13 @@ def pilot(cluster: SlurmCluster, web: LiveServer, settings: Any) -> Iterator[Pil
     group, name = make_group(name=f"slurm-{uuid4().hex[:8]}"), f"gp-{uuid4().hex[:8]}"
     quiet = {"COMPUTE_SANDBOX_POOL": "0", "COMPUTE_FIREWALL": "false", "COMPUTE_RUNTIME": REAL}
     hosts = {"COMPUTE_SIMULATED_GPUS": "2x8GiB", "COMPUTE_VAR_DIR": str(cluster.folder)}
-    configuration = {"partition": "gpu", "time_limit_minutes": 60, "log": "/tmp/%j.log", "settings": quiet | hosts}
+    configuration = {
+        "partition": "gpu",
+        "time_limit_minutes": 60,
+        "grace_seconds": 60,
+        "log": "/tmp/%j.log",
+        "settings": quiet | hosts,
+    }
     provider = SlurmProvider(configuration, "gp-")
     shape = HostShape(cpus=1, memory_bytes=400 * MIB, gpu_count=1)
     token = services.add(name, group.name).token
@@ -88,7 +96,6 @@ def pilot(cluster: SlurmCluster, web: LiveServer, settings: Any) -> Iterator[Pil
         wait_for(session, Status.RUNNING)
         yield Pilot(cluster, provider, number, Host.objects.get(name=name), session)
     finally:
-        print(cluster.run(f"tail -60 /tmp/{number}.log || true"))
         cluster.cancel_all()
         remove_containers(f"{HOST_LABEL}={name}")
 

@@ -75,6 +75,7 @@ GROUPS: Final = (
                 "settings",
                 "hosts",
                 "elastic",
+                "slurm",
                 "images",
                 "fgpu",
                 "storage",
