@@ -89,3 +89,16 @@ class TestApi:
         assert client_of(admin).post(f"/api/v1/hosts/{host.name}/drain/", past).status_code == 400
         host.refresh_from_db()
         assert not host.is_cordoned
+
+
+def test_a_host_that_leaves_twice_says_so_once(host: Host) -> None:
+    session, now = run_session(host=host), timezone.now()
+    drains.leave(host, end_at=now + HOUR, reason="its job ends")
+    drains.leave(host, end_at=now + 2 * HOUR, reason="its job ends")
+    host.refresh_from_db()
+    assert (host.is_cordoned, host.drain_by, host.cordon_reason) == (True, now + HOUR, "its job ends")
+    (event,) = session.events.filter(reason=Reason.HOST_DRAINED)
+    assert event.actor is None
+    drains.leave(host, end_at=now, reason="its job ends now")
+    host.refresh_from_db()
+    assert host.drain_by == now
