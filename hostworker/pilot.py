@@ -30,9 +30,9 @@ import docker
 from engine.containers import HOST_LABEL
 from hostaccess.host_file import ROOT, TOKEN_VARIABLE, JoinError, credentials
 
-FOLDERS: Final = Path(  # of the pilots of this user; refused where it is another's
-    os.environ.get("COMPUTE_VAR_DIR") or f"/var/tmp/gpuplatform-pilots-{os.getuid()}"  # noqa: S108
-)
+VAR_DIR: Final = os.environ.get("COMPUTE_VAR_DIR", "")
+# Of the pilots of this user; refused where it is another's.
+FOLDERS: Final = Path(VAR_DIR, "pilots") if VAR_DIR else Path(f"/var/tmp/gpuplatform-pilots-{os.getuid()}")  # noqa: S108
 HOST_FILE: Final = "host"
 NAME: Final = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
 MARGIN_SECONDS: Final = 5  # in which worker and pilot end, of those that the job has left
@@ -90,7 +90,7 @@ def bounds(environ: Mapping[str, str]) -> dict[str, str]:
 
 def clean() -> None:
     """Remove the containers and folders of pilots that are gone."""
-    for folder in FOLDERS.iterdir() if FOLDERS.is_dir() else ():
+    for folder in FOLDERS.iterdir():
         with _locked(folder) as is_gone:
             if is_gone:
                 remove_containers((folder / HOST_FILE).read_text() if (folder / HOST_FILE).exists() else "")
@@ -152,13 +152,18 @@ class Children:
     def leave(self, seconds: int, grace: int) -> None:
         """Have the host leave: its sessions are warned, and end within this time, or that of a SIGTERM that follows."""
         deadline = time.monotonic() + seconds
-        leaving = self._start("leavehost", "--seconds", str(seconds))
-        while leaving.poll() is None and time.monotonic() < deadline:
+        leaving: subprocess.Popen[bytes] | None = None
+        while (left := deadline - time.monotonic()) > 0:
+            if leaving is None or leaving.poll():  # killed by a SIGTERM that was for the job, or without a database
+                leaving = self._start("leavehost", "--seconds", str(int(left)))
+            elif leaving.poll() == 0:
+                return
             self._start_missing(WORKER)
             if signal.sigtimedwait((signal.SIGTERM,), LOOK_SECONDS):
                 deadline = min(deadline, time.monotonic() + grace - MARGIN_SECONDS)
-        leaving.kill()
-        leaving.wait()
+                self._kill(leaving)
+        if leaving is not None:
+            self._kill(leaving)
 
     def end(self) -> None:
         """End them, by force where they take long."""
@@ -168,8 +173,12 @@ class Children:
             try:
                 process.wait(WORKER_END_SECONDS)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                self._kill(process)
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
 
     def _start_missing(self, *commands: str) -> None:
         for command in commands:

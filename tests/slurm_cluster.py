@@ -102,7 +102,7 @@ class SlurmCluster:
     prefix: str  # words before a command that run it there
     container: str
     client: APIClient
-    folder: Path  # of pilots
+    folder: Path  # COMPUTE_VAR_DIR of pilots
 
     def run(self, command: str) -> str:
         """Return the output of a shell command there. Raises AssertionError where it fails."""
@@ -161,6 +161,7 @@ def _start(client: APIClient, name: str) -> SlurmCluster:
         ],
     )
     client.create_container(IMAGE, ["sleep", "infinity"], name=name, host_config=config)
+    (var / name).mkdir()
     client.start(name)
     process = client.inspect_container(name)["State"]["Pid"]
     prefix = f"nsenter --target {process} --mount --uts --ipc"

@@ -54,7 +54,7 @@ class Pilot:
         return self.cluster.run(f"cat /tmp/{self.number}.log")
 
     def left_nothing(self) -> bool:
-        folders = list(self.cluster.folder.iterdir())
+        folders = list((self.cluster.folder / "pilots").iterdir())
         return self.job().state not in (ProvidedState.PENDING, ProvidedState.RUNNING) and not folders
 
 
@@ -138,6 +138,7 @@ def test_before_its_time_limit_a_pilot_warns_and_ends_well(pilot: Pilot) -> None
 
 def test_a_killed_pilot_leaves_no_container(pilot: Pilot) -> None:
     assert pilot.containers()
-    pilot.cluster.run(f"scancel --signal=KILL --full {pilot.number}")
+    own = f"grep -qsz ^COMPUTE_VAR_DIR={pilot.cluster.folder} $process/environ"
+    pilot.cluster.run(f"for process in /proc/[0-9]*; do ! {own} || kill -9 ${{process#/proc/}}; done")
     until(pilot.left_nothing)
     assert pilot.containers() == []

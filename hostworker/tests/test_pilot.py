@@ -10,7 +10,8 @@ import docker
 import pytest
 
 from engine.containers import HOST_LABEL
-from hostworker.pilot import ROOT, PilotError, bounds
+from hostaccess.host_file import ROOT
+from hostworker.pilot import PilotError, bounds
 from tests.containers import ENGINE_URL, running_container
 from tests.shell_image import ensure_shell_image
 
@@ -51,8 +52,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.docker
 def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "pilots"
-    image = ensure_shell_image()
+    folder, image = tmp_path / "pilots", ensure_shell_image()
     for name in ("gone", "alive"):
         (folder / name).mkdir(parents=True)
         (folder / name / "host").write_text(f"gp-{tmp_path.name}-{name}")
@@ -69,7 +69,7 @@ def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
         assert pilot.stdout is not None
         assert pilot.stdin is not None
         pilot.stdout.readline()
-        assert clean(folder).returncode == 0
+        assert clean(tmp_path).returncode == 0
         left = {container["Id"] for container in client.containers(all=True)}
         pilot.stdin.close()
         assert alive.id in left
@@ -78,12 +78,12 @@ def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
+    (tmp_path / "pilots").mkdir()
+    (tmp_path / "pilots").chmod(0o777)
     done = clean(tmp_path)
     assert done.returncode == 1
     assert "is not a folder of this user alone" in done.stderr
 
 
 def test_outside_of_slurm_there_is_no_pilot(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
     assert "This is no job of Slurm's" in run(tmp_path, "https://gpu.example.org").stderr
