@@ -61,6 +61,9 @@ manual: $(DEV) ## Make the manual page of the command line of its commands
 messages: $(DEV) .env ## Bring the catalogues of texts in locale/ to the sources, and compile them
 	@$(MANAGE) messages
 
+deb: $(VENV) ## Build the Debian package of the platform into build/, for servers without git, npm, compiler or network
+	@sh gpuplatform/bootstrap/deb.sh build
+
 doctor: ## Say what is missing or broken on this machine
 	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make ready'"; exit 1; } && $(MANAGE) doctor
 

@@ -38,7 +38,12 @@ def execute() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["join"]:  # before there are any settings
+    if sys.argv[1:2] == ["install"]:  # before there are any settings
+        from gpuplatform.bootstrap.production.install import main as install
+
+        install(sys.argv[2:])
+        sys.exit()
+    if sys.argv[1:2] == ["join"]:
         from hostaccess.host_file import main
 
         main(sys.argv[2:], Path(__file__).resolve().parent / "host.env")

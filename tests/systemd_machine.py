@@ -1,13 +1,13 @@
-"""A container whose init is systemd, with PostgreSQL and Redis: a Debian on which the platform may be installed."""
+"""Containers whose init is systemd: Debians on which the platform may be installed."""
 
 import io
 import os
 import secrets
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import docker
 from docker.api import APIClient
@@ -18,16 +18,28 @@ from tests.containers import ENGINE_URL
 from tests.execs import output_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-IMAGE: Final = "gptest/systemd:1"  # raise the tag when the content changes
 # Redis has a user namespace of its own in Debian's unit, which containers do not have.
-DOCKERFILE: Final = r"""
+REDIS: Final = r"""mkdir /etc/systemd/system/redis-server.service.d && \
+    printf '[Service]\nPrivateUsers=no\n' >/etc/systemd/system/redis-server.service.d/container.conf
+"""
+INSTALL: Final = r"""
 ARG BASE
 FROM ${BASE}
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
-        dbus postgresql python3 python3-venv redis-server systemd systemd-sysv && \
-    groupadd --system docker && mkdir /etc/systemd/system/redis-server.service.d && \
-    printf '[Service]\nPrivateUsers=no\n' >/etc/systemd/system/redis-server.service.d/container.conf
-"""
+        dbus systemd systemd-sysv"""
+IMAGES: Final = {  # by tag, which is raised when the content changes
+    # With the servers.
+    "gptest/systemd:1": rf"""{INSTALL} postgresql python3 python3-venv redis-server && \
+    groupadd --system docker && {REDIS}""",
+    # Without: it has their packages in apt's cache, for it has no network.
+    "gptest/fresh:3": rf"""{INSTALL} iproute2 && \
+    echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/container && \
+    echo 'Binary::apt::APT::Keep-Downloaded-Packages "true";' >/etc/apt/apt.conf.d/99keep && \
+    apt-get install -qy --no-install-recommends --download-only \
+        caddy debootstrap docker.io iptables postgresql python3 redis-server && \
+    systemctl mask systemd-sysctl && {REDIS}""",  # which would set this machine's kernel
+}
+SERVERS, FRESH = IMAGES
 # systemd gets a part of the unified hierarchy as all of it, in a mount namespace of its own. With this machine's
 # /sys/fs/cgroup it would add hierarchies there, and the engine would hear of no lack of memory until the next reboot.
 BEGIN: Final = """
@@ -38,7 +50,7 @@ CLEAR: Final = "mount -t cgroup2 cgroup2 /mnt && ! [ -d /mnt/$0 ] || find /mnt/$
 
 
 class SystemdMachine:
-    """A running container; the sources of the platform are at /src, the packages of this Python at /packages."""
+    """A running container."""
 
     def __init__(self, client: APIClient, name: str) -> None:
         self._client = client
@@ -57,18 +69,59 @@ class SystemdMachine:
 
 @contextmanager
 def systemd_machine() -> Iterator[SystemdMachine]:
-    """Start a machine, with the image built first where it is missing, which takes minutes; remove it at the end."""
-    _ensure_image()
-    name, packages = f"gptest-systemd-{secrets.token_hex(4)}", sysconfig.get_path("purelib")
+    """Start a machine with servers; the platform's sources are at /src, the packages of this Python at /packages."""
+    packages = sysconfig.get_path("purelib")
+    with _machine(SERVERS, cap_add=["SYS_ADMIN"], binds=[f"{ROOT}:/src:ro", f"{packages}:/packages:ro"]) as machine:
+        yield machine
+
+
+@contextmanager
+def fresh_machine(folder: Path, network: str) -> Iterator[SystemdMachine]:
+    """Start a machine without servers, on which Docker runs; at /folder it has this one."""
+    volumes = ["/var/lib/docker"]
+    options = {
+        "cap_add": ["ALL"],
+        "cap_drop": ["SYS_RESOURCE"],
+        "network_mode": network,
+        "extra_hosts": {"deb.debian.org": "192.0.2.1"},  # without a route, where its name would be asked for in vain
+        "binds": [f"{folder}:/folder:ro"],
+    }
+    with _machine(FRESH, volumes, **options) as machine:
+        yield machine
+
+
+@contextmanager
+def closed_network() -> Iterator[str]:
+    """Have a network of machines alone; yield its name."""
+    name = f"gptest-{secrets.token_hex(4)}"
+    with closing(docker.DockerClient(ENGINE_URL)) as engine:
+        network = engine.networks.create(name, internal=True)
+        try:
+            yield name
+        finally:
+            network.remove()
+
+
+@contextmanager
+def _machine(image: str, volumes: Sequence[str] = (), **options: Any) -> Iterator[SystemdMachine]:
+    """Start a machine, with the image built first where it is missing, which takes minutes; remove it at the end.
+
+    With volumes it has an engine of its own, which writes to /proc/sys.
+    """
+    _ensure_image(image)
+    name = f"gptest-systemd-{secrets.token_hex(4)}"
     with closing(APIClient(ENGINE_URL, version="auto", timeout=120)) as client:
         config = client.create_host_config(
-            cap_add=["SYS_ADMIN"],
             security_opt=["seccomp=unconfined", "apparmor=unconfined"],
             tmpfs={"/run": "", "/run/lock": "", "/tmp": "exec"},
-            binds=[f"{ROOT}:/src:ro", f"{packages}:/packages:ro"],
+            **options,
         )
+        if volumes:
+            config |= {"MaskedPaths": [], "ReadonlyPaths": []}  # as `systempaths=unconfined` of Docker's command
         init = ["sh", "-c", BEGIN, name]
-        client.create_container(IMAGE, init, name=name, environment={"container": "docker"}, host_config=config)
+        client.create_container(
+            image, init, name=name, environment={"container": "docker"}, volumes=list(volumes), host_config=config
+        )
         try:
             client.start(name)
             yield SystemdMachine(client, name)
@@ -76,7 +129,7 @@ def systemd_machine() -> Iterator[SystemdMachine]:
             client.remove_container(name, force=True, v=True)
             with closing(docker.DockerClient(ENGINE_URL)) as engine:
                 engine.containers.run(
-                    IMAGE,
+                    image,
                     ["sh", "-c", CLEAR, name],
                     cap_add=["SYS_ADMIN"],
                     security_opt=["seccomp=unconfined", "apparmor=unconfined"],
@@ -84,10 +137,10 @@ def systemd_machine() -> Iterator[SystemdMachine]:
                 )
 
 
-def _ensure_image() -> None:
+def _ensure_image(tag: str) -> None:
     with closing(docker.DockerClient(ENGINE_URL, timeout=600)) as engine:
-        if not has_image(engine, IMAGE):
+        if not has_image(engine, tag):
             base = Bases(engine, refresh=False, report=lambda _: None).reference("bookworm")
             arguments = {"BASE": base} | network_arguments(os.environ)
-            file = io.BytesIO(DOCKERFILE.encode())
-            engine.images.build(fileobj=file, tag=IMAGE, buildargs=arguments, network_mode="host", rm=True)
+            file = io.BytesIO(IMAGES[tag].encode())
+            engine.images.build(fileobj=file, tag=tag, buildargs=arguments, network_mode="host", rm=True)

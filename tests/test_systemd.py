@@ -1,4 +1,4 @@
-"""The units under systemd, installed as docs/install.md says: restarts refuse nobody, and kill nothing."""
+"""The units under systemd, installed by the steps of `manage.py install`: restarts refuse nobody, and kill nothing."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from gpuplatform.bootstrap.production.steps import PRELUDE, steps_of
 from tests.fleet import START_SECONDS
 from tests.systemd_machine import ROOT, SystemdMachine, systemd_machine
 from tests.wait import until
@@ -19,7 +20,10 @@ pytestmark = [pytest.mark.docker, pytest.mark.long(4)]
 # Ids of systemd's messages, from sd-messages.h.
 STOPPING: Final = "de5b426a63be47a7b6ac3eaac82e2f6f"
 STOPPED: Final = "9d1aaa27d60140bd96365438aad20286"
+# There is no engine for the host worker; the gateway is that of a further host, the socket is optional.
 NAMES: Final = ("web", "appproxy", "scheduler", "beat", "images", "ssh", "gateway")
+UNITS: Final = " ".join(["gpuplatform-web.socket", *(f"gpuplatform-{name}" for name in NAMES)])
+STEPS: Final = {"user", "settings", "database", "redis", "tables", "services"}
 SERVICES: Final = {f"gpuplatform-{name}.service" for name in NAMES}
 CODE: Final = """
 mkdir /opt/gpuplatform
@@ -29,8 +33,7 @@ tar -C /src --exclude=./.git --exclude=./.venv --exclude=./node_modules --exclud
 python3 -m venv --without-pip .venv
 echo /packages >"$(echo .venv/lib/python3*/site-packages)/packages.pth"
 python3 gpuplatform/bootstrap/env_file.py
-chgrp gpuplatform .env
-chmod 640 .env
+echo COMPUTE_GATEWAY_ADDRESS=127.0.0.1:8010 >>.env
 """
 # Whether the services respond.
 SERVING: Final = """
@@ -61,16 +64,6 @@ print(*ended)
 """
 
 
-def steps() -> dict[int, str]:
-    """Return the commands, or settings, of each step of "One machine"."""
-    page = (ROOT / "docs/install.md").read_text().split("## One machine")[1].split("\n## ")[0]
-    parts = re.split(r"^(\d+)\. ", page, flags=re.MULTILINE)[1:]
-    return {
-        int(number): "\n".join(line[7:] for line in text.splitlines() if line.startswith(" " * 7))
-        for number, text in zip(parts[::2], parts[1::2], strict=True)
-    }
-
-
 @pytest.fixture(scope="module")
 def machine() -> Iterator[SystemdMachine]:
     """A machine on which all services but the host worker run."""
@@ -81,14 +74,12 @@ def machine() -> Iterator[SystemdMachine]:
         ]:
             pytest.skip("the packages of this Python are not for that of Debian 12")
         until(lambda: machine.succeeds("systemctl is-active postgresql@15-main redis-server"))
-        documented = steps()
-        machine.run("\n".join((documented[2], documented[3], CODE)))
-        settings = f"{documented[5]}\nCOMPUTE_GATEWAY_ADDRESS=127.0.0.1:8010"
-        machine.run(f"cat >>/opt/gpuplatform/.env <<'END'\n{settings}\nEND")
-        machine.run(f"cd /opt/gpuplatform\n{documented[6].splitlines()[0]}")
-        services = documented[7].replace(" gpuplatform-host", "")  # there is no engine
-        more = "gpuplatform-gateway gpuplatform-web.socket"  # of a further host, and of docs/operations.md
-        machine.run(f"cd /opt/gpuplatform\n{services.replace(' gpuplatform-web ', f' gpuplatform-web {more} ')}")
+        machine.run(CODE)
+        for step in steps_of("web"):
+            if step.name in STEPS:
+                machine.run(
+                    f"cd /opt/gpuplatform\nADDRESS=gpu.example.org HOSTS= UNITS='{UNITS}'\n{PRELUDE}\n{step.do}"
+                )
         machine.run(f"cat >/root/client.py <<'END'\n{CLIENT}\nEND\ncat >/root/serving.py <<'END'\n{SERVING}\nEND")
         until(lambda: machine.succeeds("python3 /root/serving.py"), seconds=START_SECONDS)
         yield machine

@@ -69,6 +69,7 @@ GROUPS: Final = (
             *(
                 "operations",
                 "install",
+                "install-steps",
                 "upgrade",
                 "scaling",
                 "backup",

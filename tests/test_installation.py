@@ -1,0 +1,182 @@
+"""The Debian package on fresh machines without a network: installed by role, interrupted, used, joined and purged."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.systemd_machine import ROOT, SystemdMachine, closed_network, fresh_machine
+from tests.wait import until
+
+pytestmark = [pytest.mark.docker, pytest.mark.long(8)]
+
+MANAGE: Final = "gpuplatform-manage"
+WEB: Final = f"{MANAGE} install web gpu.example.org --admin root@example.org"
+AUTHORITY: Final = "/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt"
+SLOW_SECONDS: Final = 300.0
+# What an installation changes, packages and their logs aside.
+STATE: Final = r"""
+find /etc /usr/lib/gpuplatform /usr/sbin /var/lib/gpuplatform /home ! -type d ! -path '/etc/*-' ! -name 'ld.so.cache' \
+    -exec sha256sum {} + 2>/dev/null | sort -k 2
+find /etc /usr/lib/gpuplatform /var/lib/gpuplatform -type d 2>/dev/null | sort
+runuser -u postgres -- psql -Atc 'SELECT rolname FROM pg_roles' -c 'SELECT datname FROM pg_database' | sort
+docker ps -aq
+docker network ls --format '{{.Name}}' | sort
+docker images -q
+! iptables-save | grep GP-
+"""
+# Runs each step as it would be if the machine had gone down after any of its lines, and then whole.
+INTERRUPTED: Final = """
+import subprocess, sys
+from gpuplatform.bootstrap.production.steps import PRELUDE, Machine, steps_of
+machine = Machine("web", {"ADDRESS": "gpu.example.org", "ADMIN": "root@example.org", "CERTIFICATE": "", "HOSTS": ""})
+for step in steps_of("web"):
+    lines, tried = step.do.splitlines(keepends=True), 0
+    for number in range(1, len(lines)):
+        part = "".join(lines[:number])
+        if part.strip() and subprocess.run(["sh", "-nc", part], capture_output=True).returncode == 0:
+            machine.run(part)
+            tried += 1
+    assert machine.run(step.do) and (not step.done or machine.has(step)), step.name
+    print("INTERRUPTED", step.name, tried)
+"""
+# Signs in over TLS and asks for what is named.
+CLIENT: Final = """
+import json, sys, urllib.request
+def ask(path, body=None, token=""):
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Token {token}"} if token else {})
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(f"https://gpu.example.org/api/v1{path}", data, headers)
+    return json.load(urllib.request.urlopen(request))
+password = open("/etc/gpuplatform/administrator").read().strip()
+token = ask("/auth/token/", {"email": "root@example.org", "password": password})["token"]
+print(json.dumps(ask(sys.argv[1], token=token)))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package, built as `make deb` does."""
+    folder = tmp_path_factory.mktemp("deb")
+    subprocess.run(["sh", "gpuplatform/bootstrap/deb.sh", str(folder)], cwd=ROOT, check=True)
+    (folder / "interrupted.py").write_text(INTERRUPTED)
+    (folder / "client.py").write_text(CLIENT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    with closed_network() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, network: str) -> Iterator[SystemdMachine]:
+    """A machine with the package and the servers that it needs, but nothing of the platform."""
+    with fresh_machine(folder, network) as machine:
+        add_package(machine)
+        machine.run("echo '127.0.0.1 gpu.example.org' >>/etc/hosts")
+        killed(machine, WEB, "user")
+        yield machine
+
+
+def add_package(machine: SystemdMachine) -> None:
+    until(lambda: machine.succeeds("systemctl is-system-running --wait"))
+    machine.run("apt-get -qy install --no-install-recommends /folder/*.deb")
+
+
+def killed(machine: SystemdMachine, command: str, step: str) -> None:
+    """Begin an installation and kill it with all that it has started as it begins this step."""
+    machine.run(f"systemd-run -q --collect --unit killed -p StandardOutput=truncate:/root/log sh -c '{command}'")
+    began = f"grep -qx '==> {step}' /root/log || ! systemctl -q is-active killed"
+    until(lambda: machine.succeeds(began), seconds=SLOW_SECONDS)
+    assert machine.succeeds(f"grep -qx '==> {step}' /root/log"), machine.run(
+        "cat /root/log; journalctl -u killed -n 20"
+    )
+    machine.run("systemctl kill -s KILL killed || true")
+    until(lambda: not machine.succeeds("systemctl -q is-active killed"))
+
+
+def hosts(machine: SystemdMachine) -> dict[str, str]:
+    """Return {name: status} of the hosts, asked over TLS with the first administrator's password."""
+    python = f"SSL_CERT_FILE={AUTHORITY} /usr/lib/gpuplatform/.venv/bin/python /folder/client.py"
+    rows = json.loads(machine.run(f"{python} /hosts/"))["results"]
+    return {row["name"]: row["status"] for row in rows}
+
+
+def test_the_package_needs_no_compiler_git_or_npm(folder: Path) -> None:
+    (package,) = folder.glob("*.deb")
+    fields = subprocess.run(["dpkg-deb", "-f", package], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^Depends: python3 \(>= 3\.\d+\), python3 \(<< 3\.\d+\)$", fields, re.MULTILINE)
+    listing = subprocess.run(["dpkg-deb", "-c", package], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[5].removeprefix("./usr/lib/gpuplatform/") for line in listing.splitlines()}
+    assert {"manage.py", ".venv/bin/python", "fgpu/build/libfgpu.so", "node_modules/", "client/build/wheels/"} <= names
+    assert not [
+        name
+        for name in names
+        if "ziglang" in name or ("/tests/" in name and not name.startswith((".venv", "node_modules")))
+    ]
+    assert not [line for line in listing.splitlines() if line.split()[1] != "root/root"]
+
+
+def test_a_plan_changes_nothing(server: SystemdMachine) -> None:
+    before = server.run(STATE)
+    assert "1. packages: PostgreSQL" in server.run(f"{WEB} --plan")
+    assert server.run(STATE) == before
+
+
+def test_each_step_goes_on_after_any_line(server: SystemdMachine) -> None:
+    before = server.run(STATE)
+    output = server.run("cd /usr/lib/gpuplatform; PYTHONPATH=. .venv/bin/python -B /folder/interrupted.py")
+    assert len(re.findall("INTERRUPTED", output)) == 12
+    server.run(f"{WEB} --uninstall --purge")
+    assert server.run(STATE) == before
+
+
+def test_an_installation_that_is_killed_goes_on(server: SystemdMachine) -> None:
+    killed(server, WEB, "tables")
+    killed(server, WEB, "services")
+    server.run(WEB)
+    again = server.run(WEB)
+    assert again.count(": done already") == 10
+    assert hosts(server)
+
+
+def test_services_are_sandboxed(server: SystemdMachine) -> None:
+    for unit in ("web", "appproxy", "scheduler", "beat", "images", "ssh"):
+        overall = server.run(f"systemd-analyze security gpuplatform-{unit} --no-pager | tail -n 1")
+        assert float(re.findall(r"[\d.]+", overall)[0]) <= 3.0, overall
+
+
+def test_a_host_joins_by_one_command(server: SystemdMachine, folder: Path, network: str) -> None:
+    own = server.run("hostname -I").split()[0]
+    server.run(f"{WEB} --hosts {own}/32".replace("/32", "/16"))
+    server.run("systemctl restart gpuplatform.target")
+    invited = server.run(f"{MANAGE} add_host gpu7 --group default")
+    token = re.findall(r"--token (\S+)", invited)[0]
+    with fresh_machine(folder, network) as host:
+        add_package(host)
+        host.run(f"echo '{own} gpu.example.org' >>/etc/hosts")
+        host.run(f"cat >/root/ca.crt <<'END'\n{server.run(f'cat {AUTHORITY}')}\nEND")
+        install = f"SSL_CERT_FILE=/root/ca.crt {MANAGE} install host --join https://gpu.example.org {token}"
+        host.run(f"{install} --no-images")
+        until(lambda: hosts(server).get("gpu7") == "READY")
+        before_again = host.run(f"{install} --no-images")
+        assert before_again.count(": done already") == 4
+        host.run(f"{MANAGE} install host --uninstall --purge")
+        host.run("apt-get -qy purge gpuplatform")
+        assert not host.succeeds(
+            "ls -d /etc/gpuplatform /var/lib/gpuplatform /usr/lib/gpuplatform 2>/dev/null | grep ."
+        )
+
+
+def test_a_purge_leaves_nothing(server: SystemdMachine) -> None:
+    server.run(f"{MANAGE} install web --uninstall --purge")
+    server.run("apt-get -qy purge gpuplatform")
+    state = server.run(STATE)
+    assert "gpuplatform" not in state, re.findall(".*gpuplatform.*", state)
+    assert server.run("redis-cli ping") == "PONG\n"
