@@ -125,7 +125,7 @@ def test_the_package_needs_no_compiler_git_or_npm(folder: Path) -> None:
 
 def test_a_plan_changes_nothing(server: SystemdMachine) -> None:
     before = server.run(STATE)
-    assert "1. packages: PostgreSQL" in server.run(f"{WEB} --plan")
+    assert "1. packages: done already: PostgreSQL" in server.run(f"{WEB} --plan")
     assert server.run(STATE) == before
 
 
@@ -157,15 +157,15 @@ def test_a_host_joins_by_one_command(server: SystemdMachine, folder: Path, netwo
     server.run(f"{WEB} --hosts {own}/32".replace("/32", "/16"))
     server.run("systemctl restart gpuplatform.target")
     invited = server.run(f"{MANAGE} add_host gpu7 --group default")
-    token = re.findall(r"--token (\S+)", invited)[0]
+    token = re.findall(r"--join \S+ (\S+)", invited)[0]
     with fresh_machine(folder, network) as host:
         add_package(host)
         host.run(f"echo '{own} gpu.example.org' >>/etc/hosts")
         host.run(f"cat >/root/ca.crt <<'END'\n{server.run(f'cat {AUTHORITY}')}\nEND")
         install = f"SSL_CERT_FILE=/root/ca.crt {MANAGE} install host --join https://gpu.example.org {token}"
-        host.run(f"{install} --no-images")
+        host.run(f"{install} --without images")
         until(lambda: hosts(server).get("gpu7") == "READY")
-        before_again = host.run(f"{install} --no-images")
+        before_again = host.run(f"{install} --without images")
         assert before_again.count(": done already") == 4
         host.run(f"{MANAGE} install host --uninstall --purge")
         host.run("apt-get -qy purge gpuplatform")

@@ -55,6 +55,7 @@ def test_units_of_a_role_exist(role: str) -> None:
         ["host", "--join", "gpu.example.org", "to ken"],
         [*WEB, "--purge"],
         [*WEB, "--step", "nothing"],
+        [*WEB, "--without", "images"],
     ],
 )
 def test_values_of_no_use_are_refused(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:

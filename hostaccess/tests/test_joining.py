@@ -78,6 +78,7 @@ def test_joining_again_replaces_the_credentials() -> None:
 def test_the_commands_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("add_host", "gpu7", "--group", "lab", "--create-group")
     said = capsys.readouterr()
+    assert "install host --join" in said.out
     assert "manage.py join" in said.out
     assert "PostgreSQL listens on no network" in said.err
     make_host(name="gpu7", gateway_url="http://10.0.0.7:8010")

@@ -14,7 +14,8 @@ from typing import Final
 from gpuplatform.bootstrap.production.steps import UNITS, Machine, Step, steps_of
 
 LOCK: Final = Path("/run/lock/gpuplatform-install")
-ADDRESS: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?")
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+SERVER: Final = re.compile(rf"{NAME.pattern}(:\d+)?")
 NETWORK: Final = re.compile(r"[\da-f.:]+/\d{1,3}")
 MAIL: Final = re.compile(r"[^\s@'\"]+@[^\s@'\"]+")
 FILE: Final = re.compile(r"/[\w./-]+")
@@ -25,10 +26,10 @@ def main(arguments: Sequence[str]) -> None:
     options = parser().parse_args(arguments)
     if options.purge and not options.uninstall:
         sys.exit("--purge goes with --uninstall.")
-    left_out = {"images"} if options.no_images else set()
-    steps = [step for step in steps_of(options.role) if options.step in ("", step.name) and step.name not in left_out]
-    if not steps:
-        sys.exit(f"There is no step {options.step!r}.")
+    steps = steps_of(options.role)
+    if unknown := {*options.without, *filter(None, [options.step])} - {step.name for step in steps}:
+        sys.exit(f"There is no step {', '.join(sorted(unknown))}.")
+    steps = [step for step in steps if options.step in ("", step.name) and step.name not in options.without]
     machine = Machine(options.role, variables(options))
     if os.geteuid() or not shutil.which("apt-get") or not Path("/run/systemd/system").is_dir():
         sys.exit("This command is for root on a Debian or Ubuntu that systemd runs; docs/install.md says what it does.")
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--hosts", default="", metavar="NETWORK", help="web: where further hosts are, as 10.0.0.0/24")
     found.add_argument("--join", nargs=2, default=("", ""), metavar=("ADDRESS", "TOKEN"), help="host: see add_host")
     found.add_argument("--step", default="", help="only the step of this name")
-    found.add_argument("--no-images", action="store_true", help="host: build no session images")
+    found.add_argument("--without", action="append", default=[], metavar="STEP", help="leave a step out, as images")
     found.add_argument("--plan", action="store_true", help="say what would be done, and do nothing")
     found.add_argument("--uninstall", action="store_true", help="take it back; settings, data and packages stay")
     found.add_argument("--purge", action="store_true", help="with --uninstall: remove settings and all data too")
@@ -72,7 +73,7 @@ def variables(options: argparse.Namespace) -> dict[str, str]:
     """Return the variables of the steps; end with a sentence where one is missing, or not of its kind."""
     address = options.address if options.role == "web" else options.join[0].removeprefix("https://").rstrip("/")
     found = {
-        "ADDRESS": (address, ADDRESS, True),
+        "ADDRESS": (address, NAME if options.role == "web" else SERVER, True),
         "ADMIN": (options.admin, MAIL, options.role == "web"),
         "CERTIFICATE": (" ".join(options.certificate), re.compile(f"{FILE.pattern} {FILE.pattern}"), False),
         "HOSTS": (options.hosts, NETWORK, False),

@@ -40,7 +40,9 @@ class Command(BaseCommand):
         if problem := services.reach_problem():
             self.stderr.write(f"Hosts on other machines cannot work yet. {problem}.")
         self.stdout.write(
-            f"On {name}, in a clone of this version of the platform, within an hour and once:\n\n"
+            f"On {name}, with the package of this version of the platform, within an hour and once:\n\n"
+            f"    gpuplatform-manage install host --join {settings.COMPUTE_PUBLIC_URL} {invitation.token}\n\n"
+            "or in a clone of it:\n\n"
             f"    .venv/bin/python manage.py join {settings.COMPUTE_PUBLIC_URL} --token {invitation.token}\n"
         )
 
