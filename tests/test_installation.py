@@ -86,6 +86,7 @@ def server(folder: Path, network: str) -> Iterator[SystemdMachine]:
 
 def add_package(machine: SystemdMachine) -> None:
     until(lambda: machine.succeeds("systemctl is-system-running --wait"))
+    machine.run("ip route del default")  # which leads nowhere, after a while
     machine.run("apt-get -qy install --no-install-recommends /folder/*.deb")
 
 
@@ -149,7 +150,7 @@ def test_an_installation_that_is_killed_goes_on(server: SystemdMachine) -> None:
 def test_services_are_sandboxed(server: SystemdMachine) -> None:
     for unit in ("web", "appproxy", "scheduler", "beat", "images", "ssh"):
         overall = server.run(f"systemd-analyze security gpuplatform-{unit} --no-pager | tail -n 1")
-        assert float(re.findall(r"[\d.]+", overall)[0]) <= 3.0, overall
+        assert float(re.findall(r"\d+\.\d", overall)[0]) <= 3.0, overall
 
 
 def test_a_host_joins_by_one_command(server: SystemdMachine, folder: Path, network: str) -> None:
