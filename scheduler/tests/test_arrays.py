@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from arrays import services
-from arrays.reconciliation import WINDOW
+from arrays.services import WINDOW
 from arrays.tests.making import advance, make_array
 from scheduler.cycle.passes import place, run_pass
 from tests.factories import make_host, make_user
