@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from arrays.spaces import SpaceError, read_value
 
-NUMBER: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?"
+NUMBER: Final = r"-?[0-9]+(?:\.[0-9]+)?"
 STEPS: Final = re.compile(rf"({NUMBER})\.\.({NUMBER})(?::({NUMBER}))?")
-LINE: Final = re.compile(r"\s*([^=\s]+)\s*=\s*(.*\S)\s*")
 SEPARATORS: Final = re.compile(r"[,\s]+")
 
 
@@ -61,13 +60,13 @@ def _assigned(text: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found = LINE.fullmatch(line)
-        if found is None:
+        name, _equals, values = map(str.strip, line.partition("="))
+        if not (name and values):
             raise SpaceError(f"Line {number}: write name = values, such as lr = 0.1, 0.01.")
-        if found[1] in known:
-            raise SpaceError(f"Line {number}: {found[1]} is there twice.")
-        known.add(found[1])
-        yield found[1], found[2]
+        if name in known:
+            raise SpaceError(f"Line {number}: {name} is there twice.")
+        known.add(name)
+        yield name, values
 
 
 def _grid(text: str) -> Any:

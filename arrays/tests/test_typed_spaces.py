@@ -39,6 +39,7 @@ def test_random_values_are_drawn_as_often_as_asked() -> None:
     [
         ("indices", "9-1", "write the lower one first"),
         ("grid", "lr", "Line 1: write name = values"),
+        ("grid", "lr =" + " " * 100_000, "Line 1: write name = values"),
         ("grid", "lr = 1\nlr = 2", "Line 2: lr is there twice"),
         ("grid", "lr = 0..3, 7", "stand alone"),
         ("grid", "lr = 0..1000", "at most 100 tasks"),

@@ -55,7 +55,7 @@ class WizardForm(LaunchForm):
         """Return the cleaned data; of an array all that is wrong is shown at once, as that of a launch is."""
         cleaned = super().clean()
         if cleaned.get("array_kind"):
-            if cleaned.get("from_import"):
+            if cleaned.get("from_import"):  # which installs its packages in one session
                 self.add_error("from_import", _("An array cannot be launched with an import: untick it, or the array."))
             self._read_space()
             if self.space and not self.errors:
@@ -84,7 +84,7 @@ class WizardForm(LaunchForm):
         return space_of(asked["array_kind"], text, asked.get("array_count"), seed if typed is None else typed)
 
     def _array_request(self, space: TaskSpace) -> ArrayRequest:
-        launch = super().launch_request()
+        launch = self.launch_request()
         body = {name: value for name, value in origins.of_request(launch)[1].items() if name not in OF_THE_ARRAY}
         if launch.not_before:
             body["not_before"] = launch.not_before

@@ -36,11 +36,22 @@ def of_array(owner: User, array_id: str) -> Initial:
             return {}
         space = array.space or {"indices": None}
         if space == {"list": None}:
-            space = {"list": list(array.tasks.order_by("index").values_list("parameters", flat=True))}
+            space = {"list": _listed(array)}
         fields = {"tasks": space, "max_parallel": array.max_parallel, "retries": array.retries}
         left_out = {"depends_on": [], "not_before": ""} | ({} if array.owner == owner else {"environment": []})
         return launch | of_document(fields) | left_out
     return {}
+
+
+def _listed(array: Array) -> list[dict[str, Any]] | None:
+    """Return the parameters of its tasks; None for more than the form takes."""
+    found, length = [], 0
+    for parameters in array.tasks.order_by("index").values_list("parameters", flat=True).iterator():
+        found.append(parameters)
+        length += sum(len(str(value)) + 1 for value in parameters.values())
+        if length > MAX_TYPED:
+            return None
+    return found
 
 
 def of_outcome(outcome: SpecOutcome) -> Initial:
