@@ -198,7 +198,7 @@ def test_pages_show_arrays_with_words(owner: User, host: Host) -> None:
     array = make_array(owner, tasks="0")
     session = waiting(owner, array.pk)
     page = client.get(reverse("sessions:detail", args=[session.pk])).content.decode()
-    assert "sweep once it has succeeded" in page
+    assert f'<a href="/arrays/{array.pk}/">sweep</a> once it has succeeded' in page
     assert "array, 0 of 1 tasks have ended" in page
     form = client.get(reverse("sessions:launch")).content.decode()
     assert f'value="after_any:{array.pk}"' in form
