@@ -97,7 +97,7 @@ bench-proxy: $(DEV) $(NODE) .env ## Measure the way to apps against configurable
 bench-deployments: $(DEV) .env ## Measure requests spread over replicas against nginx, and memory of open streams; ARGS="--rounds N"
 	@$(PYTHON) -m bench.deployments $(ARGS)
 
-bench-imports: $(DEV) $(NODE) .env ## Measure the second start of an imported repository against a plain session; ARGS="--rounds N"
+bench-imports: $(DEV) $(NODE) .env ## Measure imports of ten shapes of repositories, and starts with them against plain sessions; ARGS="--rounds N --shapes S"
 	@$(PYTHON) -m bench.imports $(ARGS)
 
 bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and clicks in Chromium

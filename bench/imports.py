@@ -29,7 +29,7 @@ from bench.common import SHAPE, ApiUser, load, timed
 from bench.shared_platform import bench_platform
 from bench.sizes import size
 from imports.tests.git_host import GitHost
-from imports.tests.shapes import SHAPES, make_repository
+from imports.tests.shapes import LARGE, MANY, SHAPES, make_repository
 from tests.execs import output_of
 from tests.git_container import git_container
 from tests.platform import Platform
@@ -109,7 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=size(10, 1))
     parser.add_argument("--shape-rounds", type=int, default=size(3, 1))
-    parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument(
+        "--shapes", nargs="*", choices=list(SHAPES), default=size(list(SHAPES), ["requirements", LARGE, MANY])
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         host = GitHost(Path(folder) / "made")

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
@@ -14,7 +16,7 @@ from resources import clock
 from resources.models import Host, Image
 from sessions.models import Endpoint, EndpointState, Session
 from tests.browser import signed_in
-from tests.factories import make_app, make_group, make_host, make_image, make_root, make_user, run_session
+from tests.factories import PASSWORD, make_app, make_group, make_host, make_image, make_root, make_user, run_session
 from tests.live import LiveServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
@@ -59,6 +61,9 @@ def test_pasted_work_is_fetched_and_launched(page: Page) -> None:
     page.get_by_role("link", name="Launch", exact=True).click()
     page.get_by_role("link", name="Start from an address").click()
     expect(page.get_by_role("link", name="Import", exact=True)).to_have_attribute("aria-current", "page")
+    page.get_by_label("Address").fill("https://localhost:8888/notebooks/first.ipynb")
+    page.keyboard.press("Enter")
+    expect(page.locator(".field-error")).to_have_text("Nothing is fetched from this host.")
     page.get_by_label("Address").fill(NOTEBOOK)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Waits for its session")).to_be_visible()
@@ -148,8 +153,13 @@ def test_a_launch_is_shared_by_link_and_badge(page: Page, owner: User, host: Hos
     assert markdown.endswith(f"({link})")
     badge = page.get_by_alt_text("The badge on light pages")
     assert badge.evaluate("image => image.complete && image.naturalWidth") == 164
-    page.keyboard.press("Escape")
+    assert f'href="{escape(link)}"' in page.get_by_role("textbox", name="HTML").input_value()
+    page.context.clear_cookies()
+    User.objects.update(password=PBKDF2PasswordHasher().encode(PASSWORD, "salt" * 8, iterations=10))  # as the server's
     page.goto(link)
+    page.get_by_label("E-mail").fill(owner.email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_text("Filled in by a link. Nothing is launched before you say so.")).to_be_visible()
     assert Session.objects.count() == 1
 
