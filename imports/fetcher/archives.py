@@ -124,7 +124,7 @@ def _unpack_tar(archive: Path, target: _Target) -> None:
             path = target.place(entry.name)
             source = opened.extractfile(entry) if path and entry.isreg() else None
             if source is None:
-                target.count(entry.size)  # what is left out is read all the same
+                target.count(max(0, entry.size))  # what is left out is read all the same
             if path is None:
                 continue
             if entry.isdir():

@@ -176,8 +176,8 @@ def _fetch_submodule(
     repository = _made(place, remote, job, scratch)
     try:
         _fetch(repository, f"+{entry.id}:refs/import/head", ["--depth=1"])
-    except GitError:  # hosts that give branches alone; however many they are, none is stored
-        _fetch(repository, "refs/heads/*", [])
+    except GitError:  # hosts that give branches alone
+        _fetch(repository, "+refs/heads/*:refs/remotes/origin/*", [])
     _check_out(repository, Commit(entry.id, "", ""), job, scratch, depth=depth + 1, seen=seen)
 
 
