@@ -1,4 +1,4 @@
-"""Records what was done with deployments, and tells proxies, open pages and the reconciliation, once it is committed."""
+"""Records what was done with deployments; tells proxies, open pages and the reconciliation, once it is committed."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
 """The pages of deployments: their list, the page of one, and the forms that make them and their revisions.
 
-Used by its package alone.
+Used by gpuplatform.
 """

@@ -64,6 +64,7 @@ def deployment(transactional_db: None) -> Deployment:
 @pytest.fixture
 def member(deployment: Deployment) -> User:
     user = make_user()
+    assert deployment.project is not None
     Membership.objects.create(project=deployment.project, user=user)
     return user
 

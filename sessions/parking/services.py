@@ -46,7 +46,7 @@ from translation.english import from_english
 
 MAX_PARKS: Final = 40  # of one session: each is a layer of its image, of which there can be 127
 PARKED_BY_OWNER: Final = "Parked by its owner: its files are kept, and what it held is free."
-JUDGED: Final = ("host", "parked_on", "owner__policy", "project__policy", "resource_group")  # with a session, by what follows
+_JUDGED: Final = ("host", "parked_on", "owner__policy", "project__policy", "resource_group")  # fetched for refusals
 _ON_THE_WAY: Final = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 READ_AGAIN: Final = "INSERT INTO compute_change (sessions) VALUES (NULL)"  # by schedulers: a host offers something new
 
@@ -243,7 +243,7 @@ def _check_actor(session: Session, actor: User | None) -> None:
 def _locked(session: Session) -> list[Session]:
     """Return the session itself, or the members of its cluster that are parked, under the locks of their rows."""
     members = locked_members(session.pk, "host", "parked_on")
-    session.refresh_from_db(from_queryset=Session.objects.select_related(*JUDGED))
+    session.refresh_from_db(from_queryset=Session.objects.select_related(*_JUDGED))
     return [session if member == session else member for member in members if not member.is_elastic]
 
 
