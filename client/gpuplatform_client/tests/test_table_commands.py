@@ -73,18 +73,19 @@ def served() -> Iterator[tuple[Platform, str]]:
 
 def arguments_of(collection: Collection, act: Act, directory: Path) -> tuple[list[str], list[str]]:
     """Return the arguments of a command, and all its options with values."""
-    file = directory / "file"
-    file.write_text("text\n")
+    files = {kind: directory / kind for kind in ("FILE", "JSON")}
+    files["FILE"].write_text("text\n")
+    files["JSON"].write_text('"text"\n')
     arguments = [TEXT for _ in PART.findall(collection.path_of(act))]
     options: list[str] = []
     for field in act.taken:
-        value = str(file) if field.kind == "FILE" else _value(field)
+        value = str(files[field.kind]) if field.is_file else _value(field)
         if field.is_argument:
             arguments.append(value)
         elif field.kind == "bool":
             options.append(f"--no-{field.name.replace('_', '-')}")
         else:
-            options += [f"--{field.name.replace('_', '-')}{'-file' if field.kind == 'FILE' else ''}", value]
+            options += [f"--{field.name.replace('_', '-')}{'-file' if field.is_file else ''}", value]
     return arguments, options
 
 
@@ -115,7 +116,7 @@ def test_a_command_sends_what_it_was_told(
     for field in act.taken:
         if field.kind == "bool":
             assert sent[field.name] in (False, ["false"])
-        elif field.kind == "FILE":
+        elif field.is_file:
             assert sent[field.name] == "text"
     assert (done.stdout != "") == (
         act.method != "DELETE" and bool(response_schema(described(of_table(collection, act))))
