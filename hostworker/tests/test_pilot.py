@@ -51,7 +51,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.docker
-def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
+def test_the_epilog_removes_what_a_killed_pilot_left(tmp_path: Path) -> None:
     folder, image = tmp_path / "pilots", ensure_shell_image()
     for name in ("gone", "alive"):
         (folder / name).mkdir(parents=True)
@@ -59,6 +59,7 @@ def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
     folder.chmod(0o700)
     names = {name: {HOST_LABEL: f"gp-{tmp_path.name}-{name}"} for name in ("gone", "alive")}
     holder = ["flock", str(folder / "alive"), "sh", "-c", "echo locked; read _"]
+    variables = f"COMPUTE_VAR_DIR={tmp_path}", f"GPUPLATFORM_CHECKOUT={ROOT}", "SLURM_JOB_UID=0", "SLURM_JOB_USER=root"
     client = docker.APIClient(ENGINE_URL, version="auto")
     gone = client.create_container(image, ["true"], labels=names["gone"])["Id"]
     with (
@@ -69,7 +70,8 @@ def test_what_a_killed_pilot_left_is_removed_alone(tmp_path: Path) -> None:
         assert pilot.stdout is not None
         assert pilot.stdin is not None
         pilot.stdout.readline()
-        assert clean(tmp_path).returncode == 0
+        epilog = ["env", "-i", *variables, "sh", str(ROOT / "deploy/slurm/epilog.sh")]  # as slurmd runs it
+        subprocess.run(epilog, cwd="/", check=True)
         left = {container["Id"] for container in client.containers(all=True)}
         pilot.stdin.close()
         assert alive.id in left
