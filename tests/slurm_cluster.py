@@ -137,9 +137,8 @@ def slurm_cluster(*, kill_wait: int = 30) -> Iterator[SlurmCluster]:
         cluster = _start(client, name)
         try:
             cluster.run(f"cat >/etc/slurm/slurm.conf <<'END'\n{configuration}END")
-            cluster.run(
-                f"set -e\ninstall -m 755 /src/deploy/slurm/epilog.sh /etc/slurm/epilog\n{BEGIN.format(**ports)}"
-            )
+            epilog = f"sed '2i export COMPUTE_VAR_DIR={cluster.folder}' /src/deploy/slurm/epilog.sh >/etc/slurm/epilog"
+            cluster.run(f"set -e\n{epilog}\nchmod +x /etc/slurm/epilog\n{BEGIN.format(**ports)}")
             yield cluster
         finally:
             client.remove_container(name, force=True, v=True)
