@@ -33,7 +33,7 @@ from restapi.views import ApiViewSet, valid_body
 from sessions.api import PlainTextRenderer, UnavailableError, by_request_field
 from sessions.errors import RejectedError
 from sessions.following import logs
-from sessions.models import SESSION_ID
+from sessions.models import SESSION_ID, Session
 from sessions.serializers import LogsQuery
 
 READ: Final = frozenset({"list", "retrieve", "tasks", "task", "cancel", None})  # and cancel, by managers of projects
@@ -133,8 +133,11 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
         pagination_class=None,
     )
     def logs(self, request: Request, pk: str, index: str) -> HttpResponse:
-        """Return the last lines of the output of a task's last session as plain text; "" before there is any."""
-        session = self._task(index).session
+        """Return the last lines of the output of a task's last attempt as plain text; "" before there is any."""
+        task = self._task(index)
+        if self.query["previous"]:
+            return HttpResponse(previous_output(task, self.query["tail"]), content_type="text/plain; charset=utf-8")
+        session = task.session
         try:
             text = logs.read(session, self.query["tail"]) if session else ""
         except logs.LogsUnavailableError as error:
@@ -142,7 +145,7 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
         return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
     def _task(self, index: str) -> ArrayTask:
-        task = self.get_object().tasks.select_related("session__host").filter(index=int(index)).first()
+        task = self.get_object().tasks.select_related("session__host", "array").filter(index=int(index)).first()
         if task is None:
             raise Http404
         return task
@@ -152,6 +155,17 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
         with refusals():
             act(array, actor=user_of(self.request), indices=asked.get("tasks"))
         return Response(self.get_serializer(array).data)
+
+
+def previous_output(task: ArrayTask, tail: int) -> str:
+    """Return the last lines of the attempt before a task's last: its session began anew, or is another one."""
+    if task.session is not None and (text := logs.read_previous(task.session, tail)):
+        return text
+    own = {"GP_ARRAY_ID": task.array_id, "GP_ARRAY_TASK_ID": str(task.index)}
+    since = {"owner": task.array.owner_id, "created_at__gte": task.array.created_at}
+    others = Session.objects.filter(is_task=True, environment__contains=own, **since)
+    before = others.exclude(pk=task.session_id).order_by("-created_at").first()
+    return logs.read(before, tail) if before else ""
 
 
 @contextmanager

@@ -187,10 +187,10 @@ GRANTS: Final = (
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
         " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
         " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize core_milli"
-        " cluster_id rank is_elastic is_task",
+        " cluster_id rank is_elastic is_task previous_output",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
-        " ended_at preempt_by preempted_for parked_bytes",
+        " ended_at preempt_by preempted_for parked_bytes previous_output",
         rows=f"host_id = @HOST@ OR {_GIVEN_BACK} OR parked_on_id = @HOST@",
         changed=f"host_id = @HOST@ OR {_GIVEN_BACK}",
         written=f"host_id = @HOST@ OR {_GIVEN_BACK}",

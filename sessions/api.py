@@ -209,7 +209,8 @@ class SessionViewSet(
         """Return the last lines of the session's output as plain text; of a cluster, each with its member."""
         session = self.get_object()
         try:
-            text = logs.read(session, self.query["tail"], self.query["member"])
+            read = logs.read_previous if self.query["previous"] else logs.read
+            text = read(session, self.query["tail"], self.query["member"])
         except logs.LogsUnavailableError as error:
             raise UnavailableError(str(error)) from error
         return HttpResponse(text, content_type="text/plain; charset=utf-8")

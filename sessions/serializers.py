@@ -382,3 +382,4 @@ class LogsQuery(serializers.Serializer[Any]):
 
     tail = serializers.IntegerField(default=1000, min_value=1, max_value=999_999, help_text="Lines from the end")
     member = MemberField()
+    previous = serializers.BooleanField(default=False, help_text="Of the attempt before: it was started again")

@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from accounts.models import User
+from arrays import services
 from arrays.models import COUNTS, Array
 from arrays.tests.making import advance, array_body, finish, make_array, task_of
 from resources.models import Host
@@ -116,6 +117,21 @@ def test_tasks_are_filtered_and_ordered(api: APIClient, owner: User, host: Host)
     assert api.get(f"{address}3/logs/").status_code == 200
     assert b"loss" in api.get(f"{address}1/logs/").content
     assert api.get(f"{address}9/").status_code == 404
+
+
+def test_the_output_of_a_tasks_earlier_attempt_is_shown(api: APIClient, owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0-1"))
+    address = f"{URL}{array.pk}/tasks/0/logs/"
+    finish(task_of(array, 0), host, 3, "first\n")
+    finish(task_of(array, 1), host, 3, "another\n")
+    assert api.get(address, {"previous": "true"}).content == b""
+    services.retry(advance(array), actor=owner)
+    advance(array)
+    finish(task_of(array, 0), host, 0, "second\n")
+    assert api.get(address, {"previous": "true"}).content == b"first"
+    assert api.get(address).content == b"second"
+    Session.objects.filter(pk=task_of(array, 0).session_id).update(previous_output="between")
+    assert api.get(address, {"previous": "true"}).content == b"between"
 
 
 def test_tasks_are_cancelled_and_retried_by_range(api: APIClient, owner: User) -> None:

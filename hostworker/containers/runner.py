@@ -147,7 +147,7 @@ def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
     if session.is_parking and parking.finish_stop(session):
         keep_parked(runtime, session_id, attempt)
     elif current := _read(session_id, attempt, Status.TERMINATING):  # it may have been told to end instead
-        _conclude(current)
+        _conclude(runtime, current)
         _clear(runtime, current)
     else:
         _clear(runtime, session)
@@ -173,7 +173,7 @@ def note_exit(runtime: Runtime, state: ContainerState) -> None:
     fields = {"exit_code": state.exit_code}
     if session.status == Status.TERMINATING:  # the stop that is in progress removes the container, or saves it
         if not session.is_parking:
-            _conclude(session, fields)
+            _conclude(runtime, session, fields)
     elif state.out_of_memory:
         detail = "The session needed more memory than it had and was ended by the kernel."
         _finish(runtime, session, Status.ERROR, Reason.OUT_OF_MEMORY, detail, fields)
@@ -286,7 +286,7 @@ def _finish(
     fields: dict[str, int | None] | None = None,
 ) -> None:
     """End the session and release its lease, then remove its container, unless another worker did it first."""
-    _end(session, target, reason, detail, fields)
+    _end(runtime, session, target, reason, detail, fields)
     _clear(runtime, session)
 
 
@@ -298,12 +298,20 @@ def _clear(runtime: Runtime, session: Session) -> None:
         logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
 
 
-def _end(session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None) -> None:
+def _end(
+    runtime: Runtime,
+    session: Session,
+    target: Status,
+    reason: Reason,
+    detail: str,
+    fields: dict[str, int | None] | None,
+) -> None:
     """End the session and release its lease; does nothing where another worker did it first."""
+    output = _last_output(runtime, session) if session.cluster_id else ""
     try:
         with transaction.atomic():
             if target == Status.ERROR and session.status == Status.RUNNING:
-                cluster_restarts.fail(session, reason, detail, fields)
+                cluster_restarts.fail(session, reason, detail, fields, output)
             else:
                 session.move_to(target, reason, detail[:300], fields=fields)
             kick_scheduler()
@@ -311,14 +319,24 @@ def _end(session: Session, target: Status, reason: Reason, detail: str, fields: 
         logger.debug("session %s: moved on by another", session.pk)
 
 
-def _conclude(session: Session, fields: dict[str, int | None] | None = None) -> None:
+def _conclude(runtime: Runtime, session: Session, fields: dict[str, int | None] | None = None) -> None:
     """End a session that was stopped, or return it to the queue; does nothing where another worker did it first."""
+    output = _last_output(runtime, session) if session.reason in preemption.RETURNING else ""
     try:
         with transaction.atomic():
-            preemption.conclude(session, fields)
+            preemption.conclude(session, fields, output)
             kick_scheduler()
     except StaleSessionError:
         logger.debug("session %s: moved on by another", session.pk)
+
+
+def _last_output(runtime: Runtime, session: Session) -> str:
+    """Return what is kept of an attempt that may return to the queue; "" where the engine cannot say."""
+    try:
+        return parking.last_output(runtime, session.pk, session.attempt)
+    except ContainerRuntimeError as failure:
+        logger.warning("session %s: its output is not kept: %s", session.pk, failure)
+        return ""
 
 
 def _clear_if_ended(runtime: Runtime, session: Session) -> None:

@@ -12,6 +12,7 @@ from scheduler.cycle.passes import run_pass
 from sessions.launching import services
 from sessions.lifecycle import Kind, Reason, Result, Status
 from sessions.models import Session
+from sessions.requeueing import requests
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_user
 from tests.wait import until
@@ -65,6 +66,27 @@ def test_session_ends_with_its_command(
     assert session.exit_code == exit_code
     assert "epoch 1" in session.log_tail
     assert runtime.containers() == []
+
+
+@pytest.mark.django_db
+def test_the_output_of_the_attempt_before_is_kept() -> None:
+    runtime = MemoryRuntime("batch", "here", "memory://again")
+    session = launched(runtime)
+    runtime.write_log(session.pk, 1, "epoch 1")
+    requests.requeue(session, actor=make_user(is_superuser=True))
+    runner.stop(runtime, session.pk, 1)
+    session.refresh_from_db()
+    assert (session.status, session.log_tail) == (Status.PENDING, "")
+    assert "epoch 1" in session.previous_output
+    run_pass()
+    start_session(runtime, session.pk, 2)
+    runtime.write_log(session.pk, 2, "epoch 2")
+    runtime.end(session.pk, 2, 0)
+    (state,) = runtime.containers()
+    runner.note_exit(runtime, state)
+    session.refresh_from_db()
+    assert "epoch 1" in session.previous_output
+    assert "epoch 2" in session.log_tail
 
 
 @pytest.mark.django_db

@@ -83,3 +83,21 @@ def test_a_session_that_waits_loses_nothing() -> None:
     assert losses_of(session) is None
     assert "losses" not in text_of(browser_of(session.owner), f"/sessions/{session.pk}/terminate/", **HTMX)
     assert session.status == Status.PENDING
+
+
+@pytest.mark.django_db
+def test_the_log_of_an_earlier_attempt_has_a_link() -> None:
+    user = make_user()
+    plain, again = (
+        make_session(owner=user, name="plain"),
+        make_session(owner=user, name="again", previous_output="epoch 1\n"),
+    )
+    browser = browser_of(user)
+    assert "Earlier attempt" not in text_of(browser, f"/sessions/{plain.pk}/")
+    link = f"/sessions/{again.pk}/logs/?previous=1"
+    assert f'href="{link}"' in text_of(browser, f"/sessions/{again.pk}/")
+    shown = text_of(browser, link)
+    assert "epoch 1" in shown
+    assert f'href="/sessions/{again.pk}/logs/download/?previous=1"' in shown
+    assert b"epoch 1" in browser.get(f"/sessions/{again.pk}/logs/download/?previous=1").getvalue()
+    assert browser_of(make_user()).get(link).status_code == 404

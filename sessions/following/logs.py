@@ -70,6 +70,15 @@ def read(session: Session, tail: int, member: str = "") -> str:
         raise LogsUnavailableError(f"{failure} The session's last lines are stored when it ends.") from failure
 
 
+def read_previous(session: Session, tail: int, member: str = "") -> str:
+    """Return the same of the attempt before, as far as it was kept; "" where there was none. Raises RejectedError."""
+    members = chosen(session, member)
+    kept = [(each, each.previous_output.splitlines()[-tail:]) for each in members]
+    if len(members) == 1:
+        return "\n".join(kept[0][1])
+    return "".join(f"{each.member_name} | {line}\n" for each, lines in kept for line in lines)
+
+
 def read_together(sessions: Sequence[Session], tail: int, name_of: Callable[[Session], str]) -> str:
     """Return the last `tail` lines of the output of all of these, each with the name of the session that wrote it."""
     return async_to_sync(_merged)([(each, _engine_with_output(each)) for each in sessions], tail, name_of)

@@ -272,6 +272,9 @@ class Session(models.Model):
     pull_bytes = models.PositiveBigIntegerField(null=True, editable=False, help_text="In all, as far as known")
     exit_code = models.IntegerField(null=True, blank=True, editable=False)
     log_tail = models.TextField(blank=True, editable=False, help_text="Last output, kept when the container goes")
+    previous_output = models.TextField(
+        default="", db_default="", blank=True, editable=False, help_text="The same of the attempt before"
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     status_at = models.DateTimeField(default=timezone.now, editable=False, help_text="When it entered its status")
     start_by = models.DateTimeField(

@@ -216,7 +216,8 @@ def resume(session: Session, *, actor: User | None = None) -> None:
             "log_tail": "",
         }
         for each in members:
-            each.move_to(Status.PENDING, Reason.RESUMED, "Resumed; waiting for its host.", actor=actor, fields=fields)
+            kept = {**fields, "previous_output": each.log_tail}
+            each.move_to(Status.PENDING, Reason.RESUMED, "Resumed; waiting for its host.", actor=actor, fields=kept)
         if session.cluster_id is not None:
             _resize_alike(session)
         if session.kind != Kind.REPLICA:  # its apps are started again at their addresses once it runs

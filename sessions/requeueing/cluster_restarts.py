@@ -14,10 +14,12 @@ FAILURES: Final = frozenset(
 LOSSES: Final = frozenset({Reason.CONTAINER_LOST, Reason.HOST_LOST})  # by no fault of what ran
 
 
-def fail(session: Session, reason: Reason, detail: str, fields: Mapping[str, Any] | None = None) -> None:
+def fail(
+    session: Session, reason: Reason, detail: str, fields: Mapping[str, Any] | None = None, output: str = ""
+) -> None:
     """End a RUNNING session as an error, or return it to the queue where its cluster starts again.
 
-    An elastic member that was lost returns by itself.
+    An elastic member that was lost returns by itself. Of one that returns, `output` is kept.
 
     In the caller's transaction; the other members follow when the cluster is settled, which counts the restart. Fetch
     `cluster` with it. Raises StaleSessionError where it has moved on.
@@ -31,4 +33,4 @@ def fail(session: Session, reason: Reason, detail: str, fields: Mapping[str, Any
         session.move_to(Status.ERROR, reason, detail[:300], fields=fields)
         return
     session.move_to(Status.TERMINATING, Reason.CLUSTER_RETURNED, detail[:300], fields=fields)
-    preemption.conclude(session)
+    preemption.conclude(session, output=output)

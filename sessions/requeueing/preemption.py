@@ -150,15 +150,16 @@ def return_elastic(members: Iterable[Session], detail: str) -> None:
             logger.info("session %s: not stopped yet: %s", member.pk, error)
 
 
-def conclude(session: Session, fields: dict[str, Any] | None = None) -> None:
+def conclude(session: Session, fields: dict[str, Any] | None = None, output: str = "") -> None:
     """Move a TERMINATING session, whose container has stopped, to TERMINATED, or to the queue where it returns there.
 
-    In the caller's transaction. Raises StaleSessionError where it has moved on.
+    `output` is the last that it has written, which is kept then. In the caller's transaction.
+    Raises StaleSessionError where it has moved on.
     """
     if _may_return(session):
         avoided = host_faults.avoiding(session, session.host_id)  # which also lets that host write the row
         text = BACK if session.reason == Reason.PREEMPTED else session.detail
-        fields = {**RETURNED, "avoided_hosts": avoided}
+        fields = {**RETURNED, "avoided_hosts": avoided, "previous_output": output}
         session.move_to(Status.PENDING, Reason(session.reason), text, fields=fields)
     else:
         session.move_to(Status.TERMINATED, Reason(session.reason), session.detail, fields=fields)

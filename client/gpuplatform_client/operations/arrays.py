@@ -46,9 +46,10 @@ def array_task(array_id: str, index: int) -> ApiOperation[ArrayTaskInfo]:
     return ApiOperation("GET", _path(array_id, f"tasks/{index}/"), one(ArrayTaskInfo))
 
 
-def array_task_logs(array_id: str, index: int, tail: int = 500) -> ApiOperation[str]:
-    """Return the last lines of the output of a task."""
-    return ApiOperation("GET", _path(array_id, f"tasks/{index}/logs/"), text, {"tail": tail})
+def array_task_logs(array_id: str, index: int, tail: int = 500, *, previous: bool = False) -> ApiOperation[str]:
+    """Return the last lines of the output of a task, or of its attempt before."""
+    query = {"tail": tail} | ({"previous": "true"} if previous else {})
+    return ApiOperation("GET", _path(array_id, f"tasks/{index}/logs/"), text, query)
 
 
 def cancel_array(array_id: str, tasks: str | None = None) -> ApiOperation[ArrayInfo]:

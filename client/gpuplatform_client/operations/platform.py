@@ -171,9 +171,9 @@ def session_events(session_id: str) -> ApiOperation[ResultPage[TimelineEvent]]:
     return ApiOperation("GET", f"sessions/{path_part(session_id)}/events/", page(TimelineEvent), FIRST_PAGE)
 
 
-def logs(session_id: str, tail: int = 500, member: str = "") -> ApiOperation[str]:
-    """Return the last `tail` lines of output; `member` is one of a cluster, or "all"."""
-    query = {"tail": tail} | _of_member(member)
+def logs(session_id: str, tail: int = 500, member: str = "", *, previous: bool = False) -> ApiOperation[str]:
+    """Return the last `tail` lines of output, or those of the attempt before; `member` is of a cluster, or "all"."""
+    query = {"tail": tail} | _of_member(member) | ({"previous": "true"} if previous else {})
     return ApiOperation("GET", f"sessions/{path_part(session_id)}/logs/", text, query)
 
 

@@ -40,6 +40,7 @@ def test_an_array_is_submitted_changed_and_cancelled(signed_in: Command) -> None
     assert listed.stdout.split() == [str(index) for index in range(1, 11)], listed.stderr
     assert "1" in signed_in("arrays", "task", "sweep", "1").stdout
     assert signed_in("arrays", "logs", "sweep", "1").exit_code == 0
+    assert signed_in("arrays", "logs", "sweep", "1", "--previous").exit_code == 0
     assert signed_in("arrays", "wait", "sweep", "--timeout", "1s").exit_code == 124
     assert signed_in("arrays", "cancel", "sweep").exit_code == 0
     assert signed_in("arrays", "retry", "sweep", "--tasks", "1-2").exit_code == 0

@@ -199,6 +199,9 @@ def test_members_of_clusters_are_launched_listed_and_named(signed_in: Command, u
     Session.objects.filter(pk=others[1].pk).update(status="ERROR", log_tail="from sub2", ended_at=timezone.now())
     assert signed_in("logs", "train.sub2").stdout == "from sub2\n"
     assert "There is no session 'train.sub3'" in signed_in("logs", "train.sub3").stderr
+    Session.objects.filter(pk=others[0].pk).update(previous_output="before")
+    assert signed_in("logs", "train.sub1", "--previous").stdout == "before\n"
+    assert signed_in("logs", "train.sub1", "--previous", "-f").exit_code == 2
     assert signed_in(*common[:3], "--cluster-mode", "any").exit_code == 2
     by_main = signed_in(*common, *options, "--name", "solver", "--on-main", "--", "mpirun", "solve")
     assert Session.objects.filter(cluster=by_main.stdout.strip(), command="mpirun solve").count() == 1

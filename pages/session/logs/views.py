@@ -19,18 +19,21 @@ def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the last lines of output; return only the text to htmx, and 204 where that has it already."""
     session = operable_session(request, session_id)
     wants_page = not request.htmx or request.GET.get("lines") == "all"
-    output = _read(session, PAGE_LINES if wants_page else logs.PANEL_LINES)
+    is_previous = "previous" in request.GET
+    output = _read(session, PAGE_LINES if wants_page else logs.PANEL_LINES, is_previous=is_previous)
     if request.htmx and request.GET.get("digest") == output.digest:
         return HttpResponse(status=204)
     template = "sessions/_logs.html" if request.htmx else "sessions/logs.html"
-    return render(request, template, {"session": session, "is_log_page": wants_page} | _context(session, output))
+    context = {"session": session, "is_log_page": wants_page} | _context(session, output, is_previous=is_previous)
+    return render(request, template, context)
 
 
 @signed_in_page
 def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Send the output as a text file, as it was written."""
     session = operable_session(request, session_id)
-    return download(partial(logs.read, session), f"{session.name}-{session.pk}")
+    read = logs.read_previous if "previous" in request.GET else logs.read
+    return download(partial(read, session), f"{session.name}-{session.pk}")
 
 
 def log_context(session: Session) -> dict[str, Any]:
@@ -38,13 +41,17 @@ def log_context(session: Session) -> dict[str, Any]:
     return _context(session, _read(session, logs.PANEL_LINES))
 
 
-def _read(session: Session, lines: int) -> ShownOutput:
-    return read_shown(partial(logs.read, session), lines, is_final=session.is_final)
+def _read(session: Session, lines: int, *, is_previous: bool = False) -> ShownOutput:
+    read = logs.read_previous if is_previous else logs.read
+    return read_shown(partial(read, session), lines, is_final=is_previous or session.is_final)
 
 
-def _context(session: Session, output: ShownOutput) -> dict[str, Any]:
+def _context(session: Session, output: ShownOutput, *, is_previous: bool = False) -> dict[str, Any]:
+    query = "?previous=1" if is_previous else ""
     return {
-        **output.context(is_final=session.is_final),
-        "log_url": reverse("sessions:logs", args=[session.pk]),
-        "log_download_url": reverse("sessions:logs-download", args=[session.pk]),
+        **output.context(is_final=is_previous or session.is_final),
+        "is_previous_log": is_previous,
+        "has_previous_log": any(logs.read_previous(each, 1) for each in logs.chosen(session)),
+        "log_url": reverse("sessions:logs", args=[session.pk]) + query,
+        "log_download_url": reverse("sessions:logs-download", args=[session.pk]) + query,
     }

@@ -27,10 +27,11 @@ def logs(
     name: Name,
     task: Annotated[int, typer.Argument(help="Its index")],
     tail: Annotated[int, typer.Option(min=1, help="Lines from the end")] = 500,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the attempt before")] = False,
 ) -> None:
     """Print the end of a task's output."""
     with connected() as client:
-        text = client.array_task_logs(find_array(client, name).id, task, tail)
+        text = client.array_task_logs(find_array(client, name).id, task, tail, previous=previous)
         output.out(text, end="" if text.endswith("\n") else "\n", highlight=False)
 
 

@@ -88,12 +88,17 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the session ends")] = False,
     tail: Annotated[int, typer.Option(min=1, help="Lines from the end, without --follow")] = 500,
     member: Annotated[str, typer.Option(help="Of a cluster: main1, sub1, ... or all")] = "",
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of the attempt before it was started again")
+    ] = False,
 ) -> None:
     """Print the output of a session."""
+    if follow and previous:
+        raise typer.BadParameter("The attempt before has ended: leave --follow out.", param_hint="--previous")
     with connected() as client:
         session = find_session(client, name)
         if not follow:
-            output.out(client.logs(session.id, tail, member), highlight=False)
+            output.out(client.logs(session.id, tail, member, previous=previous), highlight=False)
             return
         for piece in client.follow_logs(session.id, member):
             output.out(piece, end="", highlight=False)
