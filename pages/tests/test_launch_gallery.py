@@ -53,7 +53,7 @@ def test_an_edit_of_what_others_have_saved_is_said_first(page: Client, owner: Us
     refused = saved(page, address, **{**shown, "description": "mine"})
     assert (refused.status_code, "saved version 2 since" in html(refused)) == (422, True)
     assert 'name="version" value="2"' in html(refused)
-    again = refused.context["form"].data.dict()
+    again = dict(refused.context["form"].data)
     assert page.post(address, again).status_code == 302
     assert LaunchTemplate.objects.get().description == "mine"
 

@@ -249,7 +249,7 @@ def test_events_take_a_constant_number_of_queries(
 
 def test_the_output_of_an_earlier_attempt_is_asked_for(user: User) -> None:
     session = make_session(owner=user, previous_output="one\ntwo\n")
-    answer = client_of(user).get(f"{URL}{session.pk}/logs/", {"tail": 1, "previous": "true"})
+    answer = client_of(user).get(f"{URL}{session.pk}/logs/", {"tail": "1", "previous": "true"})
     assert answer.content.decode() == "two"
     assert client_of(user).get(f"{URL}{session.pk}/logs/").content == b""
     assert client_of(make_user()).get(f"{URL}{session.pk}/logs/", {"previous": "true"}).status_code == 404

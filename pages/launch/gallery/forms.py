@@ -129,8 +129,7 @@ class TemplateForm(forms.Form):
         """Refuse to change what somebody else has changed meanwhile; saved again, the form replaces that."""
         read = self.cleaned_data.get("version")
         if self._target and read and read != self._target.version:
-            self.data = self.data.copy()
-            self.data["version"] = self._target.version
+            self.data = {name: self.data.get(name) for name in self.data} | {"version": self._target.version}
             text = _(
                 "Somebody has saved version %(number)s since you opened this page: saved again, yours replaces it."
             )
