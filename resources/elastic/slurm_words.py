@@ -53,7 +53,7 @@ OF_ERRORS: Final = (  # patterns in what the commands write, the first that fits
     ("invalid partition", "Slurm has no partition {partition} for the platform's user."),
     ("invalid account", "Slurm lets the platform's user book nothing on {account} in partition {partition}."),
     ("invalid qos", "Slurm does not give the platform's user the {qos}."),
-    ("SubmitJob|job submit limit", "Slurm takes no more jobs of the platform's user for now: too many are submitted."),
+    ("submitjob|job submit limit", "Slurm takes no more jobs of the platform's user for now: too many are submitted."),
     ("invalid feature", "No node of Slurm has the feature {constraint}."),
     ("invalid generic resource|invalid gres", "Slurm has no generic resource {gres}."),
     ("node configuration is not available|more processors requested", "No node of partition {partition} has {shape}."),
