@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Final
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
-from django.db.models import Count, F, Q
+from django.db.models import Count, Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, User
@@ -56,11 +56,11 @@ class ArrayQuerySet(models.QuerySet["Array"]):
     def matching(self, text: str) -> "ArrayQuerySet":
         """Return those that a search finds: by a part of the name, the id's beginning, or a task's name or session."""
         found = Q(name__icontains=text) | Q(pk__startswith=text.lower())
-        tasks = ArrayTask.objects.filter(session=text.lower())
+        found |= Q(pk__in=ArrayTask.objects.filter(session=text.lower()).values("array"))
         name, _dash, index = text.rpartition("-")
         if name and index.isascii() and index.isdigit() and len(index) <= MAX_INDEX_DIGITS:
-            tasks |= ArrayTask.objects.filter(array__name__iexact=name, index=int(index))
-        return self.filter(found | Q(pk__in=tasks.values("array")))
+            found |= Q(Exists(ArrayTask.objects.filter(array=OuterRef("pk"), index=int(index))), name__iexact=name)
+        return self.filter(found)
 
     def live(self) -> "ArrayQuerySet":
         """Return those that have not ended."""

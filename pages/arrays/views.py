@@ -21,7 +21,6 @@ from pages.arrays.plot import INDEX, plot_of
 PAGE_SIZE: Final = 25
 TASKS_SHOWN: Final = 50
 COLUMNS: Final = 8  # of parameters, and of metrics, at most
-
 COUNTERS: Final = frozenset({"epoch", "step", "global_step"})  # metrics that are plotted where there are no others
 
 
