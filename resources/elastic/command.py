@@ -34,8 +34,8 @@ def _command(help_text: str) -> serializers.ListField:
 class CommandConfigurationSerializer(StrictSerializer, serializers.Serializer[None]):
     """Three programs in the folder COMPUTE_PROVIDER_COMMANDS, each with arguments of its own."""
 
-    create = _command("Makes a host")
-    list = _command("Lists the hosts")  # type: ignore[assignment]  # as an attribute of the metaclass
+    create = _command("Makes a host")  # type: ignore[assignment]  # which the metaclass takes out of the class
+    list = _command("Lists the hosts")
     delete = _command("Deletes a host")
     timeout_seconds = serializers.IntegerField(min_value=1, max_value=600, default=120)
 
