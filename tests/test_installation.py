@@ -32,8 +32,9 @@ docker images -q
 # Runs each step as it would be if the machine had gone down after any of its lines, and then whole.
 INTERRUPTED: Final = """
 import subprocess, sys
-from gpuplatform.bootstrap.production.steps import PRELUDE, Machine, steps_of
-machine = Machine("web", {"ADDRESS": "gpu.example.org", "ADMIN": "root@example.org", "CERTIFICATE": "", "HOSTS": ""})
+from gpuplatform.bootstrap.production.steps import InstallMachine, steps_of
+variables = {"ADDRESS": "gpu.example.org", "ADMIN": "root@example.org", "CERTIFICATE": "", "HOSTS": ""}
+machine = InstallMachine("web", variables)
 for step in steps_of("web"):
     lines, tried = step.do.splitlines(keepends=True), 0
     for number in range(1, len(lines)):

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from gpuplatform.bootstrap.production import documents, install
-from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, Step, steps_of
+from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, InstallStep, steps_of
 from tests.test_settings_docs import settings_defaults
 
 STEPS: Final = [pytest.param(step, id=f"{role}-{step.name}") for role in UNITS for step in steps_of(role)]
@@ -21,13 +21,13 @@ def test_what_is_made_of_the_table_is_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_parts_of_a_step_are_shell(step: Step) -> None:
+def test_parts_of_a_step_are_shell(step: InstallStep) -> None:
     for part in (step.done, step.do, step.undo, step.purge):
         assert subprocess.run(["sh", "-nc", PRELUDE + part], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_writes_settings_that_exist(step: Step) -> None:
+def test_a_step_writes_settings_that_exist(step: InstallStep) -> None:
     written = set(re.findall(r'^ *(?:\S+ \|\| )?echo "?([A-Z_]+)=', step.do, re.MULTILINE))
     assert written <= set(settings_defaults())
 

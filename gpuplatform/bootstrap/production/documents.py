@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, Step, steps_of, units
+from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, InstallStep, steps_of, units
 
 MADE_BY: Final = "python -m gpuplatform.bootstrap.production.documents"
 HEADING: Final = f"""\
@@ -59,7 +59,7 @@ def _section(role: str) -> str:
     return "\n".join(parts)
 
 
-def _task(role: str, step: Step) -> dict[str, Any]:
+def _task(role: str, step: InstallStep) -> dict[str, Any]:
     return {
         "name": f"{step.name}: {step.what}",
         "ansible.builtin.command": f"gpuplatform-manage install {COMMANDS[role]} --step {step.name}",

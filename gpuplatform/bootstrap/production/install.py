@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gpuplatform.bootstrap.production.steps import UNITS, Machine, Step, steps_of
+from gpuplatform.bootstrap.production.steps import UNITS, InstallMachine, InstallStep, steps_of
 
 LOCK: Final = Path("/run/lock/gpuplatform-install")
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     if unknown := {*options.without, *filter(None, [options.step])} - {step.name for step in steps}:
         sys.exit(f"There is no step {', '.join(sorted(unknown))}.")
     steps = [step for step in steps if options.step in ("", step.name) and step.name not in options.without]
-    machine = Machine(options.role, variables(options))
+    machine = InstallMachine(options.role, variables(options))
     if os.geteuid() or not shutil.which("apt-get") or not Path("/run/systemd/system").is_dir():
         sys.exit("This command is for root on a Debian or Ubuntu that systemd runs; docs/install.md says what it does.")
     with LOCK.open("w") as lock:
@@ -85,7 +85,7 @@ def variables(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, (value, _, _) in found.items()}
 
 
-def install(machine: Machine, steps: Sequence[Step], *, is_plan: bool) -> None:
+def install(machine: InstallMachine, steps: Sequence[InstallStep], *, is_plan: bool) -> None:
     """Do the steps that are not done."""
     print_plan([("done already" if is_plan and machine.has(step) else "", step) for step in steps])
     for step in () if is_plan else steps:
@@ -99,7 +99,7 @@ def install(machine: Machine, steps: Sequence[Step], *, is_plan: bool) -> None:
         say(f"    {step.name}: done in {time.monotonic() - started:.1f} s")
 
 
-def uninstall(machine: Machine, steps: Sequence[Step], *, is_purged: bool, is_plan: bool) -> None:
+def uninstall(machine: InstallMachine, steps: Sequence[InstallStep], *, is_purged: bool, is_plan: bool) -> None:
     """Take the steps back, the last one first."""
     back = [step for step in reversed(steps) if step.undo or (is_purged and step.purge)]
     print_plan([("remove, with all data" if is_purged and step.purge else "remove", step) for step in back])
@@ -110,7 +110,7 @@ def uninstall(machine: Machine, steps: Sequence[Step], *, is_purged: bool, is_pl
                 sys.exit(f"The step {step.name!r} could not be taken back, see above. The same command goes on here.")
 
 
-def print_plan(rows: Sequence[tuple[str, Step]]) -> None:
+def print_plan(rows: Sequence[tuple[str, InstallStep]]) -> None:
     """Print what follows."""
     say("The plan:")
     for number, (note, step) in enumerate(rows, start=1):

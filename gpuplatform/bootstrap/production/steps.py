@@ -20,7 +20,7 @@ random() { .venv/bin/python -c "import secrets; print(secrets.token_hex(24))"; }
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InstallStep:
     """A step of setting up a machine; the parts are shell."""
 
     name: str
@@ -33,7 +33,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class InstallMachine:
     """This machine, in a role, with what the command line says of it as variables."""
 
     role: str
@@ -50,7 +50,7 @@ class Machine:
         )
         return done.returncode == 0
 
-    def has(self, step: Step) -> bool:
+    def has(self, step: InstallStep) -> bool:
         """Return whether the step is done."""
         return bool(step.done) and self.run(step.done, is_quiet=True)
 
@@ -60,7 +60,7 @@ def units(role: str) -> str:
     return " ".join(f"gpuplatform-{name}" for name in UNITS[role])
 
 
-def steps_of(role: str) -> list[Step]:
+def steps_of(role: str) -> list[InstallStep]:
     """Return the steps of a role, in order."""
     rows = tomllib.loads(TABLE.read_text())["steps"]
-    return [step for step in (Step(**row) for row in rows) if role in step.roles]
+    return [step for step in (InstallStep(**row) for row in rows) if role in step.roles]
