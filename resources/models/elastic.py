@@ -91,8 +91,17 @@ class ElasticPool(models.Model):
                 problems["configuration"] = [from_english(text) for text in error.messages]
         if self.min_hosts is not None and self.max_hosts is not None and self.min_hosts > self.max_hosts:
             problems["min_hosts"] = gettext("More than the hosts at most.")
+        if self.hosts_elsewhere():
+            problems["provider"] = gettext(
+                "Its hosts are with another: disable the pool, and wait until they are gone."
+            )
         if problems:
             raise ValidationError(problems)
+
+    def hosts_elsewhere(self) -> bool:
+        """Return whether the pool as it is stored has hosts that another provider, or for another group, has made."""
+        stored = ElasticPool.objects.filter(pk=self.pk).exclude(provider=self.provider, group=self.group_id)
+        return ElasticHost.objects.filter(pool__in=stored).exclude(state__in=OVER).exists()
 
     @property
     def prefix(self) -> str:

@@ -66,6 +66,9 @@ def test_a_pool_is_made_changed_and_recorded() -> None:
     hosts = client.get("/api/v1/admin/elastic-hosts/?resource_group=cloud").json()["results"]
     assert [(host["name"], host["state"]) for host in hosts] == [("gp-1", "REQUESTED")]
     assert client.delete(f"{API}{pool.pk}/").status_code == 409
+    make_group(name="elsewhere")
+    moved = client.patch(f"{API}{pool.pk}/", {"resource_group": "elsewhere"}, format="json")
+    assert [*moved.json()["errors"]] == ["provider"], "its hosts would be left where they are"
     ElasticHost.objects.all().delete()
     assert client.delete(f"{API}{pool.pk}/").status_code == 204
 

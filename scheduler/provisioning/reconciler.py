@@ -90,6 +90,7 @@ def reconcile(pool: ElasticPool, queues: WaitQueues) -> None:
         _forget_gone_hosts(pool)
         return
     by_name = {each.host_name: each for each in listed if each.host_name}
+    _delete_unknown(pool, listed, provider)
     for row in live_hosts(pool):
         _follow(pool, row, by_name.get(row.name), clock.now())
     _ask_for_more(pool, queues)
@@ -98,7 +99,6 @@ def reconcile(pool: ElasticPool, queues: WaitQueues) -> None:
             _create(pool, row, provider)
         elif row.state == ElasticState.DELETING:
             _delete(row, by_name.get(row.name), provider)
-    _delete_unknown(pool, listed, provider)
     _forget_gone_hosts(pool)
 
 
@@ -137,7 +137,9 @@ def _follow(pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, no
     elif row.state == ElasticState.JOINING:
         _follow_joining(pool, row, now, reason or GONE.lower() if is_missing else "")
     elif row.state in (ElasticState.UP, ElasticState.DRAINING):
-        _follow_joined(pool, row, now, reason or GONE if is_missing else "")
+        # One that is not listed, but works, stays: a list may be short by mistake.
+        is_gone = is_over or (is_missing and (row.host is None or row.host.status == HostStatus.LOST))
+        _follow_joined(pool, row, now, reason or GONE if is_gone else "")
 
 
 def _follow_joining(pool: ElasticPool, row: ElasticHost, now: datetime, failure: str) -> None:

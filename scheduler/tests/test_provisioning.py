@@ -306,6 +306,20 @@ def test_a_host_that_nobody_could_use_is_a_failure(machines: Machines) -> None:
     assert ElasticHost.objects.get().state == ElasticState.ENDED
 
 
+def test_a_working_host_that_is_not_listed_stays(machines: Machines) -> None:
+    pool = make_pool()
+    submit(pool.group)
+    row = look()[0]
+    host = join(row)
+    look()
+    move_back(row, 5 * MINUTE)
+    machines.hosts.clear()
+    assert look()[0].state == ElasticState.UP
+    Host.objects.filter(pk=host.pk).update(status=HostStatus.LOST, lost_at=timezone.now())
+    row = look()[0]
+    assert (row.state, row.reason) == (ElasticState.FAILED, "Its provider has it no more")
+
+
 def test_hosts_without_need_are_made_and_kept(machines: Machines) -> None:
     pool = make_pool(min_hosts=1)
     row = look()[0]
