@@ -18,7 +18,7 @@ _NOT_FOR_PAGES: Final = re.compile(
     r"|(^|_|/)api(\.py|/)|models\.py|/checks\.py|conftest|manage\.py|accounts/credentials/authentication"
     r"|^gpuplatform/(rest/|settings|serving/(request_bodies|middleware))|scheduler/simulation/"
     r"|^operations/(backups|metrics|logs|database|doctor|machine|supervisor|embedded)"
-    r"|hostworker/(clusters|conversion/recipe|enforcement/programs|agent/engine_lock|simulated/)|pages/help"
+    r"|hostworker/(clusters|pilot|conversion/recipe|enforcement/programs|agent/engine_lock|simulated/)|pages/help"
     r"|^messaging/|hostworker/runtime/(sandboxes|memory|docker/events)"
     r"|folders/(files/(direct|staging|downloads/archive)|transfers/outgoing)"
     r"|^restapi/(schema|pages)|^hostaccess/|scheduler/cycle/shared_limits"

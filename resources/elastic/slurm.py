@@ -27,6 +27,7 @@ TIMEOUT_SECONDS: Final = 60
 KEPT_VARIABLES: Final = ("HOME", "PATH", "SLURM_CONF")  # the platform's own hold secrets
 IDENTIFIER: Final = re.compile(r"\d{1,12}\Z", re.ASCII)
 MAX_WORDS: Final = 300
+NO_SHAPE: Final = HostShape(cpus=0, memory_bytes=0)
 # Times as seconds since 1970, since Slurm writes them without a time zone; the reason last, as it may have commas.
 LIST: Final = (
     *("env", "SLURM_TIME_FORMAT=%s", "squeue", "--me", "--noheader", "--states=all"),
@@ -40,48 +41,35 @@ cd {checkout} && exec .venv/bin/python -m hostworker.pilot {address} --notice {n
 """
 
 
-def _name(help_text: str, pattern: str = r"^[A-Za-z0-9_][\w.-]*\Z", **options: Any) -> serializers.RegexField:
+def _name(**options: Any) -> serializers.RegexField:
     """Return a field for a name in Slurm, of characters that mean nothing to a shell."""
-    return serializers.RegexField(re.compile(pattern, re.ASCII), max_length=64, help_text=help_text, **options)
+    return serializers.RegexField(re.compile(r"^[A-Za-z0-9_][\w.-]*\Z", re.ASCII), max_length=64, **options)
 
 
 class SlurmConfigurationSerializer(StrictSerializer):
-    """What a pool's pilots ask of Slurm."""
+    """What a pool's pilots ask of Slurm; docs/slurm.md says of each field what it is."""
 
-    partition = _name("Where the jobs run")
-    account = _name("On which the jobs are booked; empty: the user's default", default="", allow_blank=True)
-    qos = _name("Quality of service; empty: the default", default="", allow_blank=True)
-    constraint = _name("Feature that the nodes have; empty: any", default="", allow_blank=True)
-    gres = _name("Generic resource that the GPUs are", default="gpu")
-    time_limit_minutes = serializers.IntegerField(min_value=10, max_value=525_600, help_text="Of each job")
-    notice_seconds = serializers.IntegerField(
-        min_value=60,
-        max_value=86_400,
-        default=600,
-        help_text="Before the time limit, for sessions to end",
-    )
-    grace_seconds = serializers.IntegerField(
-        min_value=10,
-        max_value=86_400,
-        default=30,
-        help_text="From SIGTERM to SIGKILL: KillWait of slurm.conf, or GraceTime of a preemptible partition",
-    )
+    partition = _name()
+    account = _name(default="", allow_blank=True)
+    qos = _name(default="", allow_blank=True)
+    constraint = _name(default="", allow_blank=True)
+    gres = _name(default="gpu")
+    time_limit_minutes = serializers.IntegerField(min_value=10, max_value=525_600)
+    notice_seconds = serializers.IntegerField(min_value=60, max_value=86_400, default=600)
+    grace_seconds = serializers.IntegerField(min_value=10, max_value=86_400, default=30)
     checkout = serializers.RegexField(
         re.compile(r"^/[\w./-]+\Z", re.ASCII),
         max_length=200,
         default="/opt/gpuplatform",
-        help_text="Of the code, on nodes",
     )
     log = serializers.RegexField(
         re.compile(r"^[\w./%-]+\Z", re.ASCII),
         max_length=200,
         default="gpuplatform-%j.log",
-        help_text="File of a job's output, from its home directory; %j is its number",
     )
     settings = serializers.DictField(
         child=serializers.RegexField(re.compile(r"^[^\0\r\n]*\Z"), max_length=1000, allow_blank=True),
         default=dict,
-        help_text="Settings of the hosts, such as COMPUTE_DOCKER_URL; nothing secret",
     )
 
     def validate_settings(self, value: dict[str, str]) -> dict[str, str]:
@@ -183,7 +171,7 @@ class SlurmProvider:
             grace=self._asked["grace_seconds"],
         )
 
-    def _run(self, words: Sequence[str], given: str = "", shape: HostShape | None = None) -> str:
+    def _run(self, words: Sequence[str], given: str = "", shape: HostShape = NO_SHAPE) -> str:
         """Run a command of Slurm's with this standard input, and return its output."""
         if unsafe := [word for word in words if shlex.quote(word) != word]:
             raise ProviderError(f"Slurm is not asked for {unsafe[0]!r}: a shell would read more in it.")

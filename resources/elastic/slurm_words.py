@@ -49,22 +49,6 @@ OF_REASONS: Final = (  # beginnings of the reasons of pending jobs, the first th
     ("Assoc", "Waits in Slurm at a limit of its account or user."),
     ("MaxSubmit", "Waits in Slurm at a limit of its account or user."),
 )
-OF_ERRORS: Final = (  # patterns in what the commands write, the first that fits
-    ("invalid partition", "Slurm has no partition {partition} for the platform's user."),
-    ("invalid account", "Slurm lets the platform's user book nothing on {account} in partition {partition}."),
-    ("invalid qos", "Slurm does not give the platform's user the {qos}."),
-    ("submitjob|job submit limit", "Slurm takes no more jobs of the platform's user for now: too many are submitted."),
-    ("invalid feature", "No node of Slurm has the feature {constraint}."),
-    ("invalid generic resource|invalid gres", "Slurm has no generic resource {gres}."),
-    ("node configuration is not available|more processors requested", "No node of partition {partition} has {shape}."),
-    ("time limit specification", "Partition {partition} of Slurm allows no jobs of {time_limit_minutes} minutes."),
-    (
-        "unable to contact slurm controller|connection refused|zero bytes|timed out on send|transport endpoint"
-        "|slurm_load_jobs|backup controller",
-        "Slurm's controller does not answer.",
-    ),
-    ("slurm temporarily unable to accept job", "Slurm takes no jobs at present."),
-)
 
 
 def of_job(state: str, reason: str) -> str:
@@ -76,24 +60,36 @@ def of_job(state: str, reason: str) -> str:
     return next((words for begin, words in OF_REASONS if reason.startswith(begin)), f"Waits in Slurm: {reason}.")
 
 
-def of_error(text: str, asked: Mapping[str, Any], shape: HostShape | None) -> str:
+def of_error(text: str, asked: Mapping[str, Any], shape: HostShape) -> str:
     """Return what a command of Slurm's, or what it is run by, said of its failure; the last line where we know none."""
-    words = next((words for pattern, words in OF_ERRORS if re.search(pattern, text, re.IGNORECASE)), "")
-    if not words:
-        last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it does not say why")
-        return f"Slurm could not be asked, or refused: {last}"
-    account, qos = asked["account"], asked["qos"]
-    return words.format_map(
-        {
-            **asked,
-            "account": f"account {account}" if account else "its default account",
-            "qos": f"QOS {qos}" if qos else "default QOS",
-            "shape": _text(shape, asked["gres"]) if shape else "what was asked for",
-        }
+    partition, account, qos = asked["partition"], asked["account"] or "(default)", asked["qos"] or "(default)"
+    memory, gpus = shape.memory_bytes // MIB, f"{shape.gpu_count} {shape.gpu_kind or asked['gres']}"
+    errors = (  # patterns in what the commands write, the first that fits
+        ("invalid partition", f"Slurm has no partition {partition} for the platform's user."),
+        (
+            "invalid account",
+            f"Slurm lets the platform's user book nothing on account {account} in partition {partition}.",
+        ),
+        ("invalid qos", f"Slurm does not give the platform's user the QOS {qos}."),
+        (
+            "submitjob|job submit limit",
+            "Slurm takes no more jobs of the platform's user for now: too many are submitted.",
+        ),
+        ("invalid feature", f"No node of Slurm has the feature {asked['constraint']}."),
+        ("invalid generic resource|invalid gres", f"Slurm has no generic resource {asked['gres']}."),
+        (
+            "node configuration is not available|more processors requested",
+            f"No node of partition {partition} has {shape.cpus} CPUs, {memory} MiB of memory and {gpus}.",
+        ),
+        (
+            "unable to contact slurm controller|connection refused|zero bytes|timed out on send|transport endpoint"
+            "|slurm_load_jobs|backup controller",
+            "Slurm's controller does not answer.",
+        ),
+        ("slurm temporarily unable to accept job", "Slurm takes no jobs at present."),
     )
-
-
-def _text(shape: HostShape, gres: str) -> str:
-    kind = f" {shape.gpu_kind}" if shape.gpu_kind else ""
-    gpus = f" and {shape.gpu_count}{kind} {gres}" if shape.gpu_count else ""
-    return f"{shape.cpus} CPUs, {shape.memory_bytes // MIB} MiB of memory{gpus}"
+    for pattern, words in errors:
+        if re.search(pattern, text, re.IGNORECASE):
+            return words
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it does not say why")
+    return f"Slurm could not be asked, or refused: {last}"
