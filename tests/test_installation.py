@@ -33,7 +33,7 @@ docker images -q
 INTERRUPTED: Final = """
 import subprocess, sys
 from gpuplatform.bootstrap.production.steps import InstallMachine, steps_of
-variables = {"ADDRESS": "gpu.example.org", "ADMIN": "root@example.org", "CERTIFICATE": "", "HOSTS": ""}
+variables = {"ADDRESS": "gpu.example.org", "ADMIN": "root@example.org", "CERTIFICATE": "", "HOSTS": "172.17.0.0/16"}
 machine = InstallMachine("web", variables)
 for step in steps_of("web"):
     lines, tried = step.do.splitlines(keepends=True), 0
