@@ -82,6 +82,9 @@ def server(folder: Path, network: str) -> Iterator[SystemdMachine]:
         add_package(machine)
         machine.run("echo '127.0.0.1 gpu.example.org' >>/etc/hosts")
         killed(machine, WEB, "user")
+        machine.run(
+            "apt-get -qy install --no-install-recommends caddy"
+        )  # packages stay, so it belongs to the state before
         yield machine
 
 
