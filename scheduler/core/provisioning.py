@@ -62,9 +62,9 @@ def hosts_wanted(
     made: list[HostType] = []
     for _ in range(MAX_ROUNDS):
         served, added = _pack(queue, limits.copy(), [*coming, *made], types, budget.less(made))
-        needed = _needed(served, [*coming, *made], added)
-        made += needed
-        if len(needed) == len(added):
+        decided = [*made, *added]
+        made = _needed(served, coming, decided)
+        if len(made) == len(decided):
             break
     return Wanted(tuple(made), frozenset(request.id for request in served))
 
@@ -95,14 +95,12 @@ def _pack(
 
 def _needed(served: Sequence[SessionRequest], given: Sequence[HostType], added: Sequence[HostType]) -> list[HostType]:
     """Return those of the added hosts without which the requests would not all have room."""
-    needed = list(added)
-    for kind in added:
-        rest = needed.copy()
-        rest.remove(kind)
+    for position in range(len(added)):
+        rest = [*added[:position], *added[position + 1 :]]
         bins = _bins([*given, *rest])
         if all(_take(request, bins) for request in served):
-            needed = rest
-    return needed
+            return _needed(served, given, rest)
+    return list(added)
 
 
 def _cheapest(

@@ -181,7 +181,7 @@ def test_an_estimate_takes_a_constant_number_of_queries(
         make_session(resource_group=host.group)
         run_session(resource_group=host.group)
     order = make_launch_request(host)
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(23):
         estimate(user, order)
 
 
