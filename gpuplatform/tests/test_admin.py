@@ -23,6 +23,8 @@ from gpuplatform.administration.audited_admin import MAX_ACTION_ROWS
 from gpuplatform.tests.admin_pages import confirm, text_of, url
 from resources.image_admin import APP_ICONS
 from resources.models import (
+    ElasticHost,
+    ElasticPool,
     GpuReading,
     Host,
     HostStatus,
@@ -56,6 +58,7 @@ MODELS = sorted((model for model in admin.site._registry if model._meta.app_labe
 ADDABLE = {
     *(AccountInvitation, IdleRule, User, Project, ResourcePolicy, ResourceGroup, Preset, Image, Registry),
     StorageRoot,
+    ElasticPool,
 }
 WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
@@ -75,13 +78,15 @@ def populate() -> None:
     Registry.objects.create(name="Lab", address="registry.example.com")
     FolderShare.objects.create(folder=make_folder(root=make_root(session.lease.host)), user=session.owner)
     Installation.current_key()
+    pool = ElasticPool.objects.create(group=session.resource_group)
+    ElasticHost.objects.create(pool=pool, name="made-1", type_name="small", cost_per_hour=1)
     audit.record(session.owner, "changed", session, {})
     IdleRule.objects.create(name="Nights", idle_timeout=timedelta(hours=8))
     invitations.invite("new@example.org", policy=make_policy(), project=None, by=session.owner)
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 23
+    assert len(MODELS) == 25
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

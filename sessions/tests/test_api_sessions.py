@@ -216,7 +216,7 @@ def test_submitting_takes_a_constant_number_of_queries(
 ) -> None:
     make_host()
     order = {"image": make_image().reference, "cpu": 1, "memory": "1g", "count": count}
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(17):
         assert len(client_of(user).post(URL, order).json()) == count
 
 
