@@ -70,6 +70,7 @@ urlpatterns = [
     path("<session:session_id>/snooze/", extend_views.snooze, name="snooze"),
     path("<session:session_id>/park/", parking_views.park, name="park"),
     path("<session:session_id>/resume/", parking_views.resume, name="resume"),
+    path("<session:session_id>/requeue/", parking_views.requeue, name="requeue"),
     path("<session:session_id>/convert/", conversion_views.convert, name="convert"),
     path("<session:session_id>/convert/changes/", conversion_views.changes, name="changes"),
     path("<session:session_id>/terminal/", terminal_views.terminal, name="terminal"),

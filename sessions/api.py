@@ -40,6 +40,7 @@ from sessions.limits import held as usage
 from sessions.limits.serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Dependency, Endpoint, Session, SessionQuerySet
 from sessions.parking.api import ParkingActions
+from sessions.requeueing.api import RequeueActions
 from sessions.resizing.api import ResizingActions
 from sessions.serializers import (
     ExtensionSerializer,
@@ -86,7 +87,13 @@ class PlainTextRenderer(BaseRenderer):
 
 
 class SessionViewSet(
-    ListModelMixin, RetrieveModelMixin, ConversionActions, FollowActions, ParkingActions, ResizingActions
+    ListModelMixin,
+    RetrieveModelMixin,
+    ConversionActions,
+    FollowActions,
+    ParkingActions,
+    RequeueActions,
+    ResizingActions,
 ):
     """The caller's sessions, newest first; superadmins see everybody's."""
 

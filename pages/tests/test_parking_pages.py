@@ -32,6 +32,17 @@ def test_page_offers_to_park_and_to_resume() -> None:
     assert browser.post(f"{path}resume/", headers=HTMX).status_code == 204  # again: nothing
 
 
+def test_a_batch_session_is_requeued_from_its_page() -> None:
+    session = session_in(Status.RUNNING, kind="batch", command="train")
+    browser, path = browser_of(session.owner), f"/sessions/{session.pk}/"
+    assert f"{path}requeue/" in text_of(browser, path)
+    assert "runs from the beginning" in text_of(browser, f"{path}requeue/", **HTMX)
+    assert browser.post(f"{path}requeue/")["Location"] == path
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.TERMINATING, Reason.REQUEUED)
+    assert f"{path}requeue/" not in text_of(browser, path)
+
+
 def test_refused_parking_says_why_in_page_and_api() -> None:
     session = session_in(Status.PENDING)
     answer = browser_of(session.owner).post(f"/sessions/{session.pk}/park/", headers=HTMX)

@@ -1,4 +1,4 @@
-"""Administrators return sessions to the queue."""
+"""Owners and administrators return sessions to the queue."""
 
 from typing import Any
 from uuid import uuid4
@@ -22,6 +22,7 @@ from sessions.models import Lease, Session, StaleSessionError
 from sessions.requeueing import host_faults
 from sessions.requeueing import requests as requeue
 from sessions.tests.launch_requests import make_launch_request, rejection
+from tests.api import client_of
 from tests.factories import lease_session, make_host, make_image, make_session, make_user, parked_session, session_in
 from tests.queues import take_all
 
@@ -85,6 +86,16 @@ def test_others_are_refused_with_the_reason(root: User) -> None:
         with pytest.raises(RejectedError):
             requeue.requeue(session, actor=root)
     assert not AuditEntry.objects.exists()
+
+
+def test_its_owner_requeues_it_and_a_stranger_does_not() -> None:
+    session = session_in(Status.RUNNING, **BATCH)
+    address = f"/api/v1/sessions/{session.pk}/requeue/"
+    assert client_of(make_user(email="other@example.org")).post(address).status_code == 404
+    answer = client_of(session.owner).post(address).json()
+    assert (answer["status"], answer["reason"]) == ("TERMINATING", "REQUEUED")
+    again = client_of(session.owner).post(address)
+    assert (again.status_code, again.json()["detail"]) == (400, "It holds no place on a host.")
 
 
 def test_actions_requeue_and_extend_and_say_what_was_refused(client: Client, root: User) -> None:

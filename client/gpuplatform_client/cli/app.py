@@ -38,6 +38,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
         "stop": changes.stop,
         "park": changes.park,
         "resume": changes.resume,
+        "requeue": changes.requeue,
         "extend": changes.extend,
         "snooze": changes.snooze,
         "resize": resize.resize,

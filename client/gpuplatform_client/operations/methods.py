@@ -72,6 +72,7 @@ class ApiMethods:
     terminate_many = OperationMethod(operations.terminate_many)
     park = OperationMethod(operations.park)
     resume = OperationMethod(operations.resume)
+    requeue = OperationMethod(operations.requeue)
     extend = OperationMethod(operations.extend)
     snooze = OperationMethod(operations.snooze)
     rename = OperationMethod(operations.rename)

@@ -135,6 +135,11 @@ def resume(session_id: str) -> ApiOperation[ComputeSession]:
     return _changed(session_id, "resume")
 
 
+def requeue(session_id: str) -> ApiOperation[ComputeSession]:
+    """Have a batch session that runs, or one that has not started yet, wait again; its command runs from the start."""
+    return _changed(session_id, "requeue")
+
+
 def extend(session_id: str, by: str | int) -> ApiOperation[ComputeSession]:
     """Put off the end of a running session by seconds, or a text such as "2h", as far as the policy allows."""
     return _changed(session_id, "extend", {"by": by})

@@ -47,6 +47,12 @@ def test_sessions_are_parked_resumed_extended_and_renamed(signed_in: Command, us
     assert reasons[-2:] == ["PARKED", "RESUMED"]
 
 
+def test_a_batch_session_is_requeued(signed_in: Command, user: User) -> None:
+    run_session(make_session(owner=user, name="train", kind="batch", command="true"))
+    assert signed_in("requeue", "train").stdout.endswith(": TERMINATING\n")
+    assert signed_in("requeue", "train").exit_code == 5
+
+
 def test_what_was_waited_for_is_the_exit_code(signed_in: Command, user: User) -> None:
     good, bad = (make_session(owner=user, name=name, kind="batch", command="true") for name in ("good", "bad"))
     assert signed_in("wait", "good", "--for", "nothing").exit_code == 2

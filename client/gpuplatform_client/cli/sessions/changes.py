@@ -1,4 +1,4 @@
-"""Commands that change sessions: park, resume, extend, rename, save as an image."""
+"""Commands that change sessions: park, resume, requeue, extend, rename, save as an image."""
 
 import time
 from collections.abc import Callable
@@ -36,6 +36,12 @@ def park(names: SessionNames) -> None:
 def resume(names: SessionNames) -> None:
     """Have parked sessions go on, once their hosts have room."""
     _change(names, lambda client, session: client.resume(session.id))
+
+
+@reporting()
+def requeue(names: SessionNames) -> None:
+    """Have batch sessions wait again, and run from the beginning, as by scontrol requeue."""
+    _change(names, lambda client, session: client.requeue(session.id))
 
 
 @reporting()
