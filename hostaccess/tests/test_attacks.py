@@ -94,7 +94,7 @@ def test_a_host_cannot_take_what_is_not_its_own(
     refused(host_connection, "UPDATE compute_session SET host_id = %s", theirs.pk)
     for change in ("allow_sudo = true", "owner_id = 1", "environment = '{}'", "priority = 99", "command = 'x'"):
         refused(host_connection, f"UPDATE compute_session SET {change}")
-    for change in ("name = 'gpu8'", "group_id = 1", "drain_by = NULL"):
+    for change in ("name = 'gpu8'", "group_id = 1"):
         refused(host_connection, f"UPDATE resources_host SET {change}")
     refused(
         host_connection,
@@ -108,6 +108,14 @@ def test_a_host_cannot_take_what_is_not_its_own(
     refused(host_connection, "SELECT pg_read_file('/etc/passwd')")
     refused(host_connection, "CREATE TABLE mine (id int)")
     assert rows(host_connection, "SELECT hostaccess_name()") == [("gpu7",)]
+
+
+def test_a_host_cannot_put_off_its_drain(own: Session, host_connection: psycopg.Connection[Any]) -> None:
+    Host.objects.filter(name="gpu7").update(is_cordoned=True, drain_by="2030-01-02T00:00Z")
+    for later in ("NULL", "'2030-01-03T00:00Z'"):
+        refused(host_connection, f"UPDATE resources_host SET drain_by = {later}")
+    assert changed(host_connection, "UPDATE resources_host SET drain_by = '2030-01-01T00:00Z'") == 1
+    Host.objects.filter(name="gpu7").update(is_cordoned=False, drain_by=None)  # as an administrator takes it back
 
 
 def test_a_host_ends_its_sessions_under_the_guards(own: Session, host_connection: psycopg.Connection[Any]) -> None:
