@@ -2,7 +2,8 @@
 
 Requests are taken in their order. Each goes to a host that comes already or was decided before it, by best fit; where
 none can take it, hosts of the type are added that cost least for each of the next requests that they could hold
-(a greedy form of variable-sized bin packing). A host whose requests the others can take is left out again.
+(a greedy form of variable-sized bin packing). A host whose requests the others can take is left out again,
+unless it would then be wanted again.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from scheduler.core.queue.remaining_limits import HolderLimits
 from scheduler.core.types import HostType, RunningSession, SessionRequest, Shape
 
 LOOK_AHEAD: Final = 100  # requests by which types are compared
-MAX_ROUNDS: Final = 4
+MAX_ROUNDS: Final = 4  # in which hosts are left out; whoever then takes the room of another would want them again
 _PACK: Final = PackPolicy()
 
 
@@ -60,13 +61,17 @@ def hosts_wanted(
     `limits` are what limits leave: who is at theirs, and whom no type could hold, makes no host.
     """
     made: list[HostType] = []
-    for _ in range(MAX_ROUNDS):
+    rounds = 0
+    while True:
+        # Once all hosts are there from the start, best fit may take others than as they came: so it is tried again.
         served, added = _pack(queue, limits.copy(), [*coming, *made], types, budget.less(made))
-        decided = [*made, *added]
-        made = _needed(served, coming, decided)
-        if len(made) == len(decided):
-            break
-    return Wanted(tuple(made), frozenset(request.id for request in served))
+        if added:
+            made += added
+            continue
+        needed = _needed(served, coming, made)
+        if len(needed) == len(made) or rounds == MAX_ROUNDS:
+            return Wanted(tuple(made), frozenset(request.id for request in served))
+        made, rounds = needed, rounds + 1
 
 
 def _pack(
