@@ -287,7 +287,7 @@ def test_sessions_are_accepted_without_redis(
         (session,) = services.submit(owner, make_launch_request(host))
     with django_capture_on_commit_callbacks(execute=True):
         assert run_pass() == 1
-    assert "could not request a scheduling pass" in caplog.text
+    assert "could not request scheduler.tasks.run_pass" in caplog.text
     assert "could not send hostworker.tasks.start_session" in caplog.text
     session.refresh_from_db()
     assert session.status == Status.SCHEDULED
