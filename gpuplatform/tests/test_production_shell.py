@@ -1,11 +1,11 @@
-"""Shell of the steps of `manage.py install`, run in a mount namespace whose /etc and /var/lib are folders of the test."""
+"""Shell of the steps of `manage.py install`, run where /etc and /var/lib are folders of the test."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, steps_of
+from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, steps_of, units
 
 FOLDERS = ("etc", "var/lib")
 POSTRM = Path(CODE, "deploy/debian/postrm").read_text()
@@ -67,3 +67,32 @@ def test_a_purge_spares_mounts_and_what_runs(root: Path, shell: str) -> None:
     assert output.endswith("thesis\n")
     assert [each.name for each in (root / "var/lib/gpuplatform").iterdir()] == ["folders"]
     assert not (root / "etc/gpuplatform").exists()
+
+
+def test_taking_back_goes_on_where_servers_are_gone(root: Path) -> None:
+    (root / "etc/gpuplatform/gpuplatform.env").write_text("COMPUTE_HOSTS_REDIS_ADDRESS=10.0.0.1:6379\n")
+    for name in ("redis/gpuplatform.conf", "caddy/Caddyfile.before"):
+        (root / "etc" / name).parent.mkdir()
+        (root / "etc" / name).touch()
+    program(root, "systemctl", "echo Unit not found >&2; exit 5")
+    program(root, "which", "exit 1")
+    program(root, "runuser", "exit 1")
+    for step in ("proxy", "hosts", "redis"):
+        code, output = run(root, part("web", step, "undo"))
+        assert code == 0, output
+    assert not (root / "etc/redis/gpuplatform.conf").exists()
+    assert (root / "etc/gpuplatform/gpuplatform.env").read_text() == ""
+
+
+def test_taking_back_disables_units_of_any_role(root: Path) -> None:
+    """As before the package is removed, where nobody says which role the machine has."""
+    (root / "code/deploy").symlink_to(CODE / "deploy")
+    names = {"gpuplatform.target", "gpuplatform-gateway.service", "gpuplatform-web.socket"}
+    (root / "etc/systemd/system").mkdir(parents=True)
+    for name in names:
+        (root / "etc/systemd/system" / name).touch()
+    program(root, "systemctl", f"echo $* >>{root}/log")
+    code, output = run(root, part("web", "services", "undo"), UNITS=units("web"))
+    assert code == 0, output
+    log = (root / "log").read_text().splitlines()
+    assert {line.split()[-1] for line in log if line.startswith("-q disable --now ")} == names
