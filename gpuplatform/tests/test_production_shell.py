@@ -96,3 +96,73 @@ def test_taking_back_disables_units_of_any_role(root: Path) -> None:
     assert code == 0, output
     log = (root / "log").read_text().splitlines()
     assert {line.split()[-1] for line in log if line.startswith("-q disable --now ")} == names
+
+
+def test_settings_that_were_there_are_kept_and_completed(root: Path) -> None:
+    """As those of a server elsewhere that were written first, or of a machine that was a host."""
+    file = root / "etc/gpuplatform/gpuplatform.env"
+    file.write_text("DATABASE_URL=postgresql://u:p@db:5432/lab\nEMAIL_HOST=mail")  # no line ends it
+    program(root, "chgrp")
+    (root / "code/.venv/bin").mkdir(parents=True)
+    (root / "code/.venv/bin/python").symlink_to("/usr/bin/python3")
+    code, output = run(root, part("web", "settings", "do"), ADDRESS="gpu.example.org")
+    assert code == 0, output
+    pairs = [line.split("=", 1) for line in file.read_text().splitlines()]
+    found = dict(pairs)
+    assert len(found) == len(pairs)
+    assert (found["EMAIL_HOST"], found["DATABASE_URL"]) == ("mail", "postgresql://u:p@db:5432/lab")
+    assert len(found["SECRET_KEY"]) == 96
+    assert found["REDIS_URL"].startswith("redis://:")
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_second_network_of_hosts_is_admitted_too(root: Path) -> None:
+    rules, conf = root / "etc/postgresql/15/main/pg_hba.conf", root / "etc/redis/gpuplatform.conf"
+    for file in (rules, conf):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    for name in ("systemctl", "runuser", "chgrp"):
+        program(root, name)
+    program(root, "ip", "echo $3 via x src $3 uid 0")
+    settings = root / "etc/gpuplatform/gpuplatform.env"
+    settings.write_text("REDIS_URL=redis://:secret@127.0.0.1:6379/0\n")
+    for network in ("10.0.0.0/24", "fd00::/64"):
+        assert run(root, part("web", "hosts", "done"), HOSTS=network)[0] != 0
+        for _ in range(2):
+            assert run(root, part("web", "hosts", "do"), HOSTS=network)[0] == 0
+        assert run(root, part("web", "hosts", "done"), HOSTS=network)[0] == 0
+    assert rules.read_text().count("\n") == 2
+    assert settings.read_text().count("=10.0.0.0:") == settings.read_text().count("ADDRESS=") == 2
+    program(root, "redis-cli", "echo NOAUTH")
+    (root / "etc/redis/redis.conf").touch()
+    assert run(root, part("web", "redis", "do"))[0] == 0  # as after the server was down
+    assert conf.read_text() == "requirepass secret\nbind * -::*\n"
+    assert conf.stat().st_mode & 0o777 == 0o640
+    settings.unlink()
+    assert run(root, part("web", "hosts", "do"), HOSTS="fd00::/64")[0] == 0
+    assert "ADDRESS=[fd00::]:6379" in settings.read_text()
+
+
+@pytest.mark.parametrize("own", ["gpu.example.org, www.example.org {\n}\n", "gpu.example.org {\n\tlog\n}\n"])
+def test_a_caddyfile_is_written_once(root: Path, own: str) -> None:
+    """Where Caddy was down, the administrator's file is not replaced."""
+    (root / "code/deploy").symlink_to(CODE / "deploy")
+    file = root / "etc/caddy/Caddyfile"
+    file.parent.mkdir()
+    file.write_text("of the distribution")
+    for name in ("systemctl", "dpkg", "caddy", "which", "apt-get"):
+        program(root, name)
+    do, done = part("web", "proxy", "do"), part("web", "proxy", "done")
+    for command in ("cp -p /etc/caddy/Caddyfile /etc/caddy/Caddyfile.before", "true"):  # interrupted there
+        file.write_text("of the distribution")
+        code, output = run(root, f"{command}\n{do}", ADDRESS="gpu.example.org", CERTIFICATE="")
+        assert code == 0, output
+        assert "*.apps.gpu.example.org {" in file.read_text()
+    file.write_text(own)
+    program(root, "systemctl", '[ "$2" != is-active ]')
+    assert run(root, done, ADDRESS="gpu.example.org")[0] != 0
+    assert run(root, do, ADDRESS="gpu.example.org", CERTIFICATE="")[0] == 0
+    assert file.read_text() == own
+    program(root, "systemctl")
+    assert run(root, done, ADDRESS="gpu.example.org")[0] == 0
+    assert (root / "etc/caddy/Caddyfile.before").read_text() == "of the distribution"
