@@ -1,11 +1,13 @@
 """The table of `manage.py install`: what is made of it is up to date, and the command line takes no hostile value."""
 
+import io
 import re
 import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from gpuplatform.bootstrap.production import documents, install
 from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, InstallStep, steps_of
@@ -63,6 +65,22 @@ def test_values_of_no_use_are_refused(arguments: list[str], capfd: pytest.Captur
         install.main([*arguments, "--plan"])
     assert "The plan" not in capfd.readouterr().out
     assert "for root on" not in str(ended.value)
+
+
+def test_a_token_may_be_read_where_nobody_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments are seen by all users of the machine while packages are installed."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    arguments = ["host", "--join", "gpu.example.org", "-"]
+    assert install.variables(install.parser().parse_args(arguments))["TOKEN"] == "secret"
+    with pytest.raises(SystemExit):
+        install.variables(install.parser().parse_args(arguments))
+    assert install.variables(install.parser().parse_args([*arguments, "--step", "packages"]))["TOKEN"] == ""
+
+
+def test_ansible_has_the_token_in_no_argument() -> None:
+    found = [task for task in yaml.safe_load(documents.tasks()) if "gpuplatform_token" in str(task)]
+    assert [task["no_log"] for task in found] == [True]
+    assert "gpuplatform_token" not in found[0]["ansible.builtin.command"]["cmd"]
 
 
 def test_an_address_may_be_given_as_url() -> None:

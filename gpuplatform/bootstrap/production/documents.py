@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import yaml
 
+from gpuplatform.bootstrap.production.install import CREDENTIALS
 from gpuplatform.bootstrap.production.steps import CODE, PRELUDE, UNITS, InstallStep, steps_of, units
 
 MADE_BY: Final = "python -m gpuplatform.bootstrap.production.documents"
@@ -22,7 +23,7 @@ command line says, `UNITS` the role's units. This page is made of the table that
 ROLES: Final = {"web": "Server", "host": "Further host"}
 COMMANDS: Final = {
     "web": "web {{ gpuplatform_address }} --admin {{ gpuplatform_admin }} {{ gpuplatform_options | default('') }}",
-    "host": "host --join {{ gpuplatform_address }} {{ gpuplatform_token }} {{ gpuplatform_options | default('') }}",
+    "host": "host --join {{ gpuplatform_address }} - {{ gpuplatform_options | default('') }}",
 }
 PACKAGE: Final[list[dict[str, Any]]] = [
     {
@@ -60,12 +61,15 @@ def _section(role: str) -> str:
 
 
 def _task(role: str, step: InstallStep) -> dict[str, Any]:
+    command: dict[str, Any] = {"cmd": f"gpuplatform-manage install {COMMANDS[role]} --step {step.name}"}
+    is_secret = step.name == CREDENTIALS
     return {
         "name": f"{step.name}: {step.what}",
-        "ansible.builtin.command": f"gpuplatform-manage install {COMMANDS[role]} --step {step.name}",
+        "ansible.builtin.command": command | ({"stdin": "{{ gpuplatform_token }}"} if is_secret else {}),
         "register": "gpuplatform_step",
         "changed_when": "'done already' not in gpuplatform_step.stdout" if step.done else "false",
         "when": f"gpuplatform_role == '{role}'",
+        **({"no_log": True} if is_secret else {}),
     }
 
 

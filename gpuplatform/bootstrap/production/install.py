@@ -2,6 +2,7 @@
 
 import argparse
 import fcntl
+import getpass
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ SERVER: Final = re.compile(rf"{NAME.pattern}(:\d+)?")
 NETWORK: Final = re.compile(r"[\da-f.:]+/\d{1,3}")
 MAIL: Final = re.compile(r"[^\s@'\"]+@[^\s@'\"]+")
 FILE: Final = re.compile(r"/[\w./-]+")
+CREDENTIALS: Final = "credentials"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -60,7 +62,13 @@ def parser() -> argparse.ArgumentParser:
         help="web: for *.apps. too; else by Caddy's own CA",
     )
     found.add_argument("--hosts", default="", metavar="NETWORK", help="web: where further hosts are, as 10.0.0.0/24")
-    found.add_argument("--join", nargs=2, default=("", ""), metavar=("ADDRESS", "TOKEN"), help="host: see add_host")
+    found.add_argument(
+        "--join",
+        nargs=2,
+        default=("", ""),
+        metavar=("ADDRESS", "TOKEN"),
+        help="host: see add_host; with - for TOKEN it is read from the input, so that nobody else here sees it",
+    )
     found.add_argument("--step", default="", help="only the step of this name")
     found.add_argument("--without", action="append", default=[], metavar="STEP", help="leave a step out, as images")
     found.add_argument("--plan", action="store_true", help="say what would be done, and do nothing")
@@ -77,12 +85,22 @@ def variables(options: argparse.Namespace) -> dict[str, str]:
         "ADMIN": (options.admin, MAIL, options.role == "web"),
         "CERTIFICATE": (" ".join(options.certificate), re.compile(f"{FILE.pattern} {FILE.pattern}"), False),
         "HOSTS": (options.hosts, NETWORK, False),
-        "TOKEN": (options.join[1], re.compile(r"\S+"), options.role == "host"),
+        "TOKEN": (token_of(options), re.compile(r"\S+"), options.role == "host" and options.step in ("", CREDENTIALS)),
     }
     for name, (value, pattern, is_needed) in found.items():
         if not (pattern.fullmatch(value) if value else options.uninstall or not is_needed):
             sys.exit(f"{name.lower()}: {value!r} will not do; see manage.py install --help")
     return {name: value for name, (value, _, _) in found.items()}
+
+
+def token_of(options: argparse.Namespace) -> str:
+    """Return the token of a host; "-" reads it from the input, where a step needs it."""
+    given = str(options.join[1])
+    if given != "-":
+        return given
+    if options.uninstall or options.step not in ("", CREDENTIALS):
+        return ""
+    return getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
 def install(machine: InstallMachine, steps: Sequence[InstallStep], *, is_plan: bool) -> None:
