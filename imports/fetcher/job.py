@@ -54,6 +54,7 @@ class FetchJob:
     notes: list[str] = field(default_factory=list)
     _shown_at: float = 0.0
     _written_bytes: int = 0
+    _written_files: int = 0
 
     def note(self, sentence: str) -> None:
         """Remember a sentence for the user about what was left out."""
@@ -77,7 +78,8 @@ class FetchJob:
     def count(self, size: int, files: int = 0) -> None:
         """Count what will be written beside what was. Raises FetchError if that is more than an import may have."""
         self._written_bytes += size
-        self.check_size(self._written_bytes, files)
+        self._written_files += files
+        self.check_size(self._written_bytes, self._written_files)
 
 
 def say(message: dict[str, Any]) -> None:

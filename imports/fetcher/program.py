@@ -198,7 +198,7 @@ def _zenodo(tree: Path, job: FetchJob, scratch: Path) -> dict[str, Any]:
     about = network.read_json(f"{site}/api/records/{record}", job)
     try:
         files = [(str(each["key"]), str(each["links"]["self"]), int(each["size"])) for each in about["files"]]
-    except (TypeError, KeyError, IndexError):
+    except (TypeError, KeyError, IndexError, ValueError, OverflowError):
         files = []
     if not files:
         raise FetchError("This record of Zenodo has no files for everybody.")

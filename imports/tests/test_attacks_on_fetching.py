@@ -413,6 +413,14 @@ def test_submodules_are_bounded_together(host: GitHost, tmp_path: Path, capsys: 
     host.publish("work")
     found = fetched(capsys, job_for(host.url("work"), tmp_path / "t", max_bytes=3 * 2**16))["found"]
     assert "c was left out. It is larger than" in found["notes"][0]
+    found = fetched(capsys, job_for(host.url("work"), tmp_path / "u", max_files=6))["found"]
+    assert "c was left out. It has more than 6 files" in found["notes"][0]
+
+
+def test_a_record_whose_sizes_are_none_is_refused(host: GitHost, tmp_path: Path, capsys: Any) -> None:
+    host.files["/api/records/7"] = b'{"files": [{"key": "a", "links": {"self": "https://x"}, "size": Infinity}]}'
+    job = job_for(host.url("records/7"), tmp_path / "t", kind="zenodo")
+    assert "no files for everybody" in fetched(capsys, job)["problem"]
 
 
 @pytest.mark.parametrize(
