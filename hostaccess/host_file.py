@@ -79,12 +79,15 @@ def credentials(url: str, token: str) -> dict[str, str]:
 
 
 def write(target: Path, variables: Mapping[str, str]) -> None:
-    """Write the file whole or not at all, readable by its owner alone."""
+    """Write the file whole or not at all, readable by its owner alone; one that is there keeps its place and owner."""
+    target = target.resolve()  # a package has a link to it
     text = HEADING + "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))
     draft = target.with_name(f"{target.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
+        if target.exists() and os.geteuid() == 0:
+            os.fchown(descriptor, target.stat().st_uid, target.stat().st_gid)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         draft.replace(target)

@@ -1,5 +1,6 @@
 """A host joins once with a token; what it is given is its own."""
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -169,3 +170,17 @@ def test_hosts_are_given_all_servers_that_fail_over(settings: Settings, monkeypa
     assert services._redis_url("role", "word") == "redis+sentinel://role:word@s1:26379,s2:26379/lab/0"
     monkeypatch.setitem(own, "PORT", "6000")
     assert "@db1:6000,db2:6000/" in services._database_url("role", "password")
+
+
+def test_credentials_of_an_installed_host_are_replaced_where_they_are(tmp_path: Path) -> None:
+    """A package has a link to them; root replaces them, and the platform's user reads them."""
+    (tmp_path / "etc").mkdir()
+    file, link = tmp_path / "etc" / "host.env", tmp_path / "host.env"
+    file.touch()
+    os.chown(file, 54321, 54322)
+    link.symlink_to(file)
+    host_file.write(link, {"A": "b"})
+    assert link.is_symlink()
+    assert host_file.read(file) == {"A": "b"}
+    about = file.stat()
+    assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (54321, 54322, 0o600)
