@@ -166,3 +166,17 @@ def test_a_caddyfile_is_written_once(root: Path, own: str) -> None:
     program(root, "systemctl")
     assert run(root, done, ADDRESS="gpu.example.org")[0] == 0
     assert (root / "etc/caddy/Caddyfile.before").read_text() == "of the distribution"
+
+
+def test_a_purge_takes_no_rule_of_others(root: Path) -> None:
+    others = "*filter\n:VPNGP-X - [0:0]\n-A INPUT -m comment --comment GP-practice -j ACCEPT\nCOMMIT\n"
+    own = ":GP-IN-br0 - [0:0]\n-A INPUT -i br0 -j GP-IN-br0\n-A GP-IN-br0 -j DROP\n"
+    (root / "before").write_text(own + others)
+    for tables in ("iptables", "ip6tables"):
+        program(root, f"{tables}-save", f"cat {root}/before")
+        program(root, f"{tables}-restore", f"cat >{root}/after")
+    for name in ("docker", "runuser"):
+        program(root, name)
+    code, output = run(root, part("web", "services", "purge"))
+    assert code == 0, output
+    assert (root / "after").read_text() == others
