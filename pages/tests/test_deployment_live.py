@@ -17,6 +17,7 @@ from deployments.tests.making import make_deployment
 from notifications import services as notices
 from notifications.kinds import NoticeKind
 from pages.deployments.live.consumers import DeploymentConsumer
+from pages.deployments.live.routing import websocket_urlpatterns
 from sessions import notify
 from tests.factories import make_project, make_user
 from tests.wait import SECONDS
@@ -96,3 +97,10 @@ async def test_replicas_are_told_of_to_who_may_change_it(deployment: Deployment,
         await sync_to_async(notify.sessions_changed)([("a-replica", deployment.owner_id, None)])
         assert [await tab.received() for tab in tabs[:2]] == [{"session": "a-replica"}] * 2
         assert await tabs[2].hears_nothing_else()
+
+
+def test_an_id_that_is_no_text_has_no_socket() -> None:
+    """PostgreSQL takes no NUL, which would end in a traceback."""
+    (route,) = websocket_urlpatterns
+    assert route.resolve("ws/deployments/abc234/")
+    assert route.resolve("ws/deployments/\0/") is None

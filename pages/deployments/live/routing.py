@@ -4,4 +4,4 @@ from django.urls import URLPattern, path
 
 from pages.deployments.live.consumers import DeploymentConsumer
 
-websocket_urlpatterns: list[URLPattern] = [path("ws/deployments/<str:deployment_id>/", DeploymentConsumer.as_asgi())]
+websocket_urlpatterns: list[URLPattern] = [path("ws/deployments/<slug:deployment_id>/", DeploymentConsumer.as_asgi())]
