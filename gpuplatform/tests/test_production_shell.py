@@ -74,13 +74,14 @@ def test_taking_back_goes_on_where_servers_are_gone(root: Path) -> None:
     for name in ("redis/gpuplatform.conf", "caddy/Caddyfile.before"):
         (root / "etc" / name).parent.mkdir()
         (root / "etc" / name).touch()
+    (root / "etc/redis/gpuplatform.conf.new").touch()  # of an interruption
     program(root, "systemctl", "echo Unit not found >&2; exit 5")
     program(root, "which", "exit 1")
     program(root, "runuser", "exit 1")
     for step in ("proxy", "hosts", "redis"):
         code, output = run(root, part("web", step, "undo"))
         assert code == 0, output
-    assert not (root / "etc/redis/gpuplatform.conf").exists()
+    assert not list((root / "etc/redis").iterdir())
     assert (root / "etc/gpuplatform/gpuplatform.env").read_text() == ""
 
 
