@@ -6,10 +6,10 @@ from typing import Final
 
 from resources.elastic.host_types import cost_milli
 from resources.models import COMING, ElasticHost, ElasticPool, ElasticState, HostStatus
-from scheduler.core.incremental_state import IncrementalState
+from scheduler.advice.estimate import state_after_pass
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.provisioning import Budget, hosts_wanted
-from scheduler.core.types import HostType, SessionRequest
+from scheduler.core.types import HostType
 from scheduler.core.waiting.forecast import StartEstimate
 from scheduler.snapshot.elastic_hosts import join_time, shared_root_ids, types_of
 
@@ -21,26 +21,30 @@ HOUR: Final = timedelta(hours=1)
 class WaitQueues:
     """Who waits, as the scheduler's next pass would leave them, and when they start on the hosts that there are."""
 
-    def __init__(self, state: IncrementalState, now: datetime) -> None:
-        """Take the state after a pass."""
-        self._state, self._now = state, now
-        self._starts: dict[str, StartEstimate] = state.starts(now, LOOK_AHEAD)
+    def __init__(self) -> None:
         self._covered: set[str] = set()  # by the hosts of pools that were looked at before
 
     def wanted(
-        self, pool: ElasticPool, coming: Sequence[HostType], types: Sequence[HostType], budget: Budget
+        self, pool: ElasticPool, coming: Sequence[HostType], types: Sequence[HostType], budget: Budget, now: datetime
     ) -> tuple[HostType, ...]:
-        """Return the hosts that a pool is to make for those who would start sooner on them than without."""
-        by_then = self._now + join_time(pool)
-        waiting = self._state.in_order(pool.group_id, self._now, MAX_CONSIDERED)
-        queue = [request for request in waiting if self._starts_later(request, by_then)]
-        found = hosts_wanted(queue, self._state.cluster.limits, coming, types, budget)
+        """Return the hosts that a pool is to make for those who would start sooner on them than without.
+
+        The state is read after `coming`, so that a host that has come since is on both sides rather than on none.
+        """
+        state, _ = state_after_pass(now)
+        starts, by_then = state.starts(now, LOOK_AHEAD), now + join_time(pool)
+        queue = [
+            request
+            for request in state.in_order(pool.group_id, now, MAX_CONSIDERED)
+            if request.id not in self._covered and _starts_later(starts.get(request.id), by_then)
+        ]
+        found = hosts_wanted(queue, state.cluster.limits, coming, types, budget)
         self._covered |= found.covered
         return found.hosts
 
-    def _starts_later(self, request: SessionRequest, at: datetime) -> bool:
-        start = self._starts.get(request.id)
-        return request.id not in self._covered and (start is None or start.at > at)
+
+def _starts_later(start: StartEstimate | None, at: datetime) -> bool:
+    return start is None or start.at > at
 
 
 def new_hosts(pool: ElasticPool, live: Sequence[ElasticHost], queues: WaitQueues, now: datetime) -> list[HostType]:
@@ -49,9 +53,8 @@ def new_hosts(pool: ElasticPool, live: Sequence[ElasticHost], queues: WaitQueues
         return []
     types = types_of(pool, shared_root_ids())
     budget = budget_of(pool, live, now)
-    found = list(
-        queues.wanted(pool, [types[host.type_name] for host in coming(live, types)], [*types.values()], budget)
-    )
+    on_their_way = [types[host.type_name] for host in coming(live, types)]
+    found = list(queues.wanted(pool, on_their_way, [*types.values()], budget, now))
     cheapest = min(types.values(), key=lambda kind: (kind.cost_milli, kind.name))
     while len(live) + len(found) < pool.min_hosts and budget.less(found).allows(cheapest, 1):
         found.append(cheapest)

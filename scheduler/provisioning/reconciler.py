@@ -25,7 +25,6 @@ from resources.elastic.host_types import COST_MILLI, shape_of
 from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, Provider, ProviderError
 from resources.hosts import services as hosts
 from resources.models import COMING, OVER, ElasticHost, ElasticPool, ElasticState, Host, HostStatus
-from scheduler.advice.estimate import state_after_pass
 from scheduler.provisioning.demand import WaitQueues, new_hosts
 from scheduler.snapshot.elastic_hosts import live_hosts, problem_text
 from sessions.drains import services as drains
@@ -49,12 +48,8 @@ UNUSED: Final = "no session could start on it"
 def reconcile_all() -> None:
     """Look at all pools, one after the other. One that fails does not keep the others from theirs."""
     pools = ElasticPool.objects.filter(Q(is_enabled=True) | ~Q(hosts=None)).distinct().select_related("group")
-    found = list(pools.order_by("group__name"))
-    if not found:
-        return
-    now = clock.now()
-    queues = WaitQueues(state_after_pass(now)[0], now)
-    for pool in found:
+    queues = WaitQueues()
+    for pool in pools.order_by("group__name"):
         with _worked_on(pool) as is_alone:
             if is_alone:
                 _try(pool, queues)

@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Machines:
         self.requests: list[HostRequest] = []
         self.failure = self.refusal = ""  # of all calls; of `create`
         self.dies_after_create = False
+        self.while_listing: Callable[[], object] = lambda: None
 
     def make(self, configuration: Any, prefix: str) -> "Machines":
         return self
@@ -59,6 +60,7 @@ class Machines:
 
     def list(self) -> Sequence[ProvidedHost]:
         self._fail()
+        self.while_listing()
         return list(self.hosts.values())
 
     def delete(self, identifier: str) -> None:
@@ -154,6 +156,14 @@ def test_a_host_is_made_joins_is_used_and_given_back(machines: Machines) -> None
     session.refresh_from_db()
     assert session.status == Status.CANCELLED
     assert look(2) == [row], "nobody waits"
+
+
+def test_a_host_that_joins_while_hosts_are_listed_suffices(machines: Machines) -> None:
+    pool = make_pool()
+    submit(pool.group)
+    row = look()[0]
+    machines.while_listing = lambda: join(row)
+    assert [each.state for each in look()] == [ElasticState.UP]
 
 
 def test_the_budget_bounds_hosts_and_cost(machines: Machines) -> None:
