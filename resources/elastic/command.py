@@ -1,15 +1,9 @@
 """Provider `command`: programs of the administrators make, list and delete hosts, with JSON on stdin and stdout."""
 
 import json
-import os
-import signal
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Final
 
 from django.conf import settings
@@ -17,10 +11,9 @@ from django.core.exceptions import ValidationError
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
+from resources.elastic.programs import output_of
 from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, ProviderError
 
-MAX_OUTPUT: Final = 1 << 20  # bytes that a program may write
-LOOK_SECONDS: Final = 0.5  # interval at which that is looked at; an end is seen at once
 MAX_WORDS: Final = 200  # characters of what it says of a failure
 ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
@@ -89,7 +82,7 @@ class CommandProvider:
             },
         )
         identifier = found.get("identifier")
-        if not isinstance(identifier, str) or not 1 <= len(identifier) <= 200:
+        if not isinstance(identifier, str) or not 1 <= len(identifier) <= 200 or "\0" in identifier:
             raise ProviderError("The program create wrote no identifier.")
         return identifier
 
@@ -109,53 +102,19 @@ class CommandProvider:
         """Run a program and return the object that it writes, {} if it writes nothing."""
         program, *arguments = self._known[name]
         path = Path(settings.COMPUTE_PROVIDER_COMMANDS) / program
-        code, output, errors = _output(
-            [str(path), *arguments], json.dumps(data).encode(), self._known["timeout_seconds"]
+        code, output, errors = output_of(
+            [str(path), *arguments], json.dumps(data), self._known["timeout_seconds"], ENVIRONMENT
         )
         if code:
-            said = errors.decode(errors="replace").strip().splitlines()
+            said = errors.strip().splitlines()
             raise ProviderError(f"The program {name} failed: {said[-1] if said else f'status {code}'}"[:MAX_WORDS])
         try:
-            found = json.loads(output or b"{}")
+            found = json.loads(output or "{}")
         except ValueError as error:
             raise ProviderError(f"The program {name} wrote no JSON.") from error
         if not isinstance(found, dict):
             raise ProviderError(f"The program {name} wrote no JSON object.")
         return found
-
-
-def _output(command: Sequence[str], given: bytes, seconds: int) -> tuple[int, bytes, bytes]:
-    """Run a program; return its status and what it wrote. Raises ProviderError; its group is killed then.
-
-    It reads and writes files, so that nothing waits for what a process that it has left behind may write.
-    """
-    name, deadline = Path(command[0]).name, time.monotonic() + seconds
-    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
-        stdin.write(given)
-        stdin.seek(0)
-        try:
-            process = subprocess.Popen(
-                command, stdin=stdin, stdout=stdout, stderr=stderr, env=ENVIRONMENT, cwd="/", start_new_session=True
-            )
-        except (OSError, ValueError) as error:
-            raise ProviderError(f"{name} cannot be run: {getattr(error, 'strerror', error)}.") from error
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_SECONDS)
-            is_long = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT for file in (stdout, stderr))
-            is_late = process.returncode is None and time.monotonic() > deadline
-            if process.returncode is None and (is_long or is_late):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if is_long:
-                raise ProviderError(f"{name} wrote more than {MAX_OUTPUT >> 20} MiB.")
-            if is_late:
-                raise ProviderError(f"{name} did not end within {seconds} seconds.")
-            if process.returncode is not None:
-                stdout.seek(0)
-                stderr.seek(0)
-                return process.returncode, stdout.read(), stderr.read()
 
 
 def _text(at: datetime | None) -> str | None:

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,6 +20,7 @@ from accounts.serializers import StrictSerializer
 from resources import clock
 from resources.amounts.units import MIB
 from resources.elastic import slurm_words
+from resources.elastic.programs import output_of
 from resources.elastic.providers import HostRequest, HostShape, ProvidedHost, ProvidedState, ProviderError
 
 TIMEOUT_SECONDS: Final = 60
@@ -177,22 +177,7 @@ class SlurmProvider:
             raise ProviderError(f"Slurm is not asked for {unsafe[0]!r}: a shell would read more in it.")
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | {"LC_ALL": "C"}
         command = [*shlex.split(settings.COMPUTE_SLURM_PREFIX), *words]
-        try:
-            done = subprocess.run(
-                command,
-                input=given,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=TIMEOUT_SECONDS,
-                env=environment,
-                cwd="/",
-                check=False,
-            )
-        except OSError as error:
-            raise ProviderError(f"{command[0]} cannot be run on the platform's machine: {error.strerror}.") from error
-        except subprocess.TimeoutExpired as error:
-            raise ProviderError(f"Slurm did not answer within {TIMEOUT_SECONDS} seconds.") from error
-        if done.returncode:
-            raise ProviderError(slurm_words.of_error(done.stderr, self._asked, shape)[:MAX_WORDS])
-        return done.stdout
+        code, output, errors = output_of(command, given, TIMEOUT_SECONDS, environment)
+        if code:
+            raise ProviderError(slurm_words.of_error(errors, self._asked, shape)[:MAX_WORDS])
+        return output

@@ -162,7 +162,13 @@ class TestJobs:
 
 def test_commands_that_cannot_run_are_said(settings: Settings) -> None:
     settings.COMPUTE_SLURM_PREFIX = "/nowhere/ssh login1"
-    with pytest.raises(ProviderError, match="cannot be run on the platform's machine: No such file"):
+    with pytest.raises(ProviderError, match="ssh cannot be run: No such file"):
+        provider().list()
+
+
+def test_what_slurm_writes_is_bounded(settings: Settings) -> None:
+    settings.COMPUTE_SLURM_PREFIX = "sh -c yes"
+    with pytest.raises(ProviderError, match="sh wrote more than 1 MiB"):
         provider().list()
 
 
