@@ -55,6 +55,8 @@ async def async_map(
     """
     if unknown := amounts.keys() - ({each.name for each in fields(LaunchSpec)} - UNFIT - {"cluster"}):
         raise TypeError(f"A map has no {', '.join(sorted(unknown))}.")
+    if chunksize is not None and chunksize < 1:
+        raise ValueError("chunksize is one at least.")
     given = list(items)
     if not given:
         return []

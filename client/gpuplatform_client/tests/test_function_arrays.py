@@ -175,6 +175,12 @@ def test_sizes_are_bounded_with_words(world: World, monkeypatch: pytest.MonkeyPa
         gpuplatform_client.map(inverse, [1], image="python", keep=True, command="x")
 
 
+@pytest.mark.parametrize("size", [0, -5])
+def test_a_chunk_has_one_item_at_least(size: int) -> None:
+    with pytest.raises(ValueError, match="one at least"):
+        gpuplatform_client.map(inverse, [1], image="python", chunksize=size, url="http://127.0.0.1:1", token="t")
+
+
 def test_a_start_that_takes_too_long_leaves_nothing(world: World) -> None:
     with pytest.raises(TimeoutError, match="first task took more than 0 s"):
         world.begin(inverse, [1], start_timeout=0.0).result()

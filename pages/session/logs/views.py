@@ -51,7 +51,7 @@ def _context(session: Session, output: ShownOutput, *, is_previous: bool = False
     return {
         **output.context(is_final=is_previous or session.is_final),
         "is_previous_log": is_previous,
-        "has_previous_log": any(logs.read_previous(each, 1) for each in logs.chosen(session)),
+        "has_previous_log": any(each.previous_output for each in logs.chosen(session)),
         "log_url": reverse("sessions:logs", args=[session.pk]) + query,
         "log_download_url": reverse("sessions:logs-download", args=[session.pk]) + query,
     }
