@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +91,7 @@ def bounds(environ: Mapping[str, str]) -> dict[str, str]:
 def clean() -> None:
     """Remove the containers and folders of pilots that are gone."""
     for folder in FOLDERS.iterdir():
-        with _locked(folder) as is_gone:
+        with suppress(FileNotFoundError), _locked(folder) as is_gone:  # its own pilot may remove it meanwhile
             if is_gone:
                 remove_containers((folder / HOST_FILE).read_text() if (folder / HOST_FILE).exists() else "")
                 shutil.rmtree(folder, ignore_errors=True)
@@ -115,10 +115,11 @@ def _serve(folder: Path, url: str, token: str, notice: int, grace: int) -> None:
     limits = bounds(os.environ)
     joined = credentials(url, token)
     (folder / HOST_FILE).write_text(joined["COMPUTE_HOST_NAME"])
-    address = f"{_address_towards(url)}:{_free_port()}"
+    own = _address_towards(url)
+    listening = os.environ.get("COMPUTE_GATEWAY_ADDRESS") or f"{own}:{_free_port()}"
     environment = {
-        "COMPUTE_GATEWAY_ADDRESS": address,
-        "COMPUTE_GATEWAY_URL": f"http://{address}",
+        "COMPUTE_GATEWAY_ADDRESS": listening,
+        "COMPUTE_GATEWAY_URL": f"http://{own}:{listening.rpartition(':')[2]}",
         **os.environ,
         "COMPUTE_VAR_DIR": str(folder),
         **limits,

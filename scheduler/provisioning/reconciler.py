@@ -89,9 +89,10 @@ def reconcile(pool: ElasticPool, queues: WaitQueues) -> None:
     for row in live_hosts(pool):
         _follow(pool, row, by_name.get(row.name), clock.now())
     _ask_for_more(pool, queues)
+    has_refused = False  # then the others wait for the next look: each may take as long as its provider may
     for row in live_hosts(pool):
         if row.state in (ElasticState.REQUESTED, ElasticState.CREATING):
-            _create(pool, row, provider)
+            has_refused = has_refused or not _create(pool, row, provider)
         elif row.state == ElasticState.DELETING:
             _delete(row, by_name.get(row.name), provider)
     _forget_gone_hosts(pool)
@@ -131,6 +132,8 @@ def _follow(pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, no
         _give_up(pool, row, reason or "it has not joined in time", now)
     elif row.state == ElasticState.JOINING:
         _follow_joining(pool, row, now, reason or GONE.lower() if is_missing else "")
+    elif listed is not None and listed.state == ProvidedState.ENDED:
+        row.move_to(ElasticState.DELETING, now, reason or ENDS)  # as its provider had planned
     elif row.state in (ElasticState.UP, ElasticState.DRAINING):
         # One that is not listed, but works, stays: a list may be short by mistake.
         is_gone = is_over or (is_missing and (row.host is None or row.host.status == HostStatus.LOST))
@@ -158,7 +161,7 @@ def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: 
         ElasticHost.objects.filter(pk=row.pk).update(idle_since=row.idle_since)
     if is_used and pool.failures:
         _note_success(pool)
-    if row.state == ElasticState.UP and row.ends_at is not None and row.ends_at - DRAIN_BEFORE < now:
+    if row.state == ElasticState.UP and row.ends_at is not None and row.ends_at - _notice(row) < now:
         drains.drain(host, end_at=row.ends_at - END_BEFORE, reason=ENDS, actor=None)
         row.move_to(ElasticState.DRAINING, now, ENDS)
     elif row.state == ElasticState.UP and _is_spare(pool, row, now):
@@ -166,6 +169,12 @@ def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: 
         row.move_to(ElasticState.DRAINING, now, IDLE)
     elif row.state == ElasticState.DRAINING and now - row.state_at > SETTLED:
         _follow_draining(pool, row, host, now, is_used=is_used)
+
+
+def _notice(row: ElasticHost) -> timedelta:
+    """Return how long before its end a host is drained: a short-lived one is of use for half of its time."""
+    assert row.ends_at and row.joined_at
+    return min(DRAIN_BEFORE, (row.ends_at - row.joined_at) / 2)
 
 
 def _follow_draining(pool: ElasticPool, row: ElasticHost, host: Host, now: datetime, *, is_used: bool) -> None:
@@ -226,15 +235,18 @@ def _note_success(pool: ElasticPool) -> None:
     pool.refresh_from_db()
 
 
-def _create(pool: ElasticPool, row: ElasticHost, provider: Provider) -> None:
-    """Ask the provider for a host, with a token by which it joins; perhaps once more, after a process died."""
+def _create(pool: ElasticPool, row: ElasticHost, provider: Provider) -> bool:
+    """Ask the provider for a host, with a token by which it joins; perhaps once more, after a process died.
+
+    Return False if it refused or did not answer.
+    """
     kind = pool.host_type(row.type_name)
     now = clock.now()
     if kind is None:
         row.move_to(ElasticState.DELETING, now, "The pool has no such type any more", has_failed=True)
-        return
+        return True
     if row.state == ElasticState.REQUESTED and not row.move_to(ElasticState.CREATING, now):
-        return
+        return True
     try:
         invitation = hostaccess.add(row.name, pool.group.name, pool.give_up_after)
         request = HostRequest(
@@ -248,8 +260,9 @@ def _create(pool: ElasticPool, row: ElasticHost, provider: Provider) -> None:
     except (ProviderError, RolesUnavailableError, ValidationError) as error:
         text = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
         _give_up(pool, row, text, clock.now())
-    else:
-        row.move_to(ElasticState.JOINING, clock.now(), identifier=identifier)
+        return False
+    row.move_to(ElasticState.JOINING, clock.now(), identifier=identifier)
+    return True
 
 
 def _delete(row: ElasticHost, listed: ProvidedHost | None, provider: Provider) -> None:

@@ -291,6 +291,8 @@ def test_sessions_are_warned_before_the_provider_takes_a_host_back(machines: Mac
     look(2)
     ends_at = timezone.now() + 10 * MINUTE
     machines.set(row.identifier, row.name, ends_at=ends_at)
+    assert look()[0].state == ElasticState.UP, "it has joined just now, and is of use for half of its time"
+    move_back(row, 10 * MINUTE)
     assert look()[0].state == ElasticState.DRAINING
     host.refresh_from_db()
     assert host.drain_by == ends_at - reconciler.END_BEFORE
@@ -298,6 +300,23 @@ def test_sessions_are_warned_before_the_provider_takes_a_host_back(machines: Mac
     assert session.events.filter(reason="HOST_DRAINED").exists()
     move_back(row, MINUTE)
     assert look()[0].state == ElasticState.DRAINING, "a session is there"
+
+
+def test_a_host_that_ends_as_planned_has_not_failed(machines: Machines) -> None:
+    pool = make_pool()
+    submit(pool.group)
+    row = look()[0]
+    join(row)
+    look(2)
+    machines.set(row.identifier, row.name, ProvidedState.ENDED)
+    row = look()[0]
+    assert (row.state, row.reason, row.has_failed) == (ElasticState.ENDED, reconciler.ENDS, False)
+
+
+def test_a_provider_that_refuses_is_asked_once_in_a_look(machines: Machines) -> None:
+    machines.refusal = "no room"
+    submit(make_pool().group, 3)
+    assert sorted(row.has_failed for row in look()) == [False, False, True]
 
 
 def test_a_host_that_nobody_could_use_is_a_failure(machines: Machines) -> None:
