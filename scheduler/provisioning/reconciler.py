@@ -173,7 +173,8 @@ def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: 
 
 def _notice(row: ElasticHost) -> timedelta:
     """Return how long before its end a host is drained: a short-lived one is of use for half of its time."""
-    assert row.ends_at and row.joined_at
+    assert row.ends_at
+    assert row.joined_at
     return min(DRAIN_BEFORE, (row.ends_at - row.joined_at) / 2)
 
 

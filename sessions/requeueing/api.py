@@ -18,6 +18,6 @@ class RequeueActions(ApiViewSet[Session]):
     @extend_schema(request=None, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def requeue(self, request: Request, pk: str) -> Response:
-        """Have a batch session that runs, or one that has not started yet, wait again; its command runs from the start."""
+        """Have a running batch session, or one that has not started yet, wait again; it runs from its beginning."""
         requests.requeue(self.get_object(), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)
