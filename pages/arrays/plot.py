@@ -12,8 +12,8 @@ from arrays.models import ArrayTask
 from pages.arrays.columns import figure, is_number
 
 INDEX: Final = "index"  # the name of the axis of the tasks' indices; parameters and metrics have a dot
-MOST_DOTS: Final = 2000
-MOST_WORDS: Final = 12  # of an axis whose values are no numbers; more are left out
+MAX_DOTS: Final = 2000
+MAX_WORDS: Final = 12  # of an axis whose values are no numbers; more are left out
 SIZE: Final = 1000  # of the drawing
 MARGIN: Final = 30
 SPREAD: Final = 100  # times the least is the most from which on an axis of numbers above zero is logarithmic
@@ -70,7 +70,7 @@ def plot_of(tasks: QuerySet[ArrayTask], x: str, metric: str) -> Plot | None:
     """Return the plot of the first tasks that have the metric; `x` is INDEX or a parameter's name. One query."""
     across = F("index") if x == INDEX else KeyTransform(x.partition(".")[2], "parameters")
     having = tasks.filter(metrics__has_key=metric).order_by("index").annotate(across=across)
-    rows = having.annotate(up=KeyTransform(metric, "metrics")).values_list("index", "across", "up")[:MOST_DOTS]
+    rows = having.annotate(up=KeyTransform(metric, "metrics")).values_list("index", "across", "up")[:MAX_DOTS]
     return drawn([row for row in rows if row[1] is not None])
 
 
@@ -95,7 +95,7 @@ def drawn(rows: Sequence[tuple[int, Any, Any]]) -> Plot | None:
 def axis_of(values: Sequence[Any]) -> Axis:
     """Return the axis for these values: of numbers if all are, else of their words."""
     if not all(is_number(value) for value in values):
-        return Axis(tuple(sorted({figure(value) for value in values})[:MOST_WORDS]), True, False)
+        return Axis(tuple(sorted({figure(value) for value in values})[:MAX_WORDS]), True, False)
     least, most = min(values), max(values)
     is_logarithmic = least > 0 and most / least >= SPREAD
     marks = (figure(least), figure(most)) if least < most else (figure(least),)

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from arrays.models import Array, ArrayState, TaskState
 from arrays.tests.making import advance, finish, make_array, task_of
-from pages.arrays.plot import MOST_WORDS, axis_of
+from pages.arrays.plot import MAX_WORDS, axis_of
 from pages.session_list.live.feed import Audience, change_messages
 from resources.models import Host
 from sessions.lifecycle import Status
@@ -197,7 +197,7 @@ def test_axes_are_of_numbers_powers_or_words() -> None:
     assert words.marks == ("1", "adam", "sgd", "true")
     assert words.place("sgd") == 625
     assert axis_of([7]).place(7) == 500
-    assert len(axis_of([f"w{number}" for number in range(50)]).marks) == MOST_WORDS
+    assert len(axis_of([f"w{number}" for number in range(50)]).marks) == MAX_WORDS
 
 
 def test_a_range_is_cancelled_and_retried(browser: Client, owner: User) -> None:
