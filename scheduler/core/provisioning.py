@@ -111,19 +111,23 @@ def _needed(served: Sequence[SessionRequest], given: Sequence[HostType], added: 
 def _cheapest(
     requests: Sequence[SessionRequest], bins: Sequence[_Bin], types: Sequence[HostType], budget: Budget
 ) -> list[HostType]:
-    """Return hosts of one type by which the first request has room, those that cost least for each that they hold."""
-    options = []
+    """Return hosts of one type by which the first request has room, those that cost least for each that they hold.
+
+    `bins` are those that there are, which have no room for it by themselves.
+    """
+    options, spans_hosts = [], requests[0].shape.spans_hosts
     for kind in types:
         for count in range(1, min(budget.hosts, requests[0].members) + 1):
             if not budget.allows(kind, count):
                 break
             more = _bins([kind] * count, len(bins))
-            if _take(requests[0], [*(each._replace(capacity=each.capacity.copy()) for each in bins), *more]):
+            beside = [each._replace(capacity=each.capacity.copy()) for each in bins] if spans_hosts else []
+            if _take(requests[0], [*beside, *more]):
                 held = 1 + sum(_take(request, more) for request in requests[1:])
                 size = kind.gpu_count, kind.cpu, kind.memory_bytes, kind.name
                 options.append(((count * kind.cost_milli / held, count / held, size), [kind] * count))
                 break
-            if not requests[0].shape.spans_hosts:
+            if not spans_hosts:
                 break
     return min(options, key=lambda option: option[0])[1] if options else []
 
