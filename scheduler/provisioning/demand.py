@@ -1,21 +1,18 @@
 """Which hosts a pool is to ask for: its budget, what comes already, and what-if placement of those who wait."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from resources.elastic.host_types import cost_milli
 from resources.models import COMING, ElasticHost, ElasticPool, ElasticState, HostStatus
 from scheduler.advice.estimate import state_after_pass
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.provisioning import Budget, hosts_wanted
 from scheduler.core.types import HostType
 from scheduler.core.waiting.forecast import StartEstimate
-from scheduler.snapshot.elastic_hosts import join_time, shared_root_ids, types_of
+from scheduler.snapshot.elastic_hosts import budget_of, join_time, shared_root_ids, types_of
 
 MAX_CONSIDERED: Final = 500  # of those who wait, the first: more hosts than they need are not made at once
-MAX_AT_ONCE: Final = 20  # hosts that are asked for in a pass over a pool
-HOUR: Final = timedelta(hours=1)
 
 
 class WaitQueues:
@@ -59,16 +56,6 @@ def new_hosts(pool: ElasticPool, live: Sequence[ElasticHost], queues: WaitQueues
     while len(live) + len(found) < pool.min_hosts and budget.less(found).allows(cheapest, 1):
         found.append(cheapest)
     return found
-
-
-def budget_of(pool: ElasticPool, live: Sequence[ElasticHost], now: datetime) -> Budget:
-    """Return what a pool may still make: by the number of hosts, those asked for in the last hour, and the cost."""
-    recent = ElasticHost.objects.filter(pool=pool, created_at__gt=now - HOUR).count()
-    hosts = max(0, min(pool.max_hosts - len(live), pool.hosts_per_hour - recent, MAX_AT_ONCE))
-    if pool.cost_per_hour is None:
-        return Budget(hosts)
-    spent = sum(cost_milli(host.cost_per_hour) for host in live)
-    return Budget(hosts, max(0, cost_milli(pool.cost_per_hour) - spent))
 
 
 def coming(live: Sequence[ElasticHost], types: dict[str, HostType]) -> list[ElasticHost]:

@@ -11,9 +11,12 @@ from resources import clock
 from resources.amounts.units import CORE_MILLI
 from resources.elastic.host_types import cost_milli
 from resources.models import COMING, OVER, ElasticHost, ElasticPool
+from scheduler.core.provisioning import Budget
 from scheduler.core.types import ARCHITECTURE_TRAIT, GPU_MODEL_TRAIT, STORAGE_TRAIT, HostOutlook, HostType
 from scheduler.snapshot.host_traits import CLUSTER_NETWORK
 
+MAX_AT_ONCE: Final = 20  # hosts that are asked for in a pass over a pool
+HOUR: Final = timedelta(hours=1)
 USUAL_JOIN: Final = timedelta(minutes=2)  # until a host has come
 JOINS: Final = 10  # whose mean is what the next one is expected to take
 MAX_REASON: Final = 100  # characters, so that the sentence stays whole
@@ -48,6 +51,16 @@ def shared_root_ids() -> list[int]:
     return list(StorageRoot.objects.filter(is_shared=True).order_by("pk").values_list("pk", flat=True))
 
 
+def budget_of(pool: ElasticPool, live: Sequence[ElasticHost], now: datetime) -> Budget:
+    """Return what a pool may still make: by the number of hosts, those asked for in the last hour, and the cost."""
+    recent = ElasticHost.objects.filter(pool=pool, created_at__gt=now - HOUR).count()
+    hosts = max(0, min(pool.max_hosts - len(live), pool.hosts_per_hour - recent, MAX_AT_ONCE))
+    if pool.cost_per_hour is None:
+        return Budget(hosts)
+    spent = sum(cost_milli(host.cost_per_hour) for host in live)
+    return Budget(hosts, max(0, cost_milli(pool.cost_per_hour) - spent))
+
+
 def live_hosts(pool: ElasticPool) -> QuerySet[ElasticHost]:
     """Return the hosts of a pool that have not been given back."""
     return ElasticHost.objects.filter(pool=pool).exclude(state__in=OVER).select_related("host").order_by("pk")
@@ -61,7 +74,7 @@ def join_time(pool: ElasticPool) -> timedelta:
 
 
 def load_outlooks(group_id: int | None = None) -> dict[int, HostOutlook]:
-    """Return what those who wait are told, by group id; one query, and three more for each elastic group."""
+    """Return what those who wait are told, by group id; one query, and four more for each elastic group."""
     pools = ElasticPool.objects.filter(is_enabled=True, group__is_active=True, max_hosts__gt=0).select_related("group")
     if group_id is not None:
         pools = pools.filter(group=group_id)
@@ -70,6 +83,7 @@ def load_outlooks(group_id: int | None = None) -> dict[int, HostOutlook]:
 
 def _outlook(pool: ElasticPool, now: datetime) -> HostOutlook:
     types, live = types_of(pool, shared_root_ids()), list(live_hosts(pool))
+    budget = budget_of(pool, live, now)
     coming = [host for host in live if host.state in COMING]
     if coming:
         names = {host.type_name for host in coming}
@@ -79,6 +93,8 @@ def _outlook(pool: ElasticPool, now: datetime) -> HostOutlook:
         text = pool.problem
     elif len(live) >= pool.max_hosts:
         text = f"No more hosts are made: the resource group has {len(live)} of {pool.max_hosts}."
+    elif not any(budget.allows(kind, 1) for kind in types.values()):
+        text = "No more hosts are made for now: the budget of the resource group is used up."
     else:
         text = f"A host is made for it if none is free before, which takes about {_minutes(join_time(pool))} min."
     return HostOutlook(tuple(types.values()), text)

@@ -183,6 +183,14 @@ def test_the_budget_bounds_hosts_and_cost(machines: Machines) -> None:
     assert slow.hosts.count() == 1
 
 
+def test_who_waits_hears_that_the_budget_is_used_up(machines: Machines) -> None:
+    pool = make_pool(hosts_per_hour=1)
+    sessions = submit(pool.group, 5)
+    join(look()[0])
+    look(2)
+    assert "the budget of the resource group is used up" in detail_of(sessions[-1])
+
+
 def test_who_could_never_start_is_refused(machines: Machines) -> None:
     pool = make_pool()
     request = request_for(pool.group, fgpu=2000)
