@@ -1,7 +1,8 @@
 """The table of the driver's functions, functions.tsv: what the hook does about each of them, and why.
 
 `python functions.py names` writes what the hook's sources read of it; `python -m fgpu.functions check cuda.h ...`
-compares it with NVIDIA's headers, which the wheel `nvidia-cuda-runtime` of PyPI has: they are no part of this project.
+compares it with NVIDIA's headers, which the wheels `nvidia-cuda-runtime` and `nvidia-nvml-dev` of PyPI have: they are
+no part of this project.
 """
 
 from __future__ import annotations
@@ -14,9 +15,15 @@ from pathlib import Path
 
 TABLE = Path(__file__).with_name("functions.tsv")
 # limited: charged to the account, or frees what is; gated: waits for its turn, or for the gate; viewed: shows the
-# share; passed: the driver's own; refused: not offered. All but the passed ones have a wrapper in the hook.
-CLASSES = ("limited", "gated", "viewed", "passed", "refused")
-_DECLARED = re.compile(r"\bCUDAAPI\s+(cu[A-Z]\w*)\s*\(")
+# share; passed: the driver's own; refused: not offered; denied: for administrators of the GPU alone. All but the passed
+# ones have a wrapper in the hook.
+CLASSES = ("limited", "gated", "viewed", "passed", "refused", "denied")
+# What a function of NVML that is not in the table tells or changes, by its name.
+SHAPES = (
+    *("Accounting", "Memory", "Metrics", "Process", "Sample", "Usage", "Util"),
+    *("Destroy", "DeviceClear", "DeviceReset", "DeviceSet", "InstanceCreate", "VgpuInstance"),
+)
+_DECLARED = re.compile(r"\b(?:CUDAAPI|DECLDIR)\s+(?:char\s*\*\s*)?((?:cu|nvml)[A-Z]\w*)\s*\(")
 _ALIAS = re.compile(r"^\s*#\s*define\s+cu[A-Z]\w*\s+(?:__CUDA_API_(PTSZ|PTDS)\()?\s*(cu[A-Z]\w*)", re.MULTILINE)
 _INLINE = re.compile(r"static inline CUresult (cu[A-Z]\w*)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -48,23 +55,35 @@ def read_table(path: Path = TABLE) -> list[Function]:
     return functions
 
 
+def _is_like(name: str, stem: str) -> bool:
+    """Tell whether a name is one that the stem withholds; route.c asks the same."""
+    return name.startswith(stem) or (name.startswith("nvml") and stem[0].isupper() and stem in name)
+
+
 def guarded_stems(functions: Iterable[Function]) -> list[str]:
-    """Return the stems of what is not passed: whatever begins so and is not known may do the same, and is withheld."""
-    stems = {function.stem for function in functions if function.kind != "passed"}
-    return sorted(stem for stem in stems if not any(stem != other and stem.startswith(other) for other in stems))
+    """Return what names of functions to be withheld begin with, those of NVML have in them: whatever is like one and
+    is not known may do the same."""
+    stems = {function.stem for function in functions if function.kind != "passed"}.union(SHAPES)
+    return sorted(stem for stem in stems if not any(stem != other and _is_like(stem, other) for other in stems))
 
 
 def exceptions(functions: Sequence[Function]) -> list[str]:
-    """Return what is passed although its name begins with a guarded stem."""
-    stems = tuple(guarded_stems(functions))
-    return [function.name for function in functions if function.kind == "passed" and function.name.startswith(stems)]
+    """Return what is passed although a guarded stem would withhold it."""
+    stems = guarded_stems(functions)
+    passed = [function.name for function in functions if function.kind == "passed"]
+    return [name for name in passed if any(_is_like(name, stem) for stem in stems)]
 
 
 def format_names(functions: Sequence[Function]) -> str:
-    """Return the C header: two strings of names, each name ended by a NUL, the last one by another."""
+    """Return the C header: two strings of names, each name ended by a NUL, the last one by another; and lists of
+    NVML's functions, for a macro to be applied to each."""
     text = "/* Made from functions.tsv by functions.py. */\n"
     for variable, names in (("guarded", guarded_stems(functions)), ("harmless", exceptions(functions))):
-        text += f"static const char {variable}[] =\n" + "".join(f'    "{name}\\0"\n' for name in names) + '    "";\n'
+        text += f"__attribute__((unused)) static const char {variable}[] =\n"
+        text += "".join(f'    "{name}\\0"\n' for name in names) + '    "";\n'
+    nvml = [function for function in functions if function.name.startswith("nvml")]
+    for macro, kinds in (("NVML_FUNCTIONS", CLASSES), ("NVML_REFUSED", ("refused",)), ("NVML_DENIED", ("denied",))):
+        text += f"#define {macro}(OF)" + "".join(f" \\\n    OF({f.name})" for f in nvml if f.kind in kinds) + "\n"
     return text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIB = 1 << 20
+DRIVER = "570.00-simulated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class TimeSlicing:
 def format_config(
     gpus: Sequence[SimulatedGpu],
     *,
-    driver: str = "570.00-simulated",
+    driver: str = DRIVER,
     memory_limits: bool = False,
     slicing: TimeSlicing = TimeSlicing(),
 ) -> str:

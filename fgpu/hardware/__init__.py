@@ -1,4 +1,4 @@
 """The protocol by which the hook is tried on a real GPU.
 
-Used by its package alone.
+Used by resources.
 """

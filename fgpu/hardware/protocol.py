@@ -1,9 +1,9 @@
-"""The hook on a real GPU, in one command and a few minutes, without Docker: fgpu/hardware/run [--dry-run].
+"""The hook on a real GPU, in one command and ten minutes, without Docker: fgpu/hardware/run [--dry-run].
 
-Every check says what was measured and whether it passes; the report is printed, and written as JSON after each one, so
-that what was measured before a failure is kept. It needs Python 3, the built test hook (make -C fgpu tests) and the
-NVIDIA driver; the parts of PyTorch, JAX and NCCL run where these can be imported. The dry run does the same on the
-simulated driver and its virtual clock.
+Each step has its own time, so that one that hangs does not take the others; each check says what was measured and
+whether it passes, and the report is written after each one, so that what was measured before a failure is kept. It
+needs Python 3.11, the hook as it is installed (or built: make fgpu), `unshare` and the NVIDIA driver. `--simulate` does
+the same on the simulated driver.
 """
 
 from __future__ import annotations
@@ -11,239 +11,234 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
-from fgpu.hardware.common import CONTEXT_BYTES, HOOK, ROOT, Bench, percent_of, run, say, start
-from fgpu.hardware.contention import check_contention
-from fgpu.simulated import SimulatedGpu, format_config
+from fgpu.hardware import common, frameworks, report, shares, smi
+from fgpu.hardware.common import ROOT, Bench, ProtocolStep, StepTimeoutError, say
+from fgpu.hardware.contention import check_burst, check_contention
+from fgpu.simulated import DRIVER, SimulatedGpu, format_config
 
-Check = Callable[[Bench], None]
+SIMULATED_UUID = "GPU-00000000-0000-4000-8000-000000000001"
+TOTAL_SECONDS = 600
+BUSY, NO_GPU, FAILED = 4, 3, 1  # exit statuses
 
-SIMULATED = SimulatedGpu(uuid="GPU-00000000-0000-4000-8000-000000000001", name="Simulated GPU 8 GiB", memory=8 << 30)
-SM_TOLERANCE = 5.0  # percentage points
-MAX_BOOST = 1.25  # a GPU at its power limit clocks higher while it rests between turns: 1342 and 1936 MHz on an H100
-JAX_PART = 0.75  # of the memory that JAX is shown, it takes this much by itself
-OVERHEAD_TOLERANCE = 2.0  # percent
-SHARES = (100, 50, 25)
-PATTERNS = ("sync", "async", "graph", "tiny")
-PINNED_BYTES = 1 << 30
-TORCH_ALLOCATORS = {  # setting, and what PyTorch is to say of itself: backend, and whether segments expand
-    "native": ("backend:native", ["native", False]),
-    "cudaMallocAsync": ("backend:cudaMallocAsync", ["cudaMallocAsync", False]),
-    "expandable_segments": ("expandable_segments:True", ["native", True]),
-}
-
-
-def ask_smi(bench: Bench, environment: dict[str, str], field: str) -> list[str]:
-    """Return what nvidia-smi says of each GPU; [] where there is no nvidia-smi."""
-    smi = str(ROOT / "build" / "sim" / "nvidia-smi") if bench.dry else shutil.which("nvidia-smi")
-    if smi is None:
-        return []
-    query = [smi, f"--query-gpu={field}", "--format=csv,noheader,nounits"]
-    return subprocess.run(query, env=environment, capture_output=True, text=True, check=False).stdout.split()
-
-
-def look_around(bench: Bench) -> None:
-    """Find out what is measured here; ends the program where there is no GPU."""
-    found = run(bench.base(), "workload.py", "about")
-    calibrated = {} if "failed" in found else run(bench.base(), "workload.py", "calibrate")
-    if "rounds" not in calibrated:
-        sys.exit("No GPU can be used here without the hook; nothing was measured.")
-    bench.rounds = calibrated["rounds"]
-    found["context_bytes"] = found["total"] - found["free"]  # with the driver's own, where nothing else uses the GPU
-    found["driver"] = ask_smi(bench, bench.base(), "driver_version")[:1]
-    found["hook"] = hashlib.sha256(HOOK.read_bytes()).hexdigest()
-    found["date"] = datetime.now(UTC).date().isoformat()
-    bench.gpu = found
-    say(json.dumps(bench.gpu))
-
-
-def check_views(bench: Bench) -> None:
-    """nvidia-smi shows a quarter of the card; all entry points come from the hook."""
-    shown = ask_smi(bench, bench.session(25), "memory.total")
-    expected = round(bench.gpu["total"] * 25 // 100 / (1 << 20))  # as nvidia-smi rounds
-    bench.check("nvidia-smi shows the share", shown[:1] == [str(expected)], shown=shown, expected_mib=expected)
-    astray = run(bench.session(25), "workload.py", "routes").get("astray")
-    bench.check("every entry point leads to the hook", astray == [], astray=astray)
-
-
-def is_held(result: dict[str, Any], limit: int) -> bool:
-    """Whether "out of memory" came within the last tenth of the share, of which a context has its part."""
-    allocated, most = result.get("allocated", 0), limit - CONTEXT_BYTES
-    return result.get("code") == 2 and result["total"] == limit and 0.9 * most <= allocated <= most
-
-
-def check_memory(bench: Bench) -> None:
-    """Refused with "out of memory" within the last tenth of the share, whatever the allocator."""
-    limit = bench.gpu["total"] * 25 // 100
-    for allocator in ("plain", "async", "vmm"):
-        result = run(bench.session(25), "workload.py", "fill", allocator)
-        bench.check(f"memory is capped: {allocator}", is_held(result, limit), limit=limit, **result)
-
-
-def check_shared_cap(bench: Bench) -> None:
-    """A second process of the session finds nothing left, until the first is killed.
-
-    Contexts are not charged here: the second would not even get one.
-    """
-    session = bench.session(25, context_bytes=0)
-    session.pop("FGPU_SIM_CLOCK", None)  # its clock would wait for the sleeping process
-    first = start(session, "workload.py", "hold", "plain")
-    held = json.loads((first.stdout.readline() if first.stdout else "") or "{}").get("allocated", 0)
-    second = run(session, "workload.py", "fill", "plain")
-    shared = held > 0 and held + second.get("allocated", held) <= second.get("total", 0)
-    bench.check("two processes share the cap", shared, first=held, second=second)
-    first.kill()
-    first.communicate()
-    third = run(session, "workload.py", "fill", "plain")
-    bench.check("a killed process gives its memory back", 0 < held == third.get("allocated"), third=third)
-
-
-def check_pinned_memory(bench: Bench) -> None:
-    """Page-locked host memory is refused beyond its bound; whether the kernel charges it to the cgroup is recorded."""
-    result = run(bench.session(25, pinned_bytes=PINNED_BYTES), "workload.py", "pin")
-    allocated = result.get("allocated", 0)
-    held = result.get("code") == 2 and 0.9 * PINNED_BYTES <= allocated <= PINNED_BYTES
-    bench.check("page-locked memory is capped", held, limit=PINNED_BYTES, **result)
-
-
-def check_share_of_time(bench: Bench) -> None:
-    """Throughput against that of the same load without the hook."""
-    for pattern in PATTERNS:
-        plain = run(bench.base(), "workload.py", "throughput", pattern)
-        for percent in SHARES:
-            seen = run(bench.session(percent), "workload.py", "throughput", pattern)
-            ratio = percent_of(plain, seen, "busy")
-            bench.check(
-                f"{percent} % of the SMs: {pattern}", abs(ratio - percent) <= SM_TOLERANCE, percent_of_plain=ratio
-            )
-
-
-def check_overhead(bench: Bench) -> None:
-    """An ungated session against none, alternating; the best of five, since other work only ever adds."""
-    samples: dict[str, list[dict[str, float]]] = {"plain": [], "hooked": []}
-    for _ in range(5):
-        samples["plain"].append(run(bench.base(), "workload.py", "cost"))
-        samples["hooked"].append(run(bench.session(100), "workload.py", "cost"))
-    if any("failed" in sample for runs in samples.values() for sample in runs):
-        bench.check("launches cost no more", passed=False, **samples)
-        return
-    figures = {
-        key: {name: round(min(sample[key] for sample in runs)) for name, runs in samples.items()}
-        for key in ("alloc_free_ns", "launch_ns")
-    }
-    added = 100 * (figures["launch_ns"]["hooked"] / figures["launch_ns"]["plain"] - 1)
-    passed = bench.dry or added <= OVERHEAD_TOLERANCE  # the simulated driver's launch costs next to nothing
-    bench.check("launches cost no more", passed, added_percent=round(added, 2), **figures)
-
-
-def is_share(ratio: float, percent: int) -> bool:
-    """Whether a load at the GPU's power limit has its share of the time, by its part of the plain throughput."""
-    return percent - SM_TOLERANCE <= ratio <= min(percent * MAX_BOOST, 100) + SM_TOLERANCE
-
-
-def check_torch(bench: Bench) -> None:
-    limit = bench.gpu["total"] * 25 // 100
-    for name, (setting, allocator) in TORCH_ALLOCATORS.items():
-        environment = bench.session(25) | {"PYTORCH_CUDA_ALLOC_CONF": setting}
-        result = run(environment, "workload_torch.py", "memory")
-        held = is_held(result, limit) and result["allocator"] == allocator
-        bench.check(f"PyTorch memory is capped: {name}", held, limit=limit, **result)
-    for pattern in ("eager", "graph"):
-        plain = run(bench.base(), "workload_torch.py", "matmul", pattern)
-        for percent in SHARES:
-            seen = run(bench.session(percent), "workload_torch.py", "matmul", pattern)
-            ratio = percent_of(plain, seen, "tflops")
-            passed = is_share(ratio, percent)
-            bench.check(
-                f"PyTorch matmul at {percent} %: {pattern}", passed, percent_of_plain=ratio, plain=plain, seen=seen
-            )
-
-
-def check_nccl(bench: Bench) -> None:
-    """A process group of one: NCCL allocates and registers in ways of its own. Two on one GPU it refuses by itself."""
-    result = run(bench.session(25), "workload_torch.py", "nccl")
-    bench.check("NCCL works in a share", result.get("sum") == 1, **result)
-
-
-def check_jax(bench: Bench) -> None:
-    limit = bench.gpu["total"] * 25 // 100
-    environment = bench.session(25) | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    result = run(environment, "workload_jax.py", "memory")
-    held = result.get("code") == 2 and 0.9 * JAX_PART * limit <= result["allocated"] <= JAX_PART * limit
-    bench.check("JAX memory is capped", held, limit=limit, **result)
-    plain = run(bench.base(), "workload_jax.py", "matmul")
-    for percent in SHARES:
-        seen = run(bench.session(percent), "workload_jax.py", "matmul")
-        ratio = percent_of(plain, seen, "tflops")
-        passed = is_share(ratio, percent)
-        bench.check(f"JAX matmul at {percent} %", passed, percent_of_plain=ratio, plain=plain, seen=seen)
-
-
-FRAMEWORKS = {
-    "PyTorch": ("import torch; assert torch.cuda.is_available()", check_torch),
-    "NCCL": (
-        "import torch.distributed as d, torch; assert torch.cuda.is_available() and d.is_nccl_available()",
-        check_nccl,
+STEPS: dict[str, ProtocolStep] = {
+    "views": ProtocolStep(
+        "what nvidia-smi, NVML and the lookups of functions show in a share of 25 %", 40, shares.check_views
     ),
-    "JAX": ("import jax; assert jax.default_backend() == 'gpu'", check_jax),
+    "memory": ProtocolStep(
+        "memory of seven kinds, until it is refused at the share to the byte", 90, shares.check_memory
+    ),
+    "processes": ProtocolStep("two processes of a session in one share; one is killed", 60, shares.check_shared_cap),
+    "pinned": ProtocolStep("page-locked host memory up to its bound", 40, shares.check_pinned_memory),
+    "contention": ProtocolStep(
+        "two, three and four sessions at the same time, also with unequal shares", 240, check_contention, is_timed=True
+    ),
+    "burst": ProtocolStep(
+        "idle time used by others, and how soon an owner has it back", 90, check_burst, is_timed=True
+    ),
+    "launches": ProtocolStep("what a launch costs with the hook", 60, shares.check_launches, is_timed=True),
+    "time": ProtocolStep(
+        "one session by its own budget, with four kinds of load", 120, shares.check_share_of_time, is_timed=True
+    ),
+    "pytorch": ProtocolStep(
+        "PyTorch: three allocators, training, products", 150, frameworks.check_torch, needs=frameworks.needs("PyTorch")
+    ),
+    "nccl": ProtocolStep("NCCL in a share", 60, frameworks.check_nccl, needs=frameworks.needs("NCCL")),
+    "jax": ProtocolStep("JAX: memory, training, products", 120, frameworks.check_jax, needs=frameworks.needs("JAX")),
 }
 
 
-def is_usable(condition: str) -> bool:
-    command = [sys.executable, "-c", condition]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def if_usable(name: str, condition: str, check: Check) -> Check:
-    """Return the check of a framework, made where it can be imported and finds the GPU; never in the dry run."""
-
-    def checked(bench: Bench) -> None:
-        if not bench.dry and is_usable(condition):
-            check(bench)
-        else:
-            say(f"{name}: not measured")
-
-    return checked
-
-
-PARTS: dict[str, Check] = {
-    "views": check_views,
-    "memory": check_memory,
-    "processes": check_shared_cap,
-    "pinned": check_pinned_memory,
-    "time": check_share_of_time,
-    "contention": check_contention,
-    "overhead": check_overhead,
-    **{name.lower(): if_usable(name, condition, check) for name, (condition, check) in FRAMEWORKS.items()},
-}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure the hook on this machine's first GPU.")
-    parser.add_argument("--dry-run", action="store_true", help="on the simulated driver, with its virtual clock")
-    parser.add_argument("--out", type=Path, default=Path("var/fgpu-hardware"), help="where report.json goes")
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of speed")
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="fgpu/hardware/run", description="Measure the hook on a GPU of this machine.")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done here, and do nothing")
+    parser.add_argument("--simulate", action="store_true", help="on the simulated driver")
+    parser.add_argument("--gpu", default="", help="index or UUID; the first one, where none is given")
+    parser.add_argument("--force", action="store_true", help="also where others use the GPU, whose figures it spoils")
+    parser.add_argument("--out", type=Path, default=Path("fgpu-hardware"), help="folder in which the report goes")
+    parser.add_argument("--python", default=sys.executable, help="whose PyTorch and JAX are tried")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of each measurement of speed")
     parser.add_argument("--kernels", type=int, nargs="+", metavar="US", help="let kernels of these lengths contend")
-    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these parts alone")
-    options = parser.parse_args()
-    if not HOOK.exists():
-        sys.exit("Build first: make -C fgpu tests")
-    options.out.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--only", nargs="+", choices=STEPS, help="these steps alone")
+    parser.add_argument("--limit", type=float, default=TOTAL_SECONDS, help="seconds after which no step goes on")
+    return parser.parse_args(arguments)
+
+
+def choose(bench: Bench, wanted: str) -> smi.SmiGpu | None:
+    """Return the GPU that is measured, by nvidia-smi; None where there is no nvidia-smi. Raises SmiError."""
+    program = shares.smi_program(bench)
+    if program is None:
+        return None
+    gpus = smi.list_gpus(program, bench.base().environment)
+    found = [gpu for gpu in gpus if not wanted or wanted in (gpu.index, gpu.uuid)]
+    if not found:
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus) or "none"
+        raise smi.SmiError(f"there is no GPU {wanted or 'here'}; there are: {known}")
+    return found[0]
+
+
+def refusal(bench: Bench, gpu: smi.SmiGpu) -> str:
+    """Return why this GPU cannot be measured now, "" where it can."""
+    if gpu.is_cut:
+        return "it is in MIG mode: its instances are held apart by hardware, and the hook divides none of them"
+    processes = smi.list_processes(shares.smi_program(bench) or "", bench.base().environment)
+    return smi.busy_with(gpu, processes)
+
+
+def look_around(bench: Bench, driver: str) -> str:
+    """Find out what is measured here; return why nothing can be, "" otherwise."""
+    found = bench.run(bench.base(), "workload.py", "about")
+    calibrated = {} if "failed" in found else bench.run(bench.base(), "workload.py", "calibrate")
+    if "rounds" not in calibrated:
+        return "No GPU can be used here without the hook; nothing was measured."
+    if not bench.is_virtual and (problem := common.namespace_problem()):
+        return f"This user may not make a namespace for the session ({problem}); run it as root."
+    bench.rounds = calibrated["rounds"]
+    cuda = found.pop("cuda")
+    bench.gpu = found
+    bench.about = {
+        "schema": report.SCHEMA_VERSION,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": False,
+        "simulated": bench.simulated,
+        "version": version(),
+        "hook": hashlib.sha256(bench.hook.read_bytes()).hexdigest(),
+        "driver": driver,
+        "cuda": cuda,
+        "gpu": found,
+    }
+    say(json.dumps(bench.about))
+    return ""
+
+
+def version() -> str:
+    """Return the commit of a clone, or the version of the package; "" where neither is known."""
+    for command in (
+        ["git", "-C", str(ROOT.parent), "rev-parse", "HEAD"],
+        ["dpkg-query", "-W", "-f", "${Version}", "gpuplatform"],
+    ):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return done.stdout.strip()[:64]
+    return ""
+
+
+def obstacle(bench: Bench, step: ProtocolStep) -> str:
+    """Return why a step is left out here, "" where it is not."""
+    if step.is_timed and bench.simulated and not bench.is_virtual:
+        return "the simulated driver in real time tells nothing of time; make -C fgpu tests builds one with a clock"
+    return step.needs(bench)
+
+
+def expire(number: int, frame: FrameType | None) -> None:
+    raise StepTimeoutError
+
+
+def take(bench: Bench, name: str, seconds: float) -> None:
+    """Make one step, within its time, whatever becomes of it."""
+    step, began = STEPS[name], time.monotonic()
+    row = {"step": name, "state": "running", "why": "", "seconds": 0.0}
+    bench.steps.append(row)
+    # Again each second: what is raised while an object is deleted is lost.
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, min(step.limit_seconds, seconds)), 1)
+    try:
+        if seconds <= 0:
+            row["state"], row["why"] = "skipped", "the time of the whole run was over"
+        elif why := obstacle(bench, step):
+            row["state"], row["why"] = "skipped", why
+        else:
+            say(f"--- {name}: {step.does}")
+            step.check(bench)
+            failed = [each["check"] for each in bench.checks if each["step"] == name and not each["passed"]]
+            row["state"], row["why"] = ("failed" if failed else "passed"), "; ".join(failed)[:500]
+    except StepTimeoutError:
+        row["state"], row["why"] = "timed out", f"it took more than {min(step.limit_seconds, seconds):.0f} s"
+    except Exception as error:  # whatever it was, the other steps are made
+        row["state"], row["why"] = "failed", f"{type(error).__name__}: {error}"[:500]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        bench.end_programs()
+        row["seconds"] = common.wall_seconds(began)
+        bench.report()
+
+
+def plan(bench: Bench, gpu: smi.SmiGpu | None, names: list[str]) -> None:
+    """Say what would be done here."""
+    if gpu:
+        say(f"{gpu.name} ({gpu.uuid}), driver {gpu.driver}: {refusal(bench, gpu) or 'used by nobody'}")
+    else:
+        say("No NVIDIA GPU was found here. On a machine with one:")
+    for name in names:
+        why = obstacle(bench, STEPS[name]) if gpu else ""
+        say(
+            f"{name:<11} up to {STEPS[name].limit_seconds:3} s  {STEPS[name].does}{f'; left out: {why}' if why else ''}"
+        )
+
+
+def measure(bench: Bench, names: list[str], limit_seconds: float) -> int:
+    """Make the steps, say what came of them; return the exit status."""
+    signal.signal(signal.SIGALRM, expire)
+    ends = time.monotonic() + limit_seconds
+    try:
+        for name in names:
+            take(bench, name, ends - time.monotonic())
+    finally:
+        bench.end_programs()
+    bench.about["complete"] = True
+    bench.report()
+    assert bench.out
+    found = json.loads(bench.out.read_text())
+    for line in ("", *report.in_words(found), f"The report is {bench.out}"):
+        say(line)
+    return FAILED if report.failed_steps(found) else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = options_of(arguments)
+    names = list(options.only or STEPS)
+    if not common.HOOK.exists():
+        say(f"{common.HOOK} is missing; `make fgpu` builds it.")
+        return FAILED
     with tempfile.TemporaryDirectory(prefix="fgpu-hardware-") as folder:
-        bench = Bench(Path(folder), options.dry_run, options.seconds, out=options.out, kernels_us=options.kernels)
-        (bench.folder / "gpus.conf").write_text(format_config([SIMULATED]))
-        look_around(bench)
-        for part in options.only or PARTS:
-            PARTS[part](bench)
-    return 0 if all(check["passed"] for check in bench.checks) else 1
+        bench = Bench(
+            Path(folder), options.simulate, options.seconds, kernels_us=options.kernels, python=options.python
+        )
+        uuid = options.gpu if options.simulate and options.gpu.startswith("GPU-") else SIMULATED_UUID
+        simulated = SimulatedGpu(uuid=uuid, name="Simulated GPU 8 GiB", memory=8 << 30)
+        (bench.folder / "gpus.conf").write_text(format_config([simulated], driver=DRIVER))
+        try:
+            gpu = choose(bench, options.gpu)
+        except smi.SmiError as error:
+            say(f"nvidia-smi: {error}")
+            gpu = None
+        if options.dry_run:
+            plan(bench, gpu, names)
+            return 0
+        if gpu is None:
+            say("There is no GPU to be measured; nothing was measured.")
+            return NO_GPU
+        if (why := refusal(bench, gpu)) and (gpu.is_cut or not options.force):
+            hint = "" if gpu.is_cut else " --force does it all the same."
+            say(f"{gpu.name} ({gpu.uuid}) is not measured: {why}.{hint}")
+            return BUSY
+        bench.visible = "" if bench.simulated else gpu.uuid
+        if problem := look_around(bench, gpu.driver):
+            say(problem)
+            return NO_GPU
+        options.out.mkdir(parents=True, exist_ok=True)
+        began = bench.about["date"].replace(":", "").partition("+")[0]
+        bench.out = options.out.resolve() / f"{began}Z-{gpu.uuid[:12]}.json"
+        return measure(bench, names, options.limit)
 
 
 if __name__ == "__main__":

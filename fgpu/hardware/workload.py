@@ -20,15 +20,14 @@ TINY_NS = 20_000
 GRAPH_LAUNCHES = 10
 QUEUED_NS = 500_000_000  # of kernels at most, so that long ones do not keep a run from its end
 CHUNK = 64 << 20
+ROW = 64 << 10  # bytes, which no driver pads
+OUT_OF_MEMORY = 2
 MAX_PINNED_BYTES = 4 << 30  # of the host's memory, where nothing refuses
+WAKES, REST_SECONDS, EARLY_NS = 5, 0.5, 200_000_000
+MAX_ROUNDS = 1 << 40  # of a kernel's loop: hours on any GPU
 ROUTED = (
-    "cuMemAlloc",
-    "cuMemAllocAsync",
-    "cuMemCreate",
-    "cuMemGetInfo",
-    "cuLaunchKernel",
-    "cuGraphLaunch",
-    "cuCtxCreate",
+    *("cuMemAlloc", "cuMemAllocAsync", "cuMemCreate", "cuMemGetInfo"),
+    *("cuLaunchKernel", "cuGraphLaunch", "cuCtxCreate"),
 )
 PTX = b"""
 .version 7.0
@@ -81,6 +80,10 @@ class AllocationProperties(ctypes.Structure):
     ]
 
 
+class ArrayDescriptor(ctypes.Structure):
+    _fields_ = [("width", c_size_t), ("height", c_size_t), ("format", c_int), ("channels", c_uint)]
+
+
 class CudaDevice:
     """Device 0 with its primary context, and the work kernel."""
 
@@ -120,6 +123,12 @@ class CudaDevice:
         clock.restype = c_uint64
         return float(clock()) / 1e9
 
+    def sleep(self, seconds: float) -> None:
+        if "FGPU_SIM_CLOCK" not in os.environ:
+            time.sleep(seconds)
+            return
+        self.library.fgpuSimSleepUntil(c_uint64(int((self.now() + seconds) * 1e9)))
+
     def memory(self) -> tuple[int, int]:
         free, total = c_size_t(), c_size_t()
         self.call("cuMemGetInfo_v2", byref(free), byref(total))
@@ -131,36 +140,66 @@ def say(result: object) -> None:
     sys.stdout.flush()
 
 
-def allocate_plain(gpu: CudaDevice) -> None:
-    gpu.call("cuMemAlloc_v2", byref(c_uint64()), c_size_t(CHUNK))
+def allocate_plain(gpu: CudaDevice, size: int) -> None:
+    gpu.call("cuMemAlloc_v2", byref(c_uint64()), c_size_t(size))
 
 
-def allocate_async(gpu: CudaDevice) -> None:
-    gpu.call("cuMemAllocAsync", byref(c_uint64()), c_size_t(CHUNK), gpu.stream)
+def allocate_pitched(gpu: CudaDevice, size: int) -> None:
+    rows = max(1, size // ROW)
+    gpu.call("cuMemAllocPitch_v2", byref(c_uint64()), byref(c_size_t()), c_size_t(ROW), c_size_t(rows), 4)
 
 
-def allocate_vmm(gpu: CudaDevice) -> None:
+def allocate_managed(gpu: CudaDevice, size: int) -> None:
+    gpu.call("cuMemAllocManaged", byref(c_uint64()), c_size_t(size), 1)
+
+
+def allocate_array(gpu: CudaDevice, size: int) -> None:
+    array = ArrayDescriptor(width=ROW, height=max(1, size // ROW), format=1, channels=1)
+    gpu.call("cuArrayCreate_v2", byref(c_void_p()), byref(array))
+
+
+def allocate_async(gpu: CudaDevice, size: int) -> None:
+    gpu.call("cuMemAllocAsync", byref(c_uint64()), c_size_t(size), gpu.stream)
+
+
+def allocate_graph(gpu: CudaDevice, size: int) -> None:
+    """Record an allocation into a graph, which holds the memory from then on."""
+    gpu.call("cuStreamBeginCapture_v2", gpu.stream, 0)
+    try:
+        allocate_async(gpu, size)
+    finally:
+        gpu.library.cuStreamEndCapture(gpu.stream, byref(c_void_p()))
+
+
+def allocate_vmm(gpu: CudaDevice, size: int) -> None:
     properties = AllocationProperties(type=1, location=MemoryLocation(1, 0))
-    gpu.call("cuMemCreate", byref(c_uint64()), c_size_t(CHUNK), byref(properties), c_uint64(0))
+    gpu.call("cuMemCreate", byref(c_uint64()), c_size_t(size), byref(properties), c_uint64(0))
 
 
-ALLOCATORS: dict[str, Callable[[CudaDevice], None]] = {
-    "plain": allocate_plain,
-    "async": allocate_async,
-    "vmm": allocate_vmm,
+ALLOCATORS: dict[str, tuple[Callable[[CudaDevice, int], None], int]] = {  # with the least that it is asked for
+    "plain": (allocate_plain, 1),
+    "pitched": (allocate_pitched, ROW),
+    "managed": (allocate_managed, 1),
+    "array": (allocate_array, ROW),
+    "async": (allocate_async, CHUNK),  # a pool reserves more than it is asked for
+    "graph": (allocate_graph, CHUNK),
+    "vmm": (allocate_vmm, 2 << 20),
 }
 
 
 def fill(gpu: CudaDevice, allocator: str) -> dict[str, int]:
-    """Allocate until the driver refuses."""
+    """Allocate until the driver refuses, then half as much at a time, down to what the allocator can do."""
     free, total = gpu.memory()
-    allocated = 0
-    try:
-        while True:
-            ALLOCATORS[allocator](gpu)
-            allocated += CHUNK
-    except DriverError as error:
-        return {"total": total, "free_before": free, "allocated": allocated, "code": error.code}
+    allocate, least = ALLOCATORS[allocator]
+    size, allocated, code = CHUNK, 0, 0
+    while size >= least:
+        try:
+            allocate(gpu, size)
+            allocated += size
+        except DriverError as error:
+            code = error.code
+            size = size // 2 if code == OUT_OF_MEMORY else 0
+    return {"total": total, "free_before": free, "allocated": allocated, "code": code, "exact_to": least}
 
 
 def cgroup_bytes() -> int | None:
@@ -205,19 +244,17 @@ def graph_of(gpu: CudaDevice) -> c_void_p:
 def throughput(gpu: CudaDevice, pattern: str) -> dict[str, float]:
     """Return milliseconds of kernels completed per millisecond, by the nominal length of a kernel."""
     seconds = float(os.environ["FGPU_SECONDS"])
-    tiny = c_uint64(max(1, gpu.rounds.value * TINY_NS // KERNEL_NS))
+    kernel_ns = TINY_NS if pattern == "tiny" else KERNEL_NS
+    rounds = c_uint64(max(1, gpu.rounds.value * kernel_ns // KERNEL_NS))
     executable = graph_of(gpu) if pattern == "graph" else None
     done_ns, began = 0, gpu.now()
     while gpu.now() - began < seconds:
         if executable:
             gpu.call("cuGraphLaunch", executable, gpu.stream)
             done_ns += GRAPH_LAUNCHES * KERNEL_NS
-        elif pattern == "tiny":
-            gpu.launch(TINY_NS, tiny)
-            done_ns += TINY_NS
         else:
-            gpu.launch(KERNEL_NS)
-            done_ns += KERNEL_NS
+            gpu.launch(kernel_ns, rounds)
+            done_ns += kernel_ns
         if pattern == "sync":
             gpu.synchronize()
     gpu.synchronize()
@@ -229,7 +266,7 @@ def calibrate(gpu: CudaDevice) -> dict[str, int]:
     rounds = 10_000
     gpu.launch(KERNEL_NS, c_uint64(rounds))
     gpu.synchronize()  # the first launch loads the module
-    while True:
+    while rounds < MAX_ROUNDS:
         began = time.perf_counter()
         for _ in range(20):
             gpu.launch(KERNEL_NS, c_uint64(rounds))
@@ -238,18 +275,44 @@ def calibrate(gpu: CudaDevice) -> dict[str, int]:
         if per_kernel > KERNEL_NS / 4 or "FGPU_SIM_CLOCK" in os.environ:
             return {"rounds": int(rounds * KERNEL_NS / max(per_kernel, 1))}
         rounds *= 4
+    raise RuntimeError("kernels take no time on this GPU, so nothing can be measured by them")
 
 
-def contend(gpu: CudaDevice, kernel_us: str) -> dict[str, float]:
-    """Keep the GPU busy with kernels of this length beside others; return the same as `throughput`.
-
-    On a real GPU it begins when a line is read, so that all that contend do so at the same time.
-    """
-    seconds, length_ns = float(os.environ["FGPU_SECONDS"]), int(kernel_us) * 1000
-    rounds = c_uint64(max(1, gpu.rounds.value * length_ns // KERNEL_NS))
+def wait_for_others() -> None:
+    """On a real GPU go on when a line is read, so that all that contend do so at the same time."""
     if "FGPU_SIM_CLOCK" not in os.environ:
         say({"ready": True})
         sys.stdin.readline()
+
+
+def wake(gpu: CudaDevice, _: str) -> dict[str, float]:
+    """Rest, then launch, some times; return how long a first kernel waited and our part of 200 ms, at worst."""
+    gpu.launch(KERNEL_NS)
+    gpu.synchronize()  # the first launch loads the module
+    wait_for_others()
+    wakes = [wake_once(gpu) for _ in range(WAKES)]
+    return {"first_ms": round(max(wait for wait, _ in wakes), 2), "busy": min(busy for _, busy in wakes)}
+
+
+def wake_once(gpu: CudaDevice) -> tuple[float, float]:
+    gpu.sleep(REST_SECONDS)
+    began = gpu.now()
+    gpu.launch(KERNEL_NS)
+    gpu.synchronize()
+    waited_ms, done_ns = (gpu.now() - began) * 1e3 - KERNEL_NS / 1e6, KERNEL_NS
+    while gpu.now() - began < EARLY_NS / 1e9:
+        for _launch in range(5):
+            gpu.launch(KERNEL_NS)
+        gpu.synchronize()
+        done_ns += 5 * KERNEL_NS
+    return max(0.0, waited_ms), done_ns / 1e9 / (gpu.now() - began)
+
+
+def contend(gpu: CudaDevice, kernel_us: str) -> dict[str, float]:
+    """Keep the GPU busy with kernels of this length beside others; return the same as `throughput`."""
+    seconds, length_ns = float(os.environ["FGPU_SECONDS"]), int(kernel_us) * 1000
+    rounds = c_uint64(max(1, gpu.rounds.value * length_ns // KERNEL_NS))
+    wait_for_others()
     done_ns, began = 0, gpu.now()
     while gpu.now() - began < seconds:
         gpu.launch(length_ns, rounds)
@@ -289,9 +352,9 @@ def about(gpu: CudaDevice, _: str) -> dict[str, object]:
     return {
         "uuid": "GPU-" + "-".join(parts),
         "name": name.value.decode(),
-        "cuda": version.value,
-        "total": total,
-        "free": free,
+        "cuda": f"{version.value // 1000}.{version.value % 1000 // 10}",
+        "memory_bytes": total,
+        "context_bytes": total - free,  # with the driver's own, where nothing else uses the GPU
         "sms": gpu.blocks // 4,
     }
 
@@ -325,6 +388,7 @@ def main(what: str, how: str = "") -> None:
         "pin": pin,
         "throughput": throughput,
         "contend": contend,
+        "wake": wake,
         "cost": cost,
         "routes": routes,
         "calibrate": lambda gpu, _: calibrate(gpu),

@@ -43,6 +43,34 @@ def nccl() -> dict[str, float]:
         return {"sum": float(value[0])}
 
 
+def train() -> dict[str, float]:
+    """Return steps per second of a small network that learns a fixed product, and its loss before and after."""
+    seconds, width = float(os.environ["FGPU_SECONDS"]), 2048
+    torch.manual_seed(0)
+    layers = [layer for _ in range(6) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())]
+    network = torch.nn.Sequential(*layers, torch.nn.Linear(width, width)).to("cuda", torch.bfloat16)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    inputs = torch.randn(512, width, dtype=torch.bfloat16, device="cuda")
+    wanted = inputs @ torch.randn(width, width, dtype=torch.bfloat16, device="cuda") / width**0.5
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(network(inputs).float(), wanted.float())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    first = float(step())
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        for _ in range(10):
+            loss = step()
+        torch.cuda.synchronize()
+        steps += 10
+    elapsed = time.perf_counter() - began
+    return {"steps_per_second": steps / elapsed, "first_loss": first, "last_loss": float(loss)}
+
+
 def matmul(pattern: str) -> dict[str, float]:
     """Return TFLOP/s of bf16 products of 8192 x 8192, launched one by one or replayed from a CUDA graph."""
     n, seconds = 8192, float(os.environ["FGPU_SECONDS"])
@@ -71,5 +99,5 @@ def matmul(pattern: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    parts: dict[str, Callable[..., object]] = {"memory": memory, "nccl": nccl, "matmul": matmul}
+    parts: dict[str, Callable[..., object]] = {"memory": memory, "nccl": nccl, "train": train, "matmul": matmul}
     sys.stdout.write(json.dumps(parts[sys.argv[1]](*sys.argv[2:])) + "\n")

@@ -1,5 +1,5 @@
 /* A simulated libcuda.so.1: enough of the driver interface to allocate, launch, capture and measure, on virtual GPUs.
- * Not NVIDIA's code, and no CUDA runs here. This file: start, devices, contexts. */
+ * Not NVIDIA's code, and no CUDA runs here. This file: start, devices. */
 #include <stdio.h>
 
 #include "cuda.h"
@@ -9,7 +9,6 @@ bool initialised;
 int visible[SIM_GPUS], visible_count;
 struct context primary[SIM_GPUS];
 struct pool default_pool[SIM_GPUS], *current_pool[SIM_GPUS];
-__thread struct context *current;
 
 uint64_t fgpuSimNow(void);
 void fgpuSimSleepUntil(uint64_t when);
@@ -113,21 +112,6 @@ API CUresult cuDeviceGetUuid(CUuuid *out, CUdevice d)
 
 API CUresult cuDeviceGetUuid_v2(CUuuid *out, CUdevice d) { return cuDeviceGetUuid(out, d); }
 
-API CUresult cuDeviceGetAttribute(int *out, int attribute, CUdevice d)
-{
-    NEED_DEVICE(d);
-    switch (attribute) {
-    case 1: case 2: case THREADS_PER_SM: *out = attribute == THREADS_PER_SM ? 2048 : 1024; break; /* threads of a block */
-    case 10: *out = 32; break;                                          /* of a warp */
-    case SM_COUNT: *out = sim_config.gpu[visible[d]].sms; break;
-    case 75: *out = 9; break;                                           /* compute capability 9.0 */
-    case BLOCKS_PER_SM: *out = 32; break;
-    case 41: case 115: case MULTICAST_SUPPORTED: *out = 1; break;       /* unified addresses, pools */
-    default: *out = 0;
-    }
-    return CUDA_SUCCESS;
-}
-
 API CUresult cuDeviceTotalMem_v2(size_t *out, CUdevice d)
 {
     NEED_DEVICE(d);
@@ -148,115 +132,6 @@ API CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     return CUDA_SUCCESS;
 }
 
-/* Contexts. */
-static CUresult make_context(CUcontext *out, CUdevice d)
-{
-    NEED_DEVICE(d);
-    struct context *context = *out = zeroed(sizeof *context);
-    context->device = d;
-    current = context;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice d) { (void)flags; return make_context(out, d); }
-API CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d) { (void)flags; return make_context(out, d); }
-API CUresult cuCtxCreate_v3(CUcontext *out, void *affinity, int n, unsigned flags, CUdevice d) { (void)affinity, (void)n, (void)flags; return make_context(out, d); }
-API CUresult cuCtxCreate_v4(CUcontext *out, void *params, unsigned flags, CUdevice d) { (void)params, (void)flags; return make_context(out, d); }
-API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice d, unsigned flags) { (void)desc, (void)flags; NEED_DEVICE(d); *out = zeroed(8); return CUDA_SUCCESS; }
-API CUresult cuGreenCtxDestroy(CUgreenCtx c) { free(c); return CUDA_SUCCESS; }
-
-API CUresult cuCtxDestroy_v2(CUcontext c)
-{
-    NEED_INIT;
-    free_all_of(c);
-    current = current == c ? NULL : current;
-    free(c);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxDestroy(CUcontext c) { return cuCtxDestroy_v2(c); }
-CUresult cuCtxDetach(CUcontext);
-API CUresult cuCtxDetach(CUcontext c) { return cuCtxDestroy_v2(c); } /* of the one use that cuCtxCreate counts */
-CUresult cuCtxAttach(CUcontext *, unsigned);
-API CUresult cuCtxAttach(CUcontext *out, unsigned flags) { *out = current; return flags ? CUDA_INVALID_VALUE : CUDA_SUCCESS; }
-CUresult cuCtxSetCurrent(CUcontext);
-API CUresult cuCtxSetCurrent(CUcontext c) { NEED_INIT; current = c; return CUDA_SUCCESS; }
-API CUresult cuCtxGetCurrent(CUcontext *out) { NEED_INIT; *out = current; return CUDA_SUCCESS; }
-static __thread struct context *below[8]; /* what was current before */
-static __thread unsigned pushed;
-API CUresult cuCtxPushCurrent_v2(CUcontext c)
-{
-    NEED_INIT;
-    if (pushed == sizeof below / sizeof *below)
-        return CUDA_INVALID_VALUE;
-    below[pushed++] = current;
-    current = c;
-    return CUDA_SUCCESS;
-}
-API CUresult cuCtxPopCurrent_v2(CUcontext *out)
-{
-    NEED_CONTEXT;
-    *out = current;
-    current = pushed ? below[--pushed] : NULL;
-    return CUDA_SUCCESS;
-}
-API CUresult cuCtxGetDevice(CUdevice *out) { NEED_CONTEXT; *out = current->device; return CUDA_SUCCESS; }
-
-API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d)
-{
-    NEED_DEVICE(d);
-    primary[d].primary_refs++;
-    *out = &primary[d];
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
-{
-    NEED_DEVICE(d);
-    if (primary[d].primary_refs && --primary[d].primary_refs == 0)
-        free_all_of(&primary[d]);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuDevicePrimaryCtxRelease(CUdevice d) { return cuDevicePrimaryCtxRelease_v2(d); }
-
-API CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
-{
-    NEED_DEVICE(d);
-    primary[d].primary_refs = 0;
-    free_all_of(&primary[d]);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuDevicePrimaryCtxReset(CUdevice d) { return cuDevicePrimaryCtxReset_v2(d); }
-
-API CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active)
-{
-    NEED_DEVICE(d);
-    *flags = 0;
-    *active = primary[d].primary_refs > 0;
-    return CUDA_SUCCESS;
-}
-
-/* Limits of the current context: what is set is what is said. */
-static size_t context_limit[16] = {[LIMIT_STACK] = 1024, [LIMIT_PRINTF] = 1 << 20, [LIMIT_HEAP] = 8 << 20};
-API CUresult cuCtxSetLimit(int which, size_t value)
-{
-    NEED_CONTEXT;
-    if (which < 0 || which > LIMIT_PER_BLOCK || !value)
-        return CUDA_INVALID_VALUE;
-    context_limit[which] = value;
-    return CUDA_SUCCESS;
-}
-API CUresult cuCtxGetLimit(size_t *out, int which)
-{
-    NEED_CONTEXT;
-    *out = which >= 0 && which <= LIMIT_PER_BLOCK ? context_limit[which] : 0;
-    return CUDA_SUCCESS;
-}
-API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { NEED_CONTEXT; *least = 0; *greatest = -5; return CUDA_SUCCESS; }
-API CUresult cuCtxGetApiVersion(CUcontext c, unsigned *out) { (void)c; *out = 3020; return CUDA_SUCCESS; }
-API CUresult cuCtxGetFlags(unsigned *out) { NEED_CONTEXT; *out = 0; return CUDA_SUCCESS; }
 API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice d) { NEED_DEVICE(d); *major = 9; *minor = 0; return CUDA_SUCCESS; }
 API CUresult cuDeviceCanAccessPeer(int *out, CUdevice a, CUdevice b) { NEED_DEVICE(a); NEED_DEVICE(b); *out = a != b; return CUDA_SUCCESS; }
 API CUresult cuDeviceGetPCIBusId(char *out, int room, CUdevice d)
@@ -265,12 +140,24 @@ API CUresult cuDeviceGetPCIBusId(char *out, int room, CUdevice d)
     snprintf(out, (size_t)room, "0000:%02X:00.0", (unsigned)visible[d] + 1);
     return CUDA_SUCCESS;
 }
-API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice d, unsigned flags) { (void)flags; NEED_DEVICE(d); return CUDA_SUCCESS; }
 API CUresult cuMulticastCreate(void) { return CUDA_SUCCESS; } /* there, but not offered by the hook */
 
-API CUresult cuGetErrorString(CUresult code, const char **out) { return cuGetErrorName(code, out); }
-API CUresult cuGetErrorName(CUresult code, const char **out)
+/* The tables of private functions that NVIDIA's own libraries ask for are not public: none is offered. */
+API CUresult cuGetExportTable(const void **out, const CUuuid *id)
 {
-    *out = code == 0 ? "CUDA_SUCCESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 802 ? "CUDA_ERROR_SYSTEM_NOT_READY" : "CUDA_ERROR";
-    return CUDA_SUCCESS;
+    if (!out || !id)
+        return CUDA_INVALID_VALUE;
+    *out = NULL;
+    return CUDA_NOT_FOUND;
+}
+API CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *id)
+{
+    char text[16];
+    NEED_INIT;
+    for (CUdevice d = 0; out && id && d < visible_count; d++) {
+        cuDeviceGetPCIBusId(text, sizeof text, d);
+        if (strcmp(text, id) == 0 || strcmp(text + 5, id) == 0)
+            return *out = d, CUDA_SUCCESS;
+    }
+    return CUDA_INVALID_VALUE;
 }

@@ -17,14 +17,43 @@ static inline void *zeroed(size_t bytes)
     return memory;
 }
 
-enum { BAD_HANDLE = 400 };
+static inline void *grown(void *memory, size_t bytes)
+{
+    memory = realloc(memory, bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
 
-struct context { int device, primary_refs; };
-struct graph { uint64_t ns, bytes; int device, launched, lossy; };
-struct stream { struct sim_ticket last; uint64_t ready; struct graph *capture; struct context *context; }; /* NULL: whichever is current */
-struct event { struct sim_ticket ticket; uint64_t at; int device; };
-struct pool { int device, host, imported; uint64_t reserved, used, keep; };
-enum { POOL_CHUNK = 32 << 20, BLOCK_POINTER = 1, BLOCK_HANDLE, BLOCK_MAP, BLOCK_ARRAY, BLOCK_IPC };
+enum { BAD_HANDLE = 400, NOT_PERMITTED = 800 };
+enum { MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 };
+enum { NODE_KERNEL, NODE_COPY, NODE_FILL, NODE_HOST, NODE_EMPTY = 5, NODE_MEM_FREE = 11 };
+
+struct context { int device, primary_refs; bool dead; unsigned flags; struct context *next; };
+struct duty { _Atomic bool done; }; /* a function of the host in a stream; kept for ever, as events may ask */
+struct stream { /* context NULL: whichever is current */
+    struct sim_ticket last;
+    uint64_t ready;
+    struct graph *capture;
+    struct context *context;
+    struct duty *duty; /* the last one */
+    unsigned flags;
+    int priority;
+    struct stream *next; /* of those that capture */
+};
+struct event { struct sim_ticket ticket; uint64_t at; int device; unsigned flags; bool recorded; struct duty *duty; struct graph *capture; };
+
+/* What a stream does besides kernels, or a node of a graph; laid out as CUDA_MEMCPY3D and CUDA_MEMSET_NODE_PARAMS are. */
+struct side { size_t x, y, z, level; int type; void *host; CUdeviceptr device; CUarray array; void *context; size_t pitch, height; };
+struct copy { struct side from, to; size_t width, height, depth; };
+struct fill { CUdeviceptr to; size_t pitch; unsigned value, element; size_t width, height; };
+struct host_call { void (*call)(void *); void *data; };
+struct kernel_node { CUfunction function; unsigned shape[7]; void **params, **extra, *rest[2]; };
+struct act { int type; union { struct copy copy; struct fill fill; struct host_call host; struct kernel_node kernel; CUallocNode alloc; CUdeviceptr free; }; };
+struct node { struct act act; struct graph *graph, *child; struct node **after; size_t count; };
+struct graph { uint64_t ns, bytes; int device, launched, lossy; bool invalid; struct node **nodes; size_t count; };
+struct pool { int device, host, imported; unsigned no_reuse; uint64_t reserved, used, keep, reserved_high, used_high; };
+enum { POOL_CHUNK = 32 << 20, BLOCK_POINTER = 1, BLOCK_HANDLE, BLOCK_MAP, BLOCK_ARRAY, BLOCK_IPC, BLOCK_HOST, BLOCK_REGISTERED, BLOCK_GLOBAL };
 struct block { /* what occupies memory; found by address or handle */
     struct block *next;
     uint64_t address, bytes;
@@ -32,6 +61,10 @@ struct block { /* what occupies memory; found by address or handle */
     struct pool *pool;
     struct block *owner; /* of a mapping: the memory behind it */
     struct context *context;
+    bool touched, managed, mapping; /* may have a content; managed; its content is a file's */
+    unsigned flags, id;
+    CUarray3DDesc shape;
+    int advice[4]; /* of managed memory: read mostly; accessed by, a bit for each; preferred and last prefetched place, plus three */
 };
 
 extern pthread_mutex_t big; /* guards everything of this process */
@@ -50,6 +83,24 @@ struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address);
 CUresult release_block(int kind, uint64_t key);
 void free_all_of(struct context *context);
 void pools_synchronised(void);
+size_t element_size(int format, unsigned channels);
+
+CUresult submit(struct stream *stream, const struct act *act); /* do it, or record it */
+CUresult perform(const struct act *act);
+CUresult call_on_host(struct stream *stream, const struct host_call *call);
+CUresult run(struct stream *stream, uint64_t ns);
+void await_duty(const struct duty *duty);
+void await_all_duties(void);
+uint64_t kernel_ns(CUfunction function, void **params);
+uint64_t kept_kernel_ns(CUfunction function); /* with what was set before; 0: no block was */
+void destroy_graph(struct graph *graph);
+struct node *add_node(struct graph *graph, const struct act *act, struct node *const *after, size_t count);
+
+/* Where memory of a location lies: a device, -1 for the host. */
+static inline int device_at(const CUlocation *where)
+{
+    return where->type == LOCATION_DEVICE ? where->id : where->type == LOCATION_LOCALITY_DOMAIN ? where->id & 0xff : -1;
+}
 
 #define API __attribute__((visibility("default")))
 #define NEED_INIT \

@@ -1,14 +1,35 @@
-/* The simulated driver's memory: blocks, arrays, virtual memory management, pools. */
+/* The simulated driver's memory: blocks, arrays, virtual memory management. */
+#include <sys/mman.h>
+
 #include "cuda.h"
 
 static struct block *blocks, *spare;
-static uint64_t next_address = 0x7f0000000000ull;
 
+/* Addresses of the GPUs are addresses of the process: a page takes memory of the host when something is written there. */
 uint64_t take_addresses(uint64_t bytes)
 {
-    return __atomic_fetch_add(&next_address, (bytes + 0x1fffff) & ~0x1fffffull, __ATOMIC_RELAXED);
+    enum { PAGE = 2 << 20 };
+    static const uint64_t ARENA = 1ull << 40;
+    static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t next, end;
+    uint64_t rounded = (bytes + PAGE - 1) & ~(PAGE - 1ull);
+    pthread_mutex_lock(&taking);
+    if (rounded > end - next) {
+        uint64_t size = rounded + PAGE > ARENA ? rounded + PAGE : ARENA;
+        void *arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (arena == MAP_FAILED)
+            abort();
+        madvise(arena, size, MADV_DONTDUMP);
+        end = (uintptr_t)arena + size;
+        next = ((uintptr_t)arena + PAGE - 1) & ~(PAGE - 1ull);
+    }
+    uint64_t address = next;
+    next += rounded;
+    pthread_mutex_unlock(&taking);
+    return address;
 }
 
+static unsigned ids;
 struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address)
 {
     struct block *block = spare && spare->bytes == bytes ? spare : NULL; /* the last freed address comes back first */
@@ -18,7 +39,8 @@ struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address)
         block = zeroed(sizeof *block);
     if (!block->address || address)
         block->address = address ? address : take_addresses(bytes);
-    *block = (struct block){blocks, block->address, bytes, device, kind, 1, 0, 0, NULL, NULL, current};
+    *block = (struct block){
+        .next = blocks, .address = block->address, .bytes = bytes, .device = device, .kind = kind, .handles = 1, .context = current, .id = ++ids};
     blocks = block;
     return block;
 }
@@ -54,6 +76,8 @@ static void drop_object(int object)
     sim_object_drop(object - 1);
 }
 
+static bool kind_is_own(int kind) { return kind != BLOCK_MAP && kind != BLOCK_HOST && kind != BLOCK_REGISTERED; }
+
 static void drop_block(struct block **at, bool release)
 {
     struct block *block = *at;
@@ -62,7 +86,15 @@ static void drop_block(struct block **at, bool release)
         drop_object(block->object);
     else if (release && block->device >= 0)
         sim_release(visible[block->device], block->bytes);
-    block->object = 0;
+    bool own = kind_is_own(block->kind); /* its addresses come back to us */
+    if (own && block->mapping)
+        mmap((void *)(uintptr_t)block->address, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    else if (own && block->touched)
+        madvise((void *)(uintptr_t)block->address, block->bytes, MADV_DONTNEED);
+    if (!own) {
+        free(block);
+        return;
+    }
     block->next = spare;
     spare = block;
 }
@@ -102,7 +134,20 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t n)
 CUresult cuMemAlloc_v9(CUdeviceptr *, size_t);
 API CUresult cuMemAlloc_v9(CUdeviceptr *out, size_t n) { return cuMemAlloc_v2(out, n); } /* of a driver to come */
 
-API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t n, unsigned flags) { return flags ? cuMemAlloc_v2(out, n) : 1; }
+API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t n, unsigned flags)
+{
+    CUresult rc = flags == 1 || flags == 2 ? cuMemAlloc_v2(out, n) : CUDA_INVALID_VALUE;
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&big);
+    struct block *block = block_at(BLOCK_POINTER, *out);
+    if (block) {
+        block->managed = block->touched = true;
+        block->flags = flags;
+    }
+    pthread_mutex_unlock(&big);
+    return CUDA_SUCCESS;
+}
 
 API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t rows, unsigned element)
 {
@@ -113,52 +158,64 @@ API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, s
 
 API CUresult cuMemFree_v2(CUdeviceptr p) { NEED_CONTEXT; return release_block(BLOCK_POINTER, p); }
 
-/* Page-locked host memory. */
-API CUresult cuMemHostAlloc(void **out, size_t n, unsigned flags)
-{
-    NEED_CONTEXT;
-    (void)flags;
-    return (*out = malloc(n)) ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
-}
-API CUresult cuMemAllocHost_v2(void **out, size_t n) { return cuMemHostAlloc(out, n, 0); }
-API CUresult cuMemFreeHost(void *memory) { NEED_CONTEXT; free(memory); return CUDA_SUCCESS; }
-API CUresult cuMemHostRegister_v2(void *memory, size_t n, unsigned flags) { (void)n, (void)flags; NEED_CONTEXT; return memory ? CUDA_SUCCESS : CUDA_INVALID_VALUE; }
-API CUresult cuMemHostRegister(void *memory, size_t n, unsigned flags) { return cuMemHostRegister_v2(memory, n, flags); }
-API CUresult cuMemHostUnregister(void *memory) { NEED_CONTEXT; return memory ? CUDA_SUCCESS : CUDA_INVALID_VALUE; }
-API CUresult cuMemAllocHost(void) { return CUDA_SUCCESS; }
-
 /* The first versions are there, but the hook offers none of them. */
 API CUresult cuMemAlloc(void) { return CUDA_SUCCESS; }
+API CUresult cuMemAllocHost(void) { return CUDA_SUCCESS; }
 API CUresult cuMemAllocPitch(void) { return CUDA_SUCCESS; }
 API CUresult cuArrayCreate(void) { return CUDA_SUCCESS; }
 API CUresult cuArray3DCreate(void) { return CUDA_SUCCESS; }
 API CUresult cuMemGetInfo(void) { return CUDA_SUCCESS; }
 API CUresult cuDeviceTotalMem(void) { return CUDA_SUCCESS; }
 
-/* Arrays. */
-static CUresult array(CUarray *out, uint64_t w, uint64_t h, uint64_t d, unsigned channels)
+/* Arrays. Rows lie one after the other. */
+size_t element_size(int format, unsigned channels)
 {
-    uint64_t key;
-    NEED_CONTEXT;
-    CUresult rc = allocate(current->device, BLOCK_ARRAY, w * (h ? h : 1) * (d ? d : 1) * channels * 4, &key);
-    *out = (CUarray)(uintptr_t)key;
-    return rc;
+    static const unsigned char sizes[0x21] = {[1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [0x10] = 2, [0x20] = 4};
+    return format > 0 && format <= 0x20 ? sizes[format] * channels : 0;
 }
 
-API CUresult cuArrayCreate_v2(CUarray *out, const CUarrayDesc *d) { return array(out, d->width, d->height, 0, d->channels); }
-API CUresult cuArray3DCreate_v2(CUarray *out, const CUarray3DDesc *d) { return array(out, d->width, d->height, d->depth, d->channels); }
-API CUresult cuMipmappedArrayCreate(CUmipmap *out, const CUarray3DDesc *d, unsigned levels)
+static CUresult array(CUarray *out, const CUarray3DDesc *d)
 {
-    return levels ? array(out, d->width, d->height, d->depth, d->channels) : CUDA_INVALID_VALUE;
+    uint64_t key, element = element_size(d->format, d->channels), rows = (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
+    NEED_CONTEXT;
+    CUresult rc = allocate(current->device, BLOCK_ARRAY, d->width * rows * (element ? element : d->channels * 4), &key);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&big);
+    struct block *block = block_at(BLOCK_ARRAY, key);
+    if (block)
+        block->shape = *d;
+    pthread_mutex_unlock(&big);
+    *out = (CUarray)(uintptr_t)key;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuArrayCreate_v2(CUarray *out, const CUarrayDesc *d)
+{
+    return array(out, &(CUarray3DDesc){d->width, d->height, 0, d->format, d->channels, 0});
+}
+API CUresult cuArray3DCreate_v2(CUarray *out, const CUarray3DDesc *d) { return array(out, d); }
+API CUresult cuMipmappedArrayCreate(CUmipmap *out, const CUarray3DDesc *d, unsigned levels) { return levels ? array(out, d) : CUDA_INVALID_VALUE; }
+API CUresult cuArray3DGetDescriptor_v2(CUarray3DDesc *out, CUarray a)
+{
+    NEED_CONTEXT;
+    pthread_mutex_lock(&big);
+    const struct block *block = block_at(BLOCK_ARRAY, (uintptr_t)a);
+    if (block)
+        *out = block->shape;
+    pthread_mutex_unlock(&big);
+    return block ? CUDA_SUCCESS : BAD_HANDLE;
+}
+API CUresult cuArrayGetDescriptor_v2(CUarrayDesc *out, CUarray a)
+{
+    CUarray3DDesc all;
+    CUresult rc = cuArray3DGetDescriptor_v2(&all, a);
+    if (!rc)
+        *out = (CUarrayDesc){all.width, all.height, all.format, all.channels};
+    return rc;
 }
 API CUresult cuArrayDestroy(CUarray a) { NEED_CONTEXT; return release_block(BLOCK_ARRAY, (uintptr_t)a); }
 API CUresult cuMipmappedArrayDestroy(CUmipmap a) { return cuArrayDestroy(a); }
-
-/* Where memory of a location lies: a device, -1 for the host. */
-static int device_at(const CUlocation *where)
-{
-    return where->type == LOCATION_DEVICE ? where->id : where->type == LOCATION_LOCALITY_DOMAIN ? where->id & 0xff : -1;
-}
 
 /* Virtual memory management. */
 API CUresult cuMemCreate(CUmemHandle *out, size_t n, const CUmemProp *props, unsigned long long flags)
@@ -256,119 +313,6 @@ API CUresult cuMemRetainAllocationHandle(CUmemHandle *out, void *address)
     return map ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
 }
 
-/* Memory freed into a pool goes back to the GPU when the program synchronises, down to the pool's threshold. */
-static void shrink(struct pool *pool, uint64_t keep)
-{
-    uint64_t needed = (pool->used + POOL_CHUNK - 1) / POOL_CHUNK * POOL_CHUNK;
-    needed = needed > keep ? needed : keep;
-    if (!pool->host && pool->reserved > needed) {
-        sim_release(visible[pool->device], pool->reserved - needed);
-        pool->reserved = needed;
-    }
-}
-
-void pools_synchronised(void)
-{
-    pthread_mutex_lock(&big);
-    for (int i = 0; i < visible_count; i++)
-        shrink(&default_pool[i], default_pool[i].keep);
-    pthread_mutex_unlock(&big);
-}
-
-/* Pools. */
-API CUresult cuDeviceGetMemPool(CUmemPool *out, CUdevice d) { NEED_DEVICE(d); *out = current_pool[d]; return CUDA_SUCCESS; }
-API CUresult cuDeviceGetDefaultMemPool(CUmemPool *out, CUdevice d) { NEED_DEVICE(d); *out = &default_pool[d]; return CUDA_SUCCESS; }
-
-API CUresult cuMemPoolCreate(CUmemPool *out, const CUpoolProps *props)
-{
-    NEED_INIT;
-    struct pool *pool = *out = zeroed(sizeof *pool);
-    int device = props->type == ALLOCATION_MANAGED && device_at(&props->location) < 0 ? 0 : device_at(&props->location);
-    pool->host = device < 0;
-    pool->device = pool->host ? 0 : device;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuMemPoolDestroy(CUmemPool p)
-{
-    struct pool *pool = p;
-    pthread_mutex_lock(&big);
-    if (!pool->host)
-        shrink(pool, 0);
-    pthread_mutex_unlock(&big);
-    return CUDA_SUCCESS; /* leaked: pointers into it may still be freed */
-}
-
-API CUresult cuMemPoolTrimTo(CUmemPool p, size_t keep)
-{
-    pthread_mutex_lock(&big);
-    shrink(p, keep);
-    pthread_mutex_unlock(&big);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuMemPoolGetAttribute(CUmemPool p, int attribute, void *out)
-{
-    struct pool *pool = p;
-    pthread_mutex_lock(&big);
-    *(uint64_t *)out = attribute == 4 ? pool->keep : attribute == POOL_RESERVED_CURRENT ? pool->reserved : pool->used;
-    pthread_mutex_unlock(&big);
-    return CUDA_SUCCESS;
-}
-
-/* The driver's own pool of host memory, and of a device's. */
-static struct pool host_pool = {.host = 1};
-API CUresult cuMemGetDefaultMemPool(CUmemPool *out, CUlocation *where, int type)
-{
-    NEED_INIT;
-    int device = device_at(where);
-    *out = type == ALLOCATION_MANAGED || device >= 0 ? (CUmemPool)&default_pool[device < 0 ? 0 : device] : (CUmemPool)&host_pool;
-    return CUDA_SUCCESS;
-}
-API CUresult cuMemGetMemPool(CUmemPool *out, CUlocation *where, int type) { return cuMemGetDefaultMemPool(out, where, type); }
-
-CUresult cuMemPoolSetAttribute(CUmemPool, int, void *);
-API CUresult cuMemPoolSetAttribute(CUmemPool p, int attribute, void *value)
-{
-    if (attribute == 4)
-        ((struct pool *)p)->keep = *(uint64_t *)value;
-    return CUDA_SUCCESS;
-}
-
-static CUresult from_pool(CUdeviceptr *out, size_t n, struct pool *pool, struct stream *stream)
-{
-    NEED_CONTEXT;
-    pool = pool ? pool : current_pool[device_of(stream)];
-    if (stream->capture) {
-        stream->capture->bytes += n;
-        *out = take_addresses(n);
-        return CUDA_SUCCESS;
-    }
-    if (pool->imported)
-        return CUDA_NOT_SUPPORTED;
-    pthread_mutex_lock(&big);
-    uint64_t growth = n > pool->reserved - pool->used ? n - (pool->reserved - pool->used) : 0;
-    growth = (growth + POOL_CHUNK - 1) / POOL_CHUNK * POOL_CHUNK;
-    bool fits = pool->host || sim_reserve(visible[pool->device], growth);
-    if (fits) {
-        pool->reserved += growth;
-        pool->used += n;
-        struct block *block = add_block(pool->device, BLOCK_POINTER, n, 0);
-        block->pool = pool;
-        *out = block->address;
-    }
-    pthread_mutex_unlock(&big);
-    return fits ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
-}
-
-API CUresult cuMemAllocAsync(CUdeviceptr *out, size_t n, CUstream s) { return from_pool(out, n, NULL, stream_of(s, false)); }
-API CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t n, CUstream s) { return from_pool(out, n, NULL, stream_of(s, true)); }
-API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t n, CUmemPool p, CUstream s) { return from_pool(out, n, p, stream_of(s, false)); }
-API CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t n, CUmemPool p, CUstream s) { return from_pool(out, n, p, stream_of(s, true)); }
-API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { return stream_of(s, false)->capture ? CUDA_SUCCESS : cuMemFree_v2(p); }
-API CUresult cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream s) { return stream_of(s, true)->capture ? CUDA_SUCCESS : cuMemFree_v2(p); }
-
-
 /* The end of a context frees what was made in it. */
 void free_all_of(struct context *context)
 {
@@ -381,4 +325,3 @@ void free_all_of(struct context *context)
     }
     pthread_mutex_unlock(&big);
 }
-

@@ -2,9 +2,8 @@
  * says (64-bit nanoseconds), a millisecond without one. */
 #include "cuda.h"
 
-enum { LAUNCH_NS = 4000, DEFAULT_KERNEL_NS = 1000000, LOSSY_QUERY = 911 };
+enum { LAUNCH_NS = 4000, NO_TIMING = 2, ILLEGAL_STATE = 401, LOSSY_QUERY = 402, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURED_EVENT = 907 };
 
-static uint64_t graph_idle[SIM_GPUS];
 static struct stream legacy_stream;
 static __thread struct stream thread_stream;
 static __thread int capture_mode;
@@ -20,35 +19,55 @@ struct stream *stream_of(CUstream s, bool per_thread)
 /* Streams work where they were made, whatever is current; the default ones go with the current context. */
 int device_of(const struct stream *stream) { return (stream->context ? stream->context : current)->device; }
 
-CUresult cuStreamCreate(CUstream *, unsigned), cuStreamDestroy_v2(CUstream), cuStreamSynchronize(CUstream);
-CUresult cuStreamBeginCapture_v2(CUstream, int), cuStreamEndCapture(CUstream, CUgraph *), cuStreamQuery(CUstream);
-API CUresult cuStreamCreate(CUstream *out, unsigned flags)
+static void end_capture(const struct graph *graph);
+API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
 {
     NEED_CONTEXT;
-    (void)flags;
+    if (flags > 1)
+        return CUDA_INVALID_VALUE;
     struct stream *stream = *out = zeroed(sizeof *stream);
     stream->context = current;
+    stream->flags = flags;
+    stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     return CUDA_SUCCESS;
 }
-API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority) { (void)priority; return cuStreamCreate(out, flags); }
-API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) { (void)s, (void)flags; return e ? CUDA_SUCCESS : BAD_HANDLE; }
-API CUresult cuModuleLoadDataEx(void **out, const void *image, unsigned n, int *options, void **values) { (void)n, (void)options, (void)values; NEED_CONTEXT; *out = (void *)(uintptr_t)image; return CUDA_SUCCESS; }
-API CUresult cuModuleUnload(void *module) { NEED_CONTEXT; return module ? CUDA_SUCCESS : BAD_HANDLE; }
+API CUresult cuStreamCreate(CUstream *out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+API CUresult cuStreamGetPriority(CUstream s, int *out) { *out = stream_of(s, false)->priority; return CUDA_SUCCESS; }
+API CUresult cuStreamGetFlags(CUstream s, unsigned *out) { *out = stream_of(s, false)->flags; return CUDA_SUCCESS; }
+API CUresult cuStreamGetDevice(CUstream s, CUdevice *out) { NEED_CONTEXT; *out = device_of(stream_of(s, false)); return CUDA_SUCCESS; }
+API CUresult cuStreamGetId(CUstream s, unsigned long long *out) { NEED_CONTEXT; *out = (uintptr_t)stream_of(s, false); return CUDA_SUCCESS; }
 API CUresult cuStreamGetCtx(CUstream s, CUcontext *out)
 {
     NEED_CONTEXT;
     *out = stream_of(s, false)->context ? stream_of(s, false)->context : current;
     return CUDA_SUCCESS;
 }
-API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
-CUresult cuStreamDestroy(CUstream);
+API CUresult cuStreamDestroy_v2(CUstream s)
+{
+    if ((uintptr_t)s <= 2)
+        return BAD_HANDLE;
+    if (((struct stream *)s)->capture)
+        end_capture(((struct stream *)s)->capture);
+    free(s);
+    return CUDA_SUCCESS;
+}
 API CUresult cuStreamDestroy(CUstream s) { return cuStreamDestroy_v2(s); }
-API CUresult cuStreamQuery(CUstream s) { return sim_is_done(stream_of(s, false)->last, NULL) ? CUDA_SUCCESS : CUDA_NOT_READY; }
+API CUresult cuStreamQuery(CUstream s)
+{
+    const struct stream *stream = stream_of(s, false);
+    return sim_is_done(stream->last, NULL) && (!stream->duty || stream->duty->done) ? CUDA_SUCCESS : CUDA_NOT_READY;
+}
 
 API CUresult cuStreamSynchronize(CUstream s)
 {
     NEED_CONTEXT;
-    sim_wait_for(stream_of(s, false)->last);
+    struct stream *stream = stream_of(s, false);
+    if (stream->capture) { /* what is recorded does not run: nothing can be waited for */
+        stream->capture->invalid = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    sim_wait_for(stream->last);
+    await_duty(stream->duty);
     pools_synchronised();
     return CUDA_SUCCESS;
 }
@@ -58,6 +77,7 @@ API CUresult cuCtxSynchronize(void)
 {
     NEED_CONTEXT;
     sim_wait_for_all(visible[current->device]);
+    await_all_duties();
     pools_synchronised();
     return CUDA_SUCCESS;
 }
@@ -70,26 +90,91 @@ API CUresult cuThreadExchangeStreamCaptureMode(int *mode)
     return CUDA_SUCCESS;
 }
 
+/* All streams that record into a graph, for the end of it. */
+static struct stream *capturing;
+static void join_capture(struct stream *stream, struct graph *graph)
+{
+    pthread_mutex_lock(&big);
+    stream->capture = graph;
+    stream->next = capturing;
+    capturing = stream;
+    pthread_mutex_unlock(&big);
+}
+static void end_capture(const struct graph *graph)
+{
+    pthread_mutex_lock(&big);
+    for (struct stream **at = &capturing; *at;)
+        if ((*at)->capture == graph) {
+            (*at)->capture = NULL;
+            *at = (*at)->next;
+        } else {
+            at = &(*at)->next;
+        }
+    pthread_mutex_unlock(&big);
+}
+
+static bool is_live(const struct graph *graph)
+{
+    pthread_mutex_lock(&big);
+    const struct stream *at = capturing;
+    while (at && at->capture != graph)
+        at = at->next;
+    pthread_mutex_unlock(&big);
+    return at != NULL;
+}
+static int capture_status(const struct graph *graph) { return graph ? 1 + graph->invalid : 0; } /* none, active, invalidated */
+
 API CUresult cuStreamBeginCapture_v2(CUstream s, int mode)
 {
     NEED_CONTEXT;
-    (void)mode;
-    struct graph *graph = stream_of(s, false)->capture = zeroed(sizeof *graph);
+    if (mode < 0 || mode > CAPTURE_MODE_RELAXED)
+        return CUDA_INVALID_VALUE;
+    if (stream_of(s, false)->capture)
+        return ILLEGAL_STATE;
+    struct graph *graph = zeroed(sizeof *graph);
     graph->device = device_of(stream_of(s, false));
+    join_capture(stream_of(s, false), graph);
     return CUDA_SUCCESS;
 }
+API CUresult cuStreamBeginCapture(CUstream s) { return cuStreamBeginCapture_v2(s, 0); }
 
 API CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 {
     struct stream *stream = stream_of(s, false);
-    *out = stream->capture;
-    stream->capture = NULL;
-    return *out ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+    struct graph *graph = *out = stream->capture;
+    if (!graph)
+        return ILLEGAL_STATE;
+    end_capture(graph);
+    if (!graph->invalid)
+        return CUDA_SUCCESS;
+    *out = NULL;
+    destroy_graph(graph);
+    return CAPTURE_INVALIDATED;
 }
 
 API CUresult cuStreamIsCapturing(CUstream s, int *status)
 {
-    *status = stream_of(s, false)->capture != NULL;
+    *status = capture_status(stream_of(s, false)->capture);
+    return CUDA_SUCCESS;
+}
+
+/* Work of another stream is waited for: it begins no earlier, or becomes a part of what is recorded there. */
+API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+    struct event *event = e;
+    if (!event || flags > 1)
+        return event ? CUDA_INVALID_VALUE : BAD_HANDLE;
+    struct stream *stream = stream_of(s, false);
+    if (event->capture && !is_live(event->capture))
+        return CAPTURED_EVENT;
+    if (event->capture && !stream->capture)
+        join_capture(stream, event->capture);
+    if (event->duty)
+        stream->duty = event->duty;
+    if (event->recorded && !event->capture && event->at > stream->ready)
+        stream->ready = event->at;
+    if (event->ticket.context && (event->ticket.context != stream->last.context || event->ticket.seq > stream->last.seq))
+        stream->last = event->ticket; /* a GPU runs what it was given in order */
     return CUDA_SUCCESS;
 }
 
@@ -108,7 +193,7 @@ API CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph graph, const CUgrap
 {
     NEED_CONTEXT;
     (void)after, (void)edges, (void)n, (void)mode;
-    stream_of(s, false)->capture = graph;
+    join_capture(stream_of(s, false), graph);
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamBeginRecaptureToGraph(CUstream s, int mode, CUgraph graph, void *differs, void *data)
@@ -118,28 +203,37 @@ API CUresult cuStreamBeginRecaptureToGraph(CUstream s, int mode, CUgraph graph, 
 }
 API CUresult cuStreamBeginCaptureToCig(CUstream s, void *params) { (void)s, (void)params; return CUDA_SUCCESS; }
 
+/* All but the status may be NULL. What is recorded next comes after the last node of the graph. */
+static CUresult capture_info(CUstream s, int least_lossy, int *status, uint64_t *id, CUgraph *graph, const void **deps, size_t *n)
+{
+    const struct graph *capture = stream_of(s, false)->capture;
+    if (capture && capture->lossy >= least_lossy)
+        return LOSSY_QUERY;
+    *status = capture_status(capture);
+    if (capture && capture->invalid)
+        return CUDA_SUCCESS;
+    if (id)
+        *id = (uintptr_t)capture;
+    if (graph)
+        *graph = (CUgraph)(uintptr_t)capture;
+    if (n)
+        *n = capture && capture->count;
+    if (deps)
+        *deps = capture && capture->count ? capture->nodes + capture->count - 1 : NULL;
+    return CUDA_SUCCESS;
+}
 API CUresult cuStreamGetCaptureInfo_v3(CUstream s, int *status, uint64_t *id, CUgraph *graph, const void **deps, const void **edges, size_t *n)
 {
-    (void)id, (void)deps, (void)edges, (void)n;
-    struct graph *capture = stream_of(s, false)->capture;
-    if (capture && capture->lossy == 255)
-        return LOSSY_QUERY;
-    *status = capture != NULL;
-    *graph = capture;
-    return CUDA_SUCCESS;
+    if (edges)
+        *edges = NULL;
+    return capture_info(s, 255, status, id, graph, deps, n);
 }
-
 API CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *status, uint64_t *id, CUgraph *graph, const void **deps, size_t *n)
 {
-    (void)id, (void)deps, (void)n;
-    if (stream_of(s, false)->capture && ((struct graph *)stream_of(s, false)->capture)->lossy)
-        return LOSSY_QUERY;
-    *status = stream_of(s, false)->capture != NULL;
-    *graph = stream_of(s, false)->capture;
-    return CUDA_SUCCESS;
+    return capture_info(s, 1, status, id, graph, deps, n);
 }
 
-static CUresult run(struct stream *stream, uint64_t ns)
+CUresult run(struct stream *stream, uint64_t ns)
 {
     NEED_CONTEXT;
     if (stream->capture) {
@@ -166,149 +260,70 @@ API void fgpuSimHold(CUstream s, uint64_t until)
 void fgpuSimLaunchOnDevice(CUstream s, uint64_t ns);
 API void fgpuSimLaunchOnDevice(CUstream s, uint64_t ns) { sim_grow(stream_of(s, false)->last, ns); }
 
-static uint64_t duration(void **params)
+/* Do it now, or record it. */
+CUresult submit(struct stream *stream, const struct act *act)
 {
-    return params && params[0] ? *(uint64_t *)params[0] : DEFAULT_KERNEL_NS;
+    NEED_CONTEXT;
+    if (stream->capture && stream->capture->invalid)
+        return CAPTURE_INVALIDATED;
+    if (stream->capture)
+        return add_node(stream->capture, act, stream->capture->nodes + stream->capture->count - !!stream->capture->count, !!stream->capture->count) ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+    return act->type == NODE_HOST ? call_on_host(stream, &act->host) : perform(act);
+}
+
+static CUresult launch(CUfunction f, CUstream s, bool per_thread, void **params)
+{
+    struct stream *stream = stream_of(s, per_thread);
+    NEED_CONTEXT;
+    if (stream->capture) {
+        struct act act = {.type = NODE_KERNEL, .kernel = {.function = f, .params = params}};
+        return submit(stream, &act);
+    }
+    return run(stream, kernel_ns(f, params));
+}
+
+/* A grid of at least a block, of at least a thread and at most as many as the device says. */
+static bool can_launch(const unsigned grid[3], const unsigned block[3])
+{
+    uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2], threads = (uint64_t)block[0] * block[1] * block[2];
+    return blocks && threads && threads <= 1024;
 }
 
 #define SHAPE unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared
-#define UNUSED (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared
-API CUresult cuLaunchKernel(CUfunction f, SHAPE, CUstream s, void **params, void **extra) { UNUSED, (void)extra; return run(stream_of(s, false), duration(params)); }
-API CUresult cuLaunchKernel_ptsz(CUfunction f, SHAPE, CUstream s, void **params, void **extra) { UNUSED, (void)extra; return run(stream_of(s, true), duration(params)); }
-API CUresult cuLaunchCooperativeKernel(CUfunction f, SHAPE, CUstream s, void **params) { UNUSED; return run(stream_of(s, false), duration(params)); }
-API CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, SHAPE, CUstream s, void **params) { UNUSED; return run(stream_of(s, true), duration(params)); }
-API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)f, (void)extra; return run(stream_of(c->stream, false), duration(params)); }
-API CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)f, (void)extra; return run(stream_of(c->stream, true), duration(params)); }
-API CUresult cuLaunchCooperativeKernelMultiDevice(CUlaunchParams *list, unsigned n, unsigned flags) { (void)flags; return n ? run(stream_of(list->stream, false), duration(list->params)) : CUDA_INVALID_VALUE; }
-API CUresult cuLaunch(CUfunction f) { (void)f; return run(&legacy_stream, DEFAULT_KERNEL_NS); }
-API CUresult cuLaunchGrid(CUfunction f, int w, int h) { (void)f, (void)w, (void)h; return run(&legacy_stream, DEFAULT_KERNEL_NS); }
-API CUresult cuLaunchGridAsync(CUfunction f, int w, int h, CUstream s) { (void)f, (void)w, (void)h; return run(stream_of(s, false), DEFAULT_KERNEL_NS); }
-
-CUresult cuModuleLoadData(void **, const void *), cuModuleGetFunction(CUfunction *, void *, const char *);
-API CUresult cuModuleLoadData(void **out, const void *image) { NEED_CONTEXT; *out = (void *)(uintptr_t)image; return CUDA_SUCCESS; }
-API CUresult cuModuleGetFunction(CUfunction *out, void *module, const char *name) { (void)module; *out = (CUfunction)(uintptr_t)name; return CUDA_SUCCESS; }
-
-CUresult cuGraphCreate(CUgraph *, unsigned);
-API CUresult cuGraphCreate(CUgraph *out, unsigned flags)
+#define CAN_LAUNCH can_launch((const unsigned[]){gx, gy, gz}, (const unsigned[]){bx, by, bz})
+API CUresult cuLaunchKernel(CUfunction f, SHAPE, CUstream s, void **params, void **extra) { (void)extra, (void)shared; return CAN_LAUNCH ? launch(f, s, false, params) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchKernel_ptsz(CUfunction f, SHAPE, CUstream s, void **params, void **extra) { (void)extra, (void)shared; return CAN_LAUNCH ? launch(f, s, true, params) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchCooperativeKernel(CUfunction f, SHAPE, CUstream s, void **params) { (void)shared; return CAN_LAUNCH ? launch(f, s, false, params) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, SHAPE, CUstream s, void **params) { (void)shared; return CAN_LAUNCH ? launch(f, s, true, params) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)extra; return can_launch(c->grid, c->block) ? launch(f, c->stream, false, params) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)extra; return can_launch(c->grid, c->block) ? launch(f, c->stream, true, params) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchCooperativeKernelMultiDevice(CUlaunchParams *list, unsigned n, unsigned flags) { (void)flags; return n ? launch(list->f, list->stream, false, list->params) : CUDA_INVALID_VALUE; }
+static CUresult launch_kept(CUfunction f, CUstream s)
 {
-    NEED_CONTEXT;
-    (void)flags;
-    struct graph *graph = *out = zeroed(sizeof *graph);
-    graph->device = current->device;
-    return CUDA_SUCCESS;
+    uint64_t ns = kept_kernel_ns(f);
+    return ns ? run(stream_of(s, false), ns) : CUDA_INVALID_VALUE;
 }
-
-static CUresult add_memory(struct graph *graph, CUallocNode *params, CUgraphNode *out)
-{
-    if (!params->bytes)
-        return CUDA_INVALID_VALUE;
-    graph->bytes += params->bytes;
-    params->ptr = take_addresses(params->bytes);
-    *out = graph;
-    return CUDA_SUCCESS;
-}
-
-static CUresult add_child(struct graph *graph, CUgraph child, int ownership, CUgraphNode *out)
-{
-    graph->bytes += ((struct graph *)child)->bytes;
-    graph->ns += ((struct graph *)child)->ns;
-    *out = graph;
-    if (ownership == CHILD_MOVED)
-        free(child);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUallocNode *params)
-{
-    (void)after, (void)n;
-    return add_memory(g, params, out);
-}
-
-API CUresult cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUnodeParams *params)
-{
-    (void)after, (void)n;
-    if (params->type == NODE_CHILD_GRAPH)
-        return add_child(g, params->child.graph, params->child.ownership, out);
-    return params->type == NODE_MEM_ALLOC ? add_memory(g, &params->alloc, out) : (*out = g, CUDA_SUCCESS);
-}
-
-API CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUgraph child)
-{
-    (void)after, (void)n;
-    return add_child(g, child, 0, out);
-}
-
-API CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *after, const void *edges, size_t n, CUnodeParams *params)
-{
-    (void)edges;
-    return cuGraphAddNode(out, g, after, n, params);
-}
-
-API CUresult cuGraphAddNode_v3(CUgraphNode *out, CUgraph g, const CUgraphNode *after, const void *edges, size_t n, CUnodeParams *params)
-{
-    return cuGraphAddNode_v2(out, g, after, edges, n, params);
-}
-
-API CUresult cuGraphClone(CUgraph *out, CUgraph g)
-{
-    *out = zeroed(sizeof(struct graph));
-    memcpy(*out, g, sizeof(struct graph));
-    return CUDA_SUCCESS;
-}
-
-static CUresult instantiate(CUgraphExec *out, CUgraph g)
-{
-    struct graph *copy = *out = zeroed(sizeof *copy);
-    *copy = *(struct graph *)g;
-    copy->launched = 0;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *log, size_t room) { (void)bad, (void)log, (void)room; return instantiate(out, g); }
-API CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *log, size_t room) { (void)bad, (void)log, (void)room; return instantiate(out, g); }
-API CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long flags) { (void)flags; return instantiate(out, g); }
-API CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph g, void *params) { (void)params; return instantiate(out, g); }
-API CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph g, void *params) { (void)params; return instantiate(out, g); }
-API CUresult cuGraphDestroy(CUgraph g) { free(g); return CUDA_SUCCESS; }
-
-API CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-    struct graph *graph = exec;
-    graph_idle[graph->device] += graph->launched ? graph->bytes : 0;
-    free(graph);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuDeviceGraphMemTrim(CUdevice d)
-{
-    NEED_DEVICE(d);
-    sim_release(visible[d], graph_idle[d]);
-    graph_idle[d] = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult launch_graph(CUgraphExec exec, struct stream *stream)
-{
-    struct graph *graph = exec;
-    if (!graph->launched && graph->bytes && !sim_reserve(visible[graph->device], graph->bytes))
-        return CUDA_OUT_OF_MEMORY;
-    graph->launched = 1;
-    return run(stream, graph->ns);
-}
-
-API CUresult cuGraphLaunch(CUgraphExec exec, CUstream s) { return launch_graph(exec, stream_of(s, false)); }
-API CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream s) { return launch_graph(exec, stream_of(s, true)); }
+API CUresult cuLaunch(CUfunction f) { return launch_kept(f, NULL); }
+API CUresult cuLaunchGrid(CUfunction f, int w, int h) { return w > 0 && h > 0 ? launch_kept(f, NULL) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunchGridAsync(CUfunction f, int w, int h, CUstream s) { return w > 0 && h > 0 ? launch_kept(f, s) : CUDA_INVALID_VALUE; }
 
 /* Events. */
 API CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
     NEED_CONTEXT;
-    (void)flags;
+    if (flags & ~7u || ((flags & 4) && !(flags & NO_TIMING)))
+        return CUDA_INVALID_VALUE;
     struct event *event = *out = zeroed(sizeof *event);
     event->device = current->device;
+    event->flags = flags;
     return CUDA_SUCCESS;
 }
-API CUresult cuEventDestroy_v2(CUevent e) { free(e); return CUDA_SUCCESS; }
+API CUresult cuEventDestroy_v2(CUevent e)
+{
+    free(e);
+    return e ? CUDA_SUCCESS : BAD_HANDLE;
+}
+API CUresult cuEventDestroy(CUevent e) { return cuEventDestroy_v2(e); }
 
 /* How many this process has recorded, for tests of what the hook adds to a launch. */
 static _Atomic uint64_t recorded;
@@ -322,11 +337,16 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
     struct event *event = e;
     if (!event || (stream->context && event->device != stream->context->device))
         return BAD_HANDLE; /* an event is recorded on its own GPU only */
-    if (stream->capture) { /* stricter than the real one, which would record it: nobody here has reason to */
-        free(stream->capture);
-        stream->capture = NULL;
-        return BAD_HANDLE;
+    event->recorded = true;
+    event->capture = stream->capture;
+    if (stream->capture) {
+        if (getenv("FGPU_SIM_PURE_CAPTURES")) { /* stricter than the real one: nobody but the hook could have done it */
+            end_capture(stream->capture);
+            return BAD_HANDLE;
+        }
+        return CUDA_SUCCESS;
     }
+    event->duty = stream->duty && !stream->duty->done ? stream->duty : NULL;
     event->ticket = stream->last;
     event->at = sim_now(); /* on a stream with nothing to do, or later where it waits for something */
     event->at = stream->ready > event->at ? stream->ready : event->at;
@@ -338,16 +358,20 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
 /* Whether the event has happened, and when. */
 static bool happened(struct event *event)
 {
-    if (!sim_is_done(event->ticket, &event->at))
+    uint64_t end = 0;
+    if (!sim_is_done(event->ticket, &end))
         return false;
+    event->at = end > event->at ? end : event->at; /* its stream may wait for something after its last kernel */
     event->ticket.context = 0;
-    return sim_now() >= event->at;
+    return sim_now() >= event->at && (!event->duty || event->duty->done);
 }
 
 API CUresult cuEventQuery(CUevent e)
 {
     if (!e)
         return BAD_HANDLE;
+    if (((struct event *)e)->capture)
+        return CAPTURED_EVENT;
     return happened(e) ? CUDA_SUCCESS : CUDA_NOT_READY; /* costs no time: it may be asked with a lock held */
 }
 
@@ -355,7 +379,10 @@ API CUresult cuEventSynchronize(CUevent e)
 {
     if (!e)
         return BAD_HANDLE;
+    if (((struct event *)e)->capture)
+        return CAPTURED_EVENT;
     sim_wait_for(((struct event *)e)->ticket);
+    await_duty(((struct event *)e)->duty);
     if (!happened(e))
         sim_sleep_until(((struct event *)e)->at);
     return CUDA_SUCCESS;
@@ -363,11 +390,16 @@ API CUresult cuEventSynchronize(CUevent e)
 
 API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 {
-    if (!a || !b)
+    const struct event *from = a, *to = b;
+    if (!from || !to || !from->recorded || !to->recorded || (from->flags | to->flags) & NO_TIMING)
         return BAD_HANDLE;
     if (!happened(a) || !happened(b))
         return CUDA_NOT_READY;
     *ms = (float)((double)((struct event *)b)->at - (double)((struct event *)a)->at) / 1e6f;
     return CUDA_SUCCESS;
 }
+API CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime(ms, a, b); }
+API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) { return flags > 1 ? CUDA_INVALID_VALUE : cuEventRecord(e, s); }
 
+API CUresult cuProfilerStart(void) { NEED_CONTEXT; return CUDA_SUCCESS; } /* no profiler is attached, which is no error */
+API CUresult cuProfilerStop(void) { NEED_CONTEXT; return CUDA_SUCCESS; }

@@ -1,17 +1,42 @@
 /* The simulated driver's memory that crosses the borders of processes: IPC, exported handles and pools, external memory. */
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cuda.h"
 
 enum { POSIX_FD = 1 };
 union name { CUshareHandle bytes; struct { uint32_t object, generation; uint64_t size; } is; };
 
+/* What is at the block's addresses is a file's content from now on, the same in all processes that have the object. */
+static void map_content(struct block *block, int file)
+{
+    if (file < 0)
+        return;
+    if (block->touched) { /* the exporter's content goes along */
+        const char *at = (const char *)(uintptr_t)block->address;
+        for (uint64_t done = 0; done < block->bytes;) {
+            ssize_t n = pwrite(file, at + done, block->bytes - done, (off_t)done);
+            if (n <= 0)
+                break;
+            done += (uint64_t)n;
+        }
+    }
+    mmap((void *)(uintptr_t)block->address, block->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    block->mapping = true;
+    close(file);
+}
+
 /* Let others know the block by an object; the caller holds `big`. */
 static bool offer(struct block *block)
 {
-    if (!block->object)
-        block->object = sim_object_new(visible[block->device], block->bytes) + 1;
-    return block->object > 0;
+    if (block->object)
+        return true;
+    int object = sim_object_new(visible[block->device], block->bytes);
+    block->object = object + 1;
+    if (object >= 0 && block->kind == BLOCK_POINTER)
+        map_content(block, sim_object_content(object, block->bytes));
+    return object >= 0;
 }
 
 static CUresult name_of(int kind, uint64_t key, union name *out)
@@ -39,6 +64,8 @@ static CUresult take(int kind, int object, uint32_t generation, uint64_t *out)
         device++;
     struct block *block = add_block(device, kind, sim->object[object].bytes, take_addresses(sim->object[object].bytes));
     block->object = object + 1;
+    if (kind == BLOCK_IPC)
+        map_content(block, sim_object_content(object, 0));
     *out = block->address;
     pthread_mutex_unlock(&big);
     return CUDA_SUCCESS;
@@ -66,20 +93,6 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevicep
     bool unknown = block && block->pool && block->pool->imported && block->pool->host; /* as on an H200 */
     pthread_mutex_unlock(&big);
     return unknown ? CUDA_NOT_FOUND : block ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
-}
-
-API CUresult cuPointerGetAttribute(void *out, int which, CUdeviceptr p)
-{
-    NEED_CONTEXT;
-    pthread_mutex_lock(&big);
-    const struct block *block = block_around(p);
-    bool known = block && (which == POINTER_MEMORY_TYPE || which == POINTER_RANGE_SIZE);
-    if (known && which == POINTER_MEMORY_TYPE)
-        *(unsigned *)out = block->pool && block->pool->host ? MEMORY_TYPE_HOST : MEMORY_TYPE_DEVICE;
-    else if (known)
-        *(size_t *)out = block->bytes;
-    pthread_mutex_unlock(&big);
-    return known ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
 }
 
 /* Virtual memory management. */

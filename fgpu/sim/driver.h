@@ -4,6 +4,7 @@
 #include "../src/abi.h"
 
 #define DRIVER __attribute__((visibility("default")))
+struct kernel_node;
 #define LAUNCH_SHAPE CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned
 
 DRIVER int cuInit(unsigned);
@@ -158,3 +159,15 @@ DRIVER int cuStreamCreateWithPriority(CUstream *, unsigned, int);
 DRIVER int cuStreamWaitEvent(CUstream, CUevent, unsigned);
 DRIVER int cuModuleLoadDataEx(void **, const void *, unsigned, int *, void **);
 DRIVER int cuModuleUnload(void *);
+DRIVER int cuGraphAddKernelNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const struct kernel_node *);
+DRIVER int cuGraphAddKernelNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const struct kernel_node *);
+DRIVER int cuMemAdvise(CUdeviceptr, size_t, int, CUdevice);
+DRIVER int cuMemAdvise_v2(CUdeviceptr, size_t, int, CUlocation);
+DRIVER int cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream);
+DRIVER int cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUlocation, unsigned, CUstream);
+DRIVER int cuGraphGetEdges(CUgraph, CUgraphNode *, CUgraphNode *, size_t *);
+DRIVER int cuGraphNodeGetDependencies(CUgraphNode, CUgraphNode *, size_t *);
+DRIVER int cuGraphAddDependencies(CUgraph, const CUgraphNode *, const CUgraphNode *, size_t);
+DRIVER int cuGraphGetEdges_v2(CUgraph, CUgraphNode *, CUgraphNode *, void *, size_t *);
+DRIVER int cuGraphNodeGetDependencies_v2(CUgraphNode, CUgraphNode *, void *, size_t *);
+DRIVER int cuGraphAddDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *, const void *, size_t);

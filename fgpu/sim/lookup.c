@@ -22,6 +22,16 @@ static const struct { const char *name; int since; void *plain, *per_thread; } a
     STREAMED(cuMemAllocAsync, 11020) STREAMED(cuMemAllocFromPoolAsync, 11020) STREAMED(cuMemFreeAsync, 11020)
     STREAMED(cuLaunchKernel, 4000) STREAMED(cuLaunchKernelEx, 11060) STREAMED(cuLaunchCooperativeKernel, 9000)
     STREAMED(cuGraphLaunch, 10000)
+    PLAIN(cuGraphAddNode, 12020, cuGraphAddNode) PLAIN(cuGraphAddNode, 12030, cuGraphAddNode_v2) PLAIN(cuGraphAddNode, 99000, cuGraphAddNode_v3)
+    PLAIN(cuGraphAddKernelNode, 10000, cuGraphAddKernelNode) PLAIN(cuGraphAddKernelNode, 12000, cuGraphAddKernelNode_v2)
+    PLAIN(cuGraphInstantiate, 10000, cuGraphInstantiate) PLAIN(cuGraphInstantiate, 11000, cuGraphInstantiate_v2)
+    PLAIN(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags)
+    PLAIN(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2) PLAIN(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3)
+    PLAIN(cuMemAdvise, 8000, cuMemAdvise) PLAIN(cuMemAdvise, 12020, cuMemAdvise_v2)
+    PLAIN(cuMemPrefetchAsync, 8000, cuMemPrefetchAsync) PLAIN(cuMemPrefetchAsync, 12020, cuMemPrefetchAsync_v2)
+    PLAIN(cuGraphGetEdges, 10000, cuGraphGetEdges) PLAIN(cuGraphGetEdges, 12030, cuGraphGetEdges_v2)
+    PLAIN(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies) PLAIN(cuGraphNodeGetDependencies, 12030, cuGraphNodeGetDependencies_v2)
+    PLAIN(cuGraphAddDependencies, 10000, cuGraphAddDependencies) PLAIN(cuGraphAddDependencies, 12030, cuGraphAddDependencies_v2)
 };
 
 /* A function by the name it is exported under, from the symbols of this library: dlsym could be somebody else's. */

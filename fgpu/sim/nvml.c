@@ -1,18 +1,23 @@
 /* A simulated libnvidia-ml.so.1: what nvidia-smi, pynvml and our host worker ask of a GPU, answered from the simulated
- * host's state. Functions that are not here do not exist on this driver. */
+ * host's state. Functions that are not here are "not supported" (nvml_absent.c): there are no clocks, fans and links. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "../src/abi.h"
 #include "state.h"
 
 #define API __attribute__((visibility("default")))
-enum { NVML_UNINITIALIZED = 1, NVML_NOT_FOUND = 6 };
+enum { NVML_UNINITIALIZED = 1, NVML_NOT_FOUND = 6, NVML_TIMEOUT = 10 };
+enum { IDLE_MILLIWATTS = 30000, BUSY_MILLIWATTS = 250000, MOST_MILLIWATTS = 300000 };
+enum { FIELD_ENERGY = 83, FIELD_POWER_AVERAGE = 185, FIELD_POWER_INSTANT = 186, UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
 
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } pci;
 typedef struct { unsigned pid; unsigned long long at; unsigned sm, memory, encoder, decoder; } sample;
 typedef struct { const char *cgroup; unsigned long long soft, hard, used; } limits;
+typedef struct { unsigned id, scope; long long at, took; int type, rc; union { unsigned u; unsigned long long ull; } value; } field;
+typedef struct { unsigned version; int sensor, celsius; } temperature;
 
 #define INDEX(device) ((int)(uintptr_t)(device) - 1)
 #define NEED(device) \
@@ -89,8 +94,17 @@ NVML(nvmlInternalGetExportTable, const void **out, const void *which)
     return NVML_SUCCESS;
 }
 
+/* The simulated GPUs have no faults: no event is ever known, and who waits for one waits in vain. */
 NVML(nvmlEventSetCreate, void **out) { *out = &sim; return NVML_SUCCESS; }
 NVML(nvmlEventSetFree, void *set) { (void)set; return NVML_SUCCESS; }
+NVML(nvmlDeviceGetSupportedEventTypes, nvmlDevice d, unsigned long long *out) { NEED(d); *out = 0; return NVML_SUCCESS; }
+NVML(nvmlEventSetWait_v2, void *set, void *out, unsigned ms)
+{
+    (void)set, (void)out;
+    sim_sleep_until(sim_now() + ms * 1000000ull);
+    return NVML_TIMEOUT;
+}
+NVML(nvmlEventSetWait, void *set, void *out, unsigned ms) { return nvmlEventSetWait_v2(set, out, ms); }
 
 NVML(nvmlDeviceGetIndex, nvmlDevice d, unsigned *out) { NEED(d); *out = (unsigned)INDEX(d); return NVML_SUCCESS; }
 NVML(nvmlDeviceGetMinorNumber, nvmlDevice d, unsigned *out) { return nvmlDeviceGetIndex(d, out); }
@@ -107,22 +121,36 @@ NVML(nvmlDeviceGetPciInfo_v3, nvmlDevice d, pci *out)
     return NVML_SUCCESS;
 }
 
+NVML(nvmlDeviceGetHandleByPciBusId_v2, const char *id, nvmlDevice *out)
+{
+    pci each;
+    for (unsigned i = 0; sim && i < (unsigned)sim_config.count; i++)
+        if (!nvmlDeviceGetHandleByIndex_v2(i, out) && !nvmlDeviceGetPciInfo_v3(*out, &each)
+            && (!strcasecmp(id, each.bus_id) || !strcasecmp(id, each.legacy)))
+            return NVML_SUCCESS;
+    return sim ? NVML_NOT_FOUND : NVML_UNINITIALIZED;
+}
+
 NVML(nvmlDeviceGetCudaComputeCapability, nvmlDevice d, int *major, int *minor) { NEED(d); *major = 9; *minor = 0; return NVML_SUCCESS; }
 NVML(nvmlDeviceGetNumGpuCores, nvmlDevice d, unsigned *out) { NEED(d); *out = (unsigned)sim_config.gpu[INDEX(d)].sms * 128; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetPersistenceMode, nvmlDevice d, unsigned *out) { NEED(d); *out = 1; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetComputeMode, nvmlDevice d, unsigned *out) { NEED(d); *out = 0; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetPerformanceState, nvmlDevice d, unsigned *out) { NEED(d); *out = 0; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetEnforcedPowerLimit, nvmlDevice d, unsigned *out) { NEED(d); *out = 300000; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetDisplayActive, nvmlDevice d, unsigned *out) { NEED(d); *out = 0; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetDisplayMode, nvmlDevice d, unsigned *out) { NEED(d); *out = 0; return NVML_SUCCESS; }
-NVML(nvmlDeviceGetEccMode, nvmlDevice d, unsigned *now, unsigned *next) { (void)d, (void)now, (void)next; return NVML_NOT_SUPPORTED; }
-NVML(nvmlDeviceGetTotalEccErrors, nvmlDevice d, int a, int b, void *out) { (void)d, (void)a, (void)b, (void)out; return NVML_NOT_SUPPORTED; }
-NVML(nvmlDeviceGetMigMode, nvmlDevice d, unsigned *now, unsigned *next) { (void)d, (void)now, (void)next; return NVML_NOT_SUPPORTED; }
-NVML(nvmlDeviceGetDriverModel, nvmlDevice d, unsigned *now, unsigned *next) { (void)d, (void)now, (void)next; return NVML_NOT_SUPPORTED; } /* of Windows */
-NVML(nvmlDeviceGetDriverModel_v2, nvmlDevice d, unsigned *now, unsigned *next) { return nvmlDeviceGetDriverModel(d, now, next); }
+#define ANSWER(name, value) NVML(name, nvmlDevice d, unsigned *out) { NEED(d); *out = (value); return NVML_SUCCESS; }
+ANSWER(nvmlDeviceGetPersistenceMode, 1)
+ANSWER(nvmlDeviceGetComputeMode, 0)
+ANSWER(nvmlDeviceGetPerformanceState, 0)
+ANSWER(nvmlDeviceGetDisplayActive, 0)
+ANSWER(nvmlDeviceGetDisplayMode, 0)
+ANSWER(nvmlDeviceGetArchitecture, 9) /* of compute capability 9.0 */
+ANSWER(nvmlDeviceGetBrand, 0)        /* unknown */
+ANSWER(nvmlDeviceGetVirtualizationMode, 0)
+ANSWER(nvmlDeviceGetAccountingMode, 0)
+ANSWER(nvmlDeviceGetMaxMigDeviceCount, 0)
+ANSWER(nvmlDeviceIsMigDeviceHandle, 0)
+ANSWER(nvmlDeviceGetPowerManagementMode, 1)
+ANSWER(nvmlDeviceGetPowerManagementLimit, MOST_MILLIWATTS)
+ANSWER(nvmlDeviceGetPowerManagementDefaultLimit, MOST_MILLIWATTS)
+ANSWER(nvmlDeviceGetEnforcedPowerLimit, MOST_MILLIWATTS)
 NVML(nvmlDeviceGetEncoderUtilization, nvmlDevice d, unsigned *out, unsigned *period_us) { NEED(d); *out = 0; *period_us = 1000000; return NVML_SUCCESS; }
 NVML(nvmlDeviceGetDecoderUtilization, nvmlDevice d, unsigned *out, unsigned *period_us) { return nvmlDeviceGetEncoderUtilization(d, out, period_us); }
-NVML(nvmlDeviceGetFanSpeed, nvmlDevice d, unsigned *out) { (void)d, (void)out; return NVML_NOT_SUPPORTED; }
 
 uint64_t fgpuSimNow(void);
 API uint64_t fgpuSimNow(void) { return sim_now(); }
@@ -178,13 +206,47 @@ NVML(nvmlDeviceGetTemperature, nvmlDevice d, int sensor, unsigned *out)
     *out = rc ? 0 : 35 + load.gpu * 4 / 10;
     return rc;
 }
+NVML(nvmlDeviceGetTemperatureV, nvmlDevice d, temperature *out)
+{
+    return nvmlDeviceGetTemperature(d, out->sensor, (unsigned *)&out->celsius);
+}
 
 NVML(nvmlDeviceGetPowerUsage, nvmlDevice d, unsigned *out)
 {
     nvmlUtilization load;
     int rc = nvmlDeviceGetUtilizationRates(d, &load);
-    *out = rc ? 0 : 30000 + load.gpu * 2500;
+    *out = rc ? 0 : IDLE_MILLIWATTS + load.gpu * (BUSY_MILLIWATTS / 100);
     return rc;
+}
+
+/* In millijoules, since the clock began. */
+NVML(nvmlDeviceGetTotalEnergyConsumption, nvmlDevice d, unsigned long long *out)
+{
+    NEED(d);
+    int shared = sim_config.gpu[INDEX(d)].shared;
+    sim_lock();
+    sim_sweep();
+    sim_advance(shared);
+    *out = (sim_now() / 1000000 * IDLE_MILLIWATTS + sim->gpu[shared].busy_total / 1000000 * BUSY_MILLIWATTS) / 1000;
+    sim_unlock();
+    return NVML_SUCCESS;
+}
+
+/* Each value has a result of its own. */
+NVML(nvmlDeviceGetFieldValues, nvmlDevice d, int count, field *list)
+{
+    NEED(d);
+    for (field *f = list; f < list + count; f++) {
+        f->at = (long long)(sim_now() / 1000);
+        f->took = 0;
+        f->type = f->id == FIELD_ENERGY ? UNSIGNED_LONG_LONG : UNSIGNED_INT;
+        f->rc = NVML_NOT_SUPPORTED;
+        if (f->id == FIELD_ENERGY)
+            f->rc = nvmlDeviceGetTotalEnergyConsumption(d, &f->value.ull);
+        if (f->id == FIELD_POWER_AVERAGE || f->id == FIELD_POWER_INSTANT)
+            f->rc = nvmlDeviceGetPowerUsage(d, &f->value.u);
+    }
+    return NVML_SUCCESS;
 }
 
 /* Pids as seen from the caller's namespace, like the real driver on a host; siblings' processes are not listed. */
@@ -223,6 +285,18 @@ API int nvmlDeviceGetComputeRunningProcesses(nvmlDevice d, unsigned *count, nvml
         out[i] = (nvmlProcessV1){list[i].pid, list[i].used};
     *count = found;
     return rc;
+}
+
+/* The driver reads it there, too, so it knows no process that its caller does not see. */
+NVML(nvmlSystemGetProcessName, unsigned pid, char *out, unsigned room)
+{
+    char path[32], name[1024] = "";
+    snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+    FILE *file = fopen(path, "r");
+    bool read = file && fread(name, 1, sizeof name - 1, file);
+    if (file)
+        fclose(file);
+    return read ? put(out, room, name) : NVML_NOT_FOUND;
 }
 
 static int none(nvmlDevice d, unsigned *count)

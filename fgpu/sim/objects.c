@@ -11,12 +11,35 @@
 
 static int probing = -1;
 
+static const char *path_of(char path[static 4096], int object)
+{
+    const char *state = getenv("FGPU_SIM_STATE");
+    int end = snprintf(path, 4096, "%s.objects", state && *state ? state : "/run/fgpu-sim/state");
+    if (object >= 0)
+        snprintf(path + end, (size_t)(4096 - end), ".%d", object);
+    return path;
+}
+
 static int open_file(void)
 {
     char path[4096];
-    const char *state = getenv("FGPU_SIM_STATE");
-    snprintf(path, sizeof path, "%s.objects", state && *state ? state : "/run/fgpu-sim/state");
-    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    return open(path_of(path, -1), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+}
+
+int sim_object_content(int object, uint64_t bytes)
+{
+    char path[4096];
+    int file = open(path_of(path, object), O_RDWR | O_CLOEXEC | (bytes ? O_CREAT | O_TRUNC : 0), 0666);
+    if (bytes && file >= 0) {
+        sim_lock();
+        sim->object[object].backed = 1;
+        sim_unlock();
+        if (ftruncate(file, (off_t)bytes)) {
+            close(file);
+            return -1;
+        }
+    }
+    return file;
 }
 
 static struct flock byte_of(int object)
@@ -43,8 +66,12 @@ static bool is_held(const struct sim_object *object)
 void sim_objects_collect(void)
 {
     for (int i = 0; i < SIM_OBJECTS; i++)
-        if (sim->object[i].bytes && !is_held(&sim->object[i]) && !(sim->object[i].described && is_described(i)))
+        if (sim->object[i].bytes && !is_held(&sim->object[i]) && !(sim->object[i].described && is_described(i))) {
+            char path[4096];
+            if (sim->object[i].backed)
+                unlink(path_of(path, i));
             sim->object[i].bytes = 0;
+        }
 }
 
 static uint64_t *word_of(struct sim_object *object, int process) { return &object->holders[process / 64]; }

@@ -45,7 +45,7 @@ struct sim_process {
 };
 struct sim_object { /* memory that several processes can hold; it lives while one does, or a descriptor of it is open */
     uint64_t bytes, holders[SIM_PROCESSES / 64];
-    uint32_t gpu, generation, described, pad; /* generation: changes with each use; described: by a file */
+    uint32_t gpu, generation, described, backed; /* generation: changes with each use; described: by a file; backed: its content is one */
 };
 struct sim_limit { char cgroup[256]; uint64_t soft, hard; };
 struct sim_state {
@@ -85,6 +85,7 @@ bool sim_object_hold(int object, uint32_t generation); /* 0: whichever generatio
 void sim_object_drop(int object);
 int sim_object_describe(int object); /* an open file that stands for it, and keeps it alive */
 int sim_object_of(int descriptor);
+int sim_object_content(int object, uint64_t bytes); /* the file that has its content; made if `bytes` says how long; -1: none */
 void sim_object_forget(int process); /* it has ended; the caller holds the lock */
 void sim_objects_collect(void);      /* what nobody holds is gone; the caller holds the lock */
 

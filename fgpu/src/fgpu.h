@@ -105,7 +105,7 @@ CUresult fgpu_place(CUstream stream, struct place *out); /* NULL: the current co
 /* ledger.c: what this process holds, and under which handle. */
 enum kind {
     HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED,
-    HELD_EXPORT, HELD_IPC, HELD_EXTERNAL, HELD_LIMIT,
+    HELD_EXPORT, HELD_IPC, HELD_EXTERNAL, HELD_LIMIT, HELD_CAPTURE,
     KINDS
 };
 struct hold {          /* a charge, shared by every handle that keeps the memory alive */
@@ -132,19 +132,23 @@ void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool ho
 
 /* pools.c: charge every pool what it has reserved. */
 void pools_reconcile(bool and_trim);
+CUresult capture_begun(CUresult rc, CUstream stream); /* into a graph of its own */
+CUresult capture_ended(CUresult rc, CUstream stream, const CUgraph *out); /* `out` NULL: with its stream */
 
 /* flight.c: what this process has in flight, read from events around its launches. The caller holds the gate's lock. */
 struct queue;
 struct queue *flight_of(const struct place *here, CUstream stream); /* NULL: no memory for it */
 void flight_poll(int gpu, struct queue *queue, uint64_t now);  /* this queue; now and then all of the GPU's */
 void flight_poll_all(uint64_t now);                            /* and put events behind what has none */
-bool flight_is_full(const struct queue *queue);
+bool flight_waits_elsewhere(int gpu, uint64_t now);            /* all in flight, for what is not on the GPU */
+bool flight_is_full(struct queue *queue, uint64_t now);
 bool flight_is_alone(const struct queue *queue);               /* nothing else of the GPU is in flight */
-bool flight_any(int gpu);                                      /* on the GPU, or about to be */
+bool flight_any(int gpu, uint64_t now);                        /* on the GPU, or about to be */
 bool flight_is_held(int gpu);                                  /* or waiting for something else */
 uint64_t flight_ahead(int gpu, uint64_t now);                  /* ns until all is done, as far as can be told */
 void flight_enter(struct queue *queue, bool for_turns, uint64_t now);
 void flight_leave(struct queue *queue);
+void flight_wait(struct queue *queue, uint64_t now);           /* its stream is about to be told to */
 void flight_forget_stream(CUstream stream);
 void flight_forget_context(CUcontext context);
 bool flight_is_capturing(CUstream stream);

@@ -2,7 +2,8 @@
  *
  * A queue belongs to a stream of a context. Its launches are measured in batches, each closed by an event. At most a
  * few batches are in flight, which bounds how far a program can run ahead. A batch starts where the one before it ended
- * if the stream was still busy then, otherwise at an event of its own, so a pause of the program is free. */
+ * if the stream was still busy then, otherwise at an event of its own, so a pause of the program is free. So is what a
+ * stream is told to wait for: the batch before is closed there, and the next one has an event of its own. */
 #include "queue.h"
 
 HELPER(cuStreamIsCapturing, (CUstream, int *));
@@ -14,11 +15,13 @@ HELPER(cuEventRecord, (CUevent, CUstream));
 HELPER(cuEventQuery, (CUevent));
 HELPER(cuEventElapsedTime, (float *, CUevent, CUevent));
 
-enum { MAX_LAUNCHES = 64 };
+enum { MAX_LAUNCHES = 64, SPLITS = 3 };
 enum { BATCH_NS = 1000000, POLL_NS = 200000, UNKNOWN_NS = 5000000, SHORT_NS = 100000 };
+enum { STUCK_NS = 1000000000, MIXED_NS = 100000000 };
 
 static uint64_t launch_ns[MAX_GPUS]; /* running mean of the GPU time per launch */
 static uint64_t polled[MAX_GPUS], covered[MAX_GPUS]; /* up to where time was counted: streams overlap */
+static uint64_t elsewhere[MAX_GPUS]; /* when last nothing was at work, by a look at all */
 
 static void report(struct queue *queue, uint64_t start, uint64_t end, uint64_t now) {
     region_gate_busy(queue->gpu, start, end, !turn_is_governed(now));
@@ -27,10 +30,14 @@ static void report(struct queue *queue, uint64_t start, uint64_t end, uint64_t n
 }
 
 static void finish(struct queue *queue, const struct batch *batch, uint64_t now) {
-    float ms = 0;
-    CUevent from = batch->chained ? batch_at(queue, queue->first + RING - 1)->end : batch->begin;
+    float ms = 0, pause_ms = 0;
+    CUevent before = batch_at(queue, queue->first + RING - 1)->end, from = batch->chained ? before : batch->begin;
     uint64_t start = batch->chained ? queue->last_end : most(batch->start, queue->last_end);
+    if (batch->behind && before && !CALL(cuEventElapsedTime, (&pause_ms, before, batch->begin)))
+        start = queue->last_end + (uint64_t)((double)pause_ms * 1e6);
     uint64_t busy = CALL(cuEventElapsedTime, (&ms, from, batch->end)) ? now - start : (uint64_t)((double)ms * 1e6);
+    if (batch->behind) /* what is reported past that event by an estimate is in the pause too */
+        start = least(start, now - busy);
     uint64_t end = least(start + busy, now), fresh = most(start, covered[queue->gpu]);
     report(queue, start, end, now);
     uint64_t each = most((end > fresh ? end - fresh : 0) / batch->launches, 1);
@@ -76,6 +83,7 @@ static void poll_queue(struct queue *queue, bool ask, uint64_t now) {
             return;
         }
         finish(queue, batch, now);
+        batch_at(queue, queue->first + 1)->launched = now; /* waited for nothing but this one until now */
     }
     if (queue->open && !queue->entering && (ask || !queue->together))
         close_tail(queue, ask, now);
@@ -106,9 +114,25 @@ void flight_poll_all(uint64_t now) {
         poll_some(gpu, true, now);
 }
 
-bool flight_is_full(const struct queue *queue) { return queue->next - queue->first == RING - 1; }
+/* Nothing of this process is at work on the GPU: its streams wait for what is elsewhere, by a look at all. */
+bool flight_waits_elsewhere(int gpu, uint64_t now) {
+    const struct queue_sums *sums = queue_sums(gpu);
+    if (sums->working > sums->behind) return false;
+    if (now - elsewhere[gpu] < POLL_NS) return true;
+    poll_some(gpu, false, now);
+    if (sums->working > sums->behind) return false;
+    elsewhere[gpu] = now;
+    return true;
+}
 
-bool flight_any(int gpu) { return queue_sums(gpu)->working > 0; }
+bool flight_is_full(struct queue *queue, uint64_t now) {
+    if (queue->next - queue->first < RING - 1 || queue_has_waited(queue, STUCK_NS)) return false;
+    const struct batch *batch = batch_at(queue, queue->first);
+    return !(batch->mixed && now - batch->launched > MIXED_NS)
+           && !(queue_is_behind(queue) && flight_waits_elsewhere(queue->gpu, now));
+}
+
+bool flight_any(int gpu, uint64_t now) { return queue_sums(gpu)->working && !flight_waits_elsewhere(gpu, now); }
 
 bool flight_is_alone(const struct queue *queue) { return queue_sums(queue->gpu)->closed == queue->counted.closed; }
 
@@ -133,7 +157,9 @@ static void open_batch(struct queue *queue, uint64_t now) {
     batch->launched = batch->start = now;
     batch->launches = 0;
     batch->begun = false;
-    batch->chained = queue->first < queue->next;
+    batch->behind = queue->told_to_wait && queue->seen;
+    batch->mixed = queue->told_to_wait && !queue->seen;
+    batch->chained = queue->first < queue->next && !batch->behind;
     if (!batch->chained)
         CALL(cuEventRecord, (batch->begin, queue->stream));
     queue->open = true;
@@ -142,10 +168,32 @@ static void open_batch(struct queue *queue, uint64_t now) {
 void flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
     bool others = queue_sums(queue->gpu)->working > queue->counted.working; /* events tell how far they are */
     queue->together = for_turns && !others && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
-    if (!queue->open && !flight_is_full(queue))
+    if (!queue->open && queue->next - queue->first < RING - 1)
         open_batch(queue, now);
+    else if (!queue->open) { /* it goes ahead all the same: the last batch ends after it, and is paid as a whole */
+        queue->next--;
+        queue->open = true;
+        batch_at(queue, queue->next)->mixed |= queue->told_to_wait;
+    }
+    queue->told_to_wait = false;
     queue->entering++;
     queue_changed(queue);
+}
+
+/* The stream is about to be told to wait for something: a batch ends here, and the next one is seen to wait. Where that
+ * is so at every launch, as of streams that wait for each other, a few do at once, then one in the time of a batch. */
+void flight_wait(struct queue *queue, uint64_t now) {
+    if (queue->told_to_wait) return; /* since the last launch */
+    queue->seen = queue->split_at <= now && queue->next + queue->open - queue->first < RING - 1 && !queue->entering;
+    if (queue->seen && queue->open)
+        close_batch(queue);
+    if (queue->seen)
+        queue->split_at = most(queue->split_at, now - SPLITS * BATCH_NS) + BATCH_NS;
+    queue->told_to_wait = !queue->open;
+    if (queue->open)
+        batch_at(queue, queue->next)->mixed = true;
+    queue_changed(queue);
+    queues_trim();
 }
 
 /* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. Two events cost as
@@ -154,8 +202,9 @@ void flight_leave(struct queue *queue) {
     uint64_t mean = launch_ns[queue->gpu], enough = mean ? least(BATCH_NS / mean, MAX_LAUNCHES) : 1;
     queue->entering--;
     if (queue->open) { /* another thread may have closed it, or the context may be gone */
-        batch_at(queue, queue->next)->launches++;
-        if ((queue->first == queue->next && !queue->together) || batch_at(queue, queue->next)->launches >= enough)
+        struct batch *batch = batch_at(queue, queue->next);
+        batch->launches++;
+        if ((queue->first == queue->next && !queue->together) || batch->launches >= enough || batch->behind)
             close_batch(queue);
     }
     queue_changed(queue);

@@ -39,7 +39,7 @@ static uint64_t look_after(int gpu, uint64_t now) {
     state[gpu].seen = state[gpu].launched;
     bool goes_on = active && !state[gpu].waiting && turn_told(gpu) & STATE_BUSY; /* no need to look so often */
     state[gpu].nap = goes_on ? least(state[gpu].nap * 2, MOST_NAP_NS) : LEAST_NAP_NS;
-    if (flight_any(gpu)) {
+    if (flight_any(gpu, now)) {
         if (governed && !(turn_told(gpu) & STATE_BUSY)) /* to an arbiter that was started anew */
             turn_tell(gpu, STATE_BUSY | STATE_WANTS);
         uint64_t ahead = flight_ahead(gpu, now);
@@ -80,7 +80,7 @@ static void stop_helping(void) {
     gate_hold();
     helper.stopped = true; /* the driver is about to be taken down */
     for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
-        if (!flight_any(gpu))
+        if (!flight_any(gpu, clock_now()))
             turn_tell(gpu, 0);
     gate_let_go();
 }
@@ -122,8 +122,10 @@ static void ask_arbiter(int gpu, uint64_t ahead, uint64_t now, struct pass *pass
 
 /* One look at the gate. `force`: go whatever it says. */
 static CUresult look(int gpu, struct queue *queue, bool force, uint64_t now, struct pass *pass) {
-    bool governed = turn_is_governed(now), full = flight_is_full(queue);
+    bool governed = turn_is_governed(now), full = flight_is_full(queue, now);
     uint64_t ahead = flight_ahead(gpu, now);
+    if (ahead > AHEAD_NS && flight_waits_elsewhere(gpu, now))
+        ahead = 0;
     pass->for_turn = false;
     if (governed)
         ask_arbiter(gpu, ahead, now, pass);
@@ -230,6 +232,48 @@ GATED(cuLaunch, NULL, (CUfunction f), (f))
 GATED(cuLaunchGrid, NULL, (CUfunction f, int width, int height), (f, width, height))
 GATED(cuLaunchGridAsync, stream, (CUfunction f, int width, int height, CUstream stream), (f, width, height, stream))
 
+/* A stream is told to wait, maybe for what the program does after its next launches: the gate sees where that is. */
+static void begin_wait(CUstream stream) {
+    struct place here;
+    int mode = CAPTURE_MODE_RELAXED;
+    if (fgpu_ready() || !fgpu_gated || fgpu_place(stream, &here)) return;
+    if (fgpu_limits.gpu[here.gpu].sm_points == ALL_SMS || flight_is_capturing(stream)) return;
+    CALL(cuThreadExchangeStreamCaptureMode, (&mode));
+    gate_hold();
+    struct queue *queue = flight_of(&here, stream);
+    if (queue)
+        flight_wait(queue, clock_now());
+    gate_let_go();
+    CALL(cuThreadExchangeStreamCaptureMode, (&mode));
+}
+
+#define WAITS(name, at, params, args) \
+    WRAP(name, params) { \
+        begin_wait(at); \
+        return CALL(name, args); \
+    }
+#define BOTH_WAIT(name, params, args) \
+    WAITS(name, stream, params, args) \
+    WAITS(name##_ptsz, PER_THREAD(stream), params, args)
+#define VALUE_WAIT(name, type) \
+    BOTH_WAIT(name, (CUstream stream, CUdeviceptr at, type value, unsigned flags), (stream, at, value, flags))
+#define BATCH_WAIT(name) \
+    BOTH_WAIT(name, (CUstream stream, unsigned count, void *list, unsigned flags), (stream, count, list, flags))
+BOTH_WAIT(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))
+VALUE_WAIT(cuStreamWaitValue32, uint32_t)
+VALUE_WAIT(cuStreamWaitValue32_v2, uint32_t)
+VALUE_WAIT(cuStreamWaitValue64, uint64_t)
+VALUE_WAIT(cuStreamWaitValue64_v2, uint64_t)
+BATCH_WAIT(cuStreamBatchMemOp)
+BATCH_WAIT(cuStreamBatchMemOp_v2)
+BOTH_WAIT(cuLaunchHostFunc, (CUstream stream, void *function, void *data), (stream, function, data))
+BOTH_WAIT(cuLaunchHostFunc_v2, (CUstream stream, void *function, void *data, unsigned mode),
+          (stream, function, data, mode))
+BOTH_WAIT(cuStreamAddCallback, (CUstream stream, void *function, void *data, unsigned flags),
+          (stream, function, data, flags))
+BOTH_WAIT(cuWaitExternalSemaphoresAsync, (const void *list, const void *params, unsigned count, CUstream stream),
+          (list, params, count, stream))
+
 /* Over several GPUs there is no one gate to pass. Obsolete since CUDA 11.3. */
 WRAP(cuLaunchCooperativeKernelMultiDevice, (CUlaunchParams *list, unsigned count, unsigned flags)) {
     CUresult rc = fgpu_ready();
@@ -242,20 +286,23 @@ WRAP(cuLaunchCooperativeKernelMultiDevice, (CUlaunchParams *list, unsigned count
         gate_hold(); \
         flight_forget_stream(stream); \
         gate_let_go(); \
-        return CALL(name, (stream)); \
+        return capture_ended(CALL(name, (stream)), stream, NULL); \
     }
 DESTROY(cuStreamDestroy)
 DESTROY(cuStreamDestroy_v2)
 
-#define RECORD(name, params, args) \
+#define RECORD(name, params, args) RECORD_AND(name, rc, params, args)
+#define RECORD_AND(name, result, params, args) \
     WRAP(name, params) { \
         LOCKED(gate); \
-        return CALL(name, args); \
+        CUresult rc = CALL(name, args); \
+        return result; \
     }
-RECORD(cuStreamBeginCapture, (CUstream stream), (stream))
-RECORD(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
-RECORD(cuStreamBeginCapture_v2, (CUstream stream, int mode), (stream, mode))
-RECORD(cuStreamBeginCapture_v2_ptsz, (CUstream stream, int mode), (stream, mode))
+#define RECORD_ANEW(name, at, params, args) RECORD_AND(name, capture_begun(rc, at), params, args)
+RECORD_ANEW(cuStreamBeginCapture, stream, (CUstream stream), (stream))
+RECORD_ANEW(cuStreamBeginCapture_ptsz, PER_THREAD(stream), (CUstream stream), (stream))
+RECORD_ANEW(cuStreamBeginCapture_v2, stream, (CUstream stream, int mode), (stream, mode))
+RECORD_ANEW(cuStreamBeginCapture_v2_ptsz, PER_THREAD(stream), (CUstream stream, int mode), (stream, mode))
 #define RECORD_TO_GRAPH(name) \
     RECORD(name, \
            (CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count, int mode), \

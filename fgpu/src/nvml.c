@@ -1,5 +1,6 @@
 /* What nvidia-smi and its relatives see of the GPU: the container's share, its use, and its own processes. */
 #include "fgpu.h"
+#include "functions.h" /* NVML_REFUSED, NVML_DENIED; made from functions.tsv */
 
 enum { MAX_LISTED = 256 };
 
@@ -90,12 +91,14 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
-/* Figures about other tenants, which the driver cannot narrow down to this container. */
-#define WITHHELD(name) \
-    WRAP(name, (void)) { return NVML_NOT_SUPPORTED; }
-WITHHELD(nvmlDeviceGetProcessUtilization)
-WITHHELD(nvmlDeviceGetProcessesUtilizationInfo)
-WITHHELD(nvmlDeviceGetRunningProcessDetailList)
-WITHHELD(nvmlDeviceGetAccountingPids)
-WITHHELD(nvmlDeviceGetAccountingStats)
-WITHHELD(nvmlDeviceGetSamples)
+/* Figures about the whole GPU or about other tenants, which the driver cannot narrow down to this container; and what
+ * would change the GPU for all of them. */
+__attribute__((used)) static int refused(void) { return NVML_NOT_SUPPORTED; }
+__attribute__((used)) static int denied(void) { return NVML_NO_PERMISSION; }
+#define ALIAS(name, of) \
+    __attribute__((visibility("default"), alias(#of))) int name(void); \
+    SYMBOL(name, name);
+#define REFUSE(name) ALIAS(name, refused)
+#define DENY(name) ALIAS(name, denied)
+NVML_REFUSED(REFUSE)
+NVML_DENIED(DENY)

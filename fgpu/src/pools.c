@@ -81,6 +81,34 @@ static CUresult recording(CUstream stream, CUgraph *graph) {
     return rc;
 }
 
+/* The graph of a capture that fails goes with it, and nobody will destroy it. Which one it was can be asked only while
+ * all is well, so it is remembered: as the size of an entry that costs nothing. */
+#define CAPTURE(stream) HELD_CAPTURE, stream == STREAM_PER_THREAD ? (uint64_t)pthread_self() : KEY(stream)
+
+CUresult capture_begun(CUresult rc, CUstream stream) {
+    CUgraph graph;
+    struct hold *hold;
+    if (rc) return rc;
+    ledger_drop(CAPTURE(stream), NULL); /* of a thread that has ended */
+    if (!recording(stream, &graph) && graph && !hold_new(-1, 0, NULL, &hold))
+        ledger_put(CAPTURE(stream), KEY(graph), hold);
+    return rc;
+}
+
+CUresult capture_ended(CUresult rc, CUstream stream, const CUgraph *out) {
+    uint64_t graph;
+    int status = 0;
+    bool goes_on = rc && (!out || (!CALL(cuStreamIsCapturing, (stream, &status)) && status));
+    if (!goes_on && ledger_drop(CAPTURE(stream), &graph) && (rc || !out || !*out))
+        ledger_drop_all(HELD_GRAPH, graph);
+    return rc;
+}
+
+#define END_CAPTURE(name, at) \
+    WRAP(name, (CUstream stream, CUgraph *out)) { return capture_ended(CALL(name, (stream, out)), at, out); }
+END_CAPTURE(cuStreamEndCapture, stream)
+END_CAPTURE(cuStreamEndCapture_ptsz, PER_THREAD(stream))
+
 /* A free recorded into a graph happens when the graph runs; the charge stays. */
 #define FREE_ASYNC(name, at) \
     WRAP(name, (CUdeviceptr pointer, CUstream stream)) { \

@@ -12,6 +12,8 @@ struct batch {
     unsigned launches;
     bool chained; /* starts at the end of the batch before */
     bool begun;
+    bool behind; /* its stream was told to wait before its first launch */
+    bool mixed;  /* or between its launches, or with no event: in flight does not mean at work */
 };
 struct queue_list {
     struct queue *head, *tail;
@@ -19,8 +21,9 @@ struct queue_list {
 };
 struct queue_sums { /* over the queues of one GPU */
     unsigned working; /* have something on the GPU, or about to be */
+    unsigned behind;  /* of those: wait as they were told to */
     unsigned closed;  /* have a batch in flight that an event closes */
-    uint64_t launches; /* of the working ones */
+    unsigned launches; /* of the working ones */
 };
 struct queue {
     struct queue *next_in_bucket, *before, *after;
@@ -34,14 +37,19 @@ struct queue {
     unsigned bucket;
     unsigned entering;    /* threads between the gate and the end of their launch */
     uint64_t first, next; /* batches in flight: ring[first % RING] ... ring[next % RING - 1] */
+    uint64_t split_at;    /* the next batch may end where its stream is told to wait */
     bool together;        /* its launches are short, and measured together */
+    bool told_to_wait;    /* since its last launch, with nothing open */
+    bool seen;            /* and the next batch is to have an event for that */
     bool open;            /* ring[next % RING] has launches that no event closes yet */
     struct batch ring[RING];
 };
 
 static inline struct batch *batch_at(struct queue *queue, uint64_t position) { return &queue->ring[position % RING]; }
 static inline bool in_flight(const struct queue *queue) { return queue->first < queue->next || queue->open; }
-bool queue_is_waiting(struct queue *queue); /* its stream waits for something not on the GPU, or on another */
+bool queue_is_behind(const struct queue *queue); /* its stream waits as it was told to */
+/* Its stream has been waiting for so long for something that is not on the GPU, or on another. */
+bool queue_has_waited(const struct queue *queue, uint64_t ns);
 
 void queue_changed(struct queue *queue); /* count it anew, and put it where it belongs */
 struct queue *queue_next_to_poll(int gpu); /* of those in use, in turn; NULL: none */

@@ -6,16 +6,22 @@
 
 HELPER(cuEventDestroy_v2, (CUevent));
 
-enum { BUCKET_BITS = 12, BUCKETS = 1 << BUCKET_BITS, IDLE = 256, WAITING_NS = 5000000 };
+enum { BUCKET_BITS = 12, BUCKETS = 1 << BUCKET_BITS, IDLE = 256, WAITING_NS = 5000000, BEHIND_NS = 100000000 };
 
 PER_PROCESS static struct queue *table[BUCKETS];
 PER_PROCESS static struct queue_list in_use[MAX_GPUS], idle;
 PER_PROCESS static struct queue_sums sums[MAX_GPUS];
 
-bool queue_is_waiting(struct queue *queue) {
-    const struct batch *batch = batch_at(queue, queue->first);
-    return queue->first < queue->next && !batch->chained && !batch->begun
-           && batch->start - batch->launched > WAITING_NS;
+static bool waits(const struct queue *queue) {
+    const struct batch *batch = &queue->ring[queue->first % RING];
+    return queue->first < queue->next && !batch->chained && !batch->begun;
+}
+
+bool queue_is_behind(const struct queue *queue) { return waits(queue) && queue->ring[queue->first % RING].behind; }
+
+bool queue_has_waited(const struct queue *queue, uint64_t ns) {
+    const struct batch *batch = &queue->ring[queue->first % RING];
+    return waits(queue) && batch->start > batch->launched + ns;
 }
 
 static void unlist(struct queue *queue) {
@@ -40,8 +46,12 @@ static void move(struct queue_list *list, struct queue *queue) {
 }
 
 static struct queue_sums sums_of(struct queue *queue) {
-    struct queue_sums own = {.working = in_flight(queue) && !queue_is_waiting(queue),
-                             .closed = queue->first < queue->next};
+    struct queue_sums own = {.working = in_flight(queue), .closed = queue->first < queue->next};
+    if (own.closed && waits(queue)) {
+        own.behind = queue_is_behind(queue); /* maybe another of our streams, while the GPU is not ours */
+        own.working = !queue_has_waited(queue, own.behind ? BEHIND_NS : WAITING_NS);
+        own.behind &= own.working;
+    }
     own.launches = own.working && queue->open ? batch_at(queue, queue->next)->launches : 0;
     for (uint64_t i = queue->first; own.working && i < queue->next; i++)
         own.launches += batch_at(queue, i)->launches;
@@ -52,6 +62,7 @@ void queue_changed(struct queue *queue) {
     struct queue_sums own = sums_of(queue), *all = &sums[queue->gpu];
     struct queue_list *list = in_flight(queue) || queue->entering ? &in_use[queue->gpu] : &idle;
     all->working += own.working - queue->counted.working;
+    all->behind += own.behind - queue->counted.behind;
     all->closed += own.closed - queue->counted.closed;
     all->launches += own.launches - queue->counted.launches;
     queue->counted = own;

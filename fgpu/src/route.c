@@ -17,11 +17,17 @@ EARLY static void *wrapper_of(const char *name) {
     return NULL;
 }
 
-/* What begins like a function that has a wrapper, and is not known itself, may do the same: programs do not get it. */
+EARLY static bool has(const char *text, const char *word) {
+    while (*text && !begins(text, word))
+        text++;
+    return *text;
+}
+
+/* What is called like a function that has a wrapper, and is not known itself, may do the same: it is withheld. */
 EARLY static bool refused(const char *name) {
-    bool is_guarded = false;
-    for (const char *stem = guarded; *stem; stem++) {
-        is_guarded |= begins(name, stem);
+    bool is_guarded = false, nvml = begins(name, "nvml");
+    for (const char *stem = guarded; *stem; stem++) { /* a word in NVML's names has a capital letter, a stem has none */
+        is_guarded |= *stem >= 'a' ? begins(name, stem) : nvml && has(name, stem);
         while (*stem)
             stem++;
     }
@@ -33,7 +39,10 @@ EARLY static bool refused(const char *name) {
     return is_guarded;
 }
 
-EARLY bool route_guards(const char *name) { return wrapper_of(name) || refused(name); }
+EARLY bool route_guards(const char *name) {
+    bool may_be_drivers = begins(name, "cu") || begins(name, "nvml");
+    return may_be_drivers && (wrapper_of(name) || refused(name));
+}
 
 EARLY void *fgpu_real_dlsym(void *handle, const char *name) {
     __typeof__(&dlsym) real = (__typeof__(&dlsym))objects_libc_function(DLSYM);

@@ -22,7 +22,8 @@ OUT_OF_MEMORY = 2
 NOT_INITIALIZED = 3
 NOT_SUPPORTED = 801
 SYSTEM_NOT_READY = 802
-LOSSY_QUERY = 911
+LOSSY_QUERY = 402
+CAPTURE_INVALIDATED = 901
 SANITIZER = os.environ.get("FGPU_SANITIZER", "")  # asan or tsan: all tests run with the builds of that sanitizer
 RUNTIMES = {"asan": ("libasan.so", "libubsan.so"), "tsan": ("libtsan.so",)}
 HOOK = f"test/libfgpu-{SANITIZER}.so" if SANITIZER else "test/libfgpu.so"
@@ -159,6 +160,7 @@ class Host:
             "LD_LIBRARY_PATH": str(BUILD / "sim"),
             "FGPU_SIM_CONFIG": str(self.folder / "gpus.conf"),
             "FGPU_SIM_STATE": str(self.folder / "state"),
+            "FGPU_SIM_PURE_CAPTURES": "1",
         }
 
     def _sanitizers(self) -> dict[str, str]:

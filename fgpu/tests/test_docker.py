@@ -2,83 +2,25 @@
 
 from __future__ import annotations
 
-import io
-import re
-import shutil
 import subprocess
-import tarfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fgpu.limits import LIMITS_PATH, REGION_PATH
-from fgpu.mounts import BUILD, HOOK_PATH, BindMount, hook_mounts, simulated_mounts
-from fgpu.tests.host import GIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, Session, limit
+from fgpu.mounts import HOOK_PATH
+from fgpu.tests.containers import Container, docker, import_image, tools
+from fgpu.tests.host import GIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, limit
 
 pytestmark = pytest.mark.docker
-
-TOOLS = ["sh", "cat", "rm", "mv", "cp", "env", "sleep", "umount", "sed"]
-LABEL = "gpuplatform.fgpu-test"
-
-
-def docker(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True, check=False)
-
-
-def libraries_of(program: str) -> list[Path]:
-    """Everything the loader needs for a program or library."""
-    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    return [Path(path) for path in re.findall(r"(/lib[^\s:]+)", listing)]
 
 
 @pytest.fixture(scope="module")
 def image(built: Path) -> Iterator[str]:
     """A root file system of a few of this machine's own programs: nothing to download."""
-    name = f"gpuplatform-fgpu-test:{uuid.uuid4().hex[:8]}"
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        programs = [shutil.which(tool) or tool for tool in TOOLS]
-        needed = [*programs, str(built / "libfgpu.so")]
-        files = {path for program in needed for path in libraries_of(program)}
-        for path in sorted(files.union(map(Path, programs))):
-            tar.add(path.resolve(), arcname=str(path))
-    imported = subprocess.run(
-        ["docker", "import", "-", name], input=archive.getvalue(), capture_output=True, check=False
-    )
-    assert imported.returncode == 0, imported.stderr
-    yield name
-    docker("rmi", "-f", name)
-
-
-def volume(mount: BindMount) -> str:
-    return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
-
-
-class Container:
-    """A session's container on the simulated host, mounted as the platform does it."""
-
-    def __init__(self, image: str, session: Session, leave_out: str = "") -> None:
-        folder = session.host.folder
-        mounts = [
-            *hook_mounts(session.limits, session.region),
-            *simulated_mounts(folder / "gpus.conf", folder / "state"),
-            BindMount(BUILD / "test" / "probe", "/usr/bin/probe"),
-            BindMount(BUILD / "test" / "static", "/usr/bin/static"),
-        ]
-        (folder / "state").touch(mode=0o666)
-        bound = [mount for mount in mounts if mount.target != leave_out]
-        volumes = [word for mount in bound for word in ("-v", volume(mount))]
-        started = docker("run", "-d", "--label", LABEL, "--network", "none", *volumes, image, "sleep", "600")
-        assert started.returncode == 0, started.stderr
-        self.id = started.stdout.strip()
-
-    def run(self, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        return docker("exec", "-i", self.id, *command, text=text)
-
-    def ask(self, *lines: str) -> list[str]:
-        return self.run("probe", text="".join(line + "\n" for line in lines)).stdout.splitlines()
+    with import_image(tools()) as name:
+        yield name
 
 
 @pytest.fixture

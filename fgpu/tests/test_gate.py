@@ -9,10 +9,11 @@ import pytest
 from fgpu.simulated import TimeSlicing
 from fgpu.tests.host import UUIDS, Host, Session, limit
 from fgpu.tests.region import GPU_BASE
+from fgpu.tests.sharing import Load, contend, run_beside
 
 TOLERANCE = 3.0  # percentage points
 SHARES = [10.0, 25.0, 50.0, 100.0]
-PATTERNS = ["sync", "async", "graph", "streams", "steps", "mixed"]
+PATTERNS = ["sync", "async", "graph", "streams", "steps", "mixed", "in-turns"]
 LAUNCHES = ["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"]
 PER_THREAD = [f"{name}_ptsz" for name in LAUNCHES]
 OLD = ["cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync"]
@@ -77,6 +78,50 @@ def test_a_launch_that_a_kernel_waits_for_goes_ahead(host: Host) -> None:
     """Waiting out a debt of 60 s at 10 % would take ten minutes, and for ever if the kernel waits for the launch."""
     [milliseconds] = busy(share(host, 10), "stuck", 60_000_000, 0)
     assert milliseconds == pytest.approx(10_000, rel=0.1)
+
+
+def test_a_stream_that_waits_for_the_program_takes_its_launches(host: Host) -> None:
+    """For a value that the host writes, or a function of the host: it may do so after the last of them only."""
+    [milliseconds] = busy(share(host, 10), "behind", 1000, 0)
+    assert milliseconds < 1_500
+
+
+@pytest.mark.parametrize("waits", [1, 10])
+@pytest.mark.parametrize("arbiter", [False, True])
+def test_launches_behind_an_unfinished_wait_return(host: Host, arbiter: bool, waits: int) -> None:
+    """Three kernels of a millisecond each before the wait are all that may be waited for; the wait takes a minute."""
+    load = Load("awaited", 1000, 0, waits)
+    [[milliseconds]] = run_beside([(share(host, 90), load)], arbiter=arbiter)
+    assert milliseconds < 10
+
+
+@pytest.mark.parametrize("arbiter", [False, True])
+def test_a_wait_behind_unfinished_work_is_not_charged(host: Host, arbiter: bool) -> None:
+    """A few kernels of a millisecond, then seconds in which their stream waits, with more of them behind."""
+    load = Load("queued-behind", 1000, 30_000)
+    [[free, *_]] = run_beside([(host.bare(), load)], arbiter=False)
+    [[gated, *_]] = run_beside([(share(host, 20), load)], arbiter=arbiter)
+    assert gated == pytest.approx(free, rel=0.05)
+
+
+@pytest.mark.parametrize("microseconds", [20, 100])
+def test_streams_that_wait_for_each_other_get_their_share(host: Host, microseconds: int) -> None:
+    seen, _ = contend(host, [25, 50], Load("in-turns", microseconds, 3000))
+    assert seen == pytest.approx([25, 50], abs=TOLERANCE)
+
+
+def test_a_kernel_behind_a_wait_is_paid_whole(host: Host) -> None:
+    """Also where work before it was charged by an estimate."""
+    [seen] = busy(share(host, 25), "tail", 280, 4000, 1000)
+    assert seen == pytest.approx(25, abs=0.5)
+
+
+def test_what_was_launched_on_a_waiting_stream_is_paid(host: Host) -> None:
+    """Two seconds of kernels each time, which run without a pause once the stream goes on."""
+    [free] = busy(host.bare(), "queued", 100_000, 100_000)
+    [seen] = busy(share(host, 25), "queued", 100_000, 200_000)
+    assert free == pytest.approx(50, abs=1)
+    assert seen == pytest.approx(25, abs=TOLERANCE)
 
 
 def test_without_the_hook_a_program_takes_the_whole_gpu(host: Host) -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from fgpu.tests.host import GIB, INVALID_VALUE, LOSSY_QUERY, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, limit
+from fgpu.tests.host import (
+    CAPTURE_INVALIDATED,
+    GIB,
+    INVALID_VALUE,
+    LOSSY_QUERY,
+    MIB,
+    NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    UUIDS,
+    Host,
+    limit,
+)
 
 # How each way to allocate is asked for, and whether its memory comes back with the free (or only when synchronised).
 LINEAR = ["plain", "managed", "pitch"]
@@ -160,6 +171,15 @@ def test_kinds_of_locations_to_come_are_refused(host: Host) -> None:
 def test_memory_that_an_unknown_capture_records_is_refused(host: Host) -> None:
     with host.session().probe() as probe:
         assert probe.alloc(MIB, "captured_unknown") == LOSSY_QUERY
+        assert probe.free() == 2 * GIB
+
+
+@pytest.mark.parametrize(("how", "code"), [("captured_spoilt", CAPTURE_INVALIDATED), ("captured_left", 0)])
+def test_a_capture_that_fails_gives_its_memory_back(host: Host, how: str, code: int) -> None:
+    """There is no graph then, and nobody who could destroy it."""
+    with host.session().probe() as probe:
+        for _ in range(3):
+            assert probe.alloc(GIB, how) == code
         assert probe.free() == 2 * GIB
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from fgpu.functions import read_table
 from fgpu.mounts import BUILD
 from fgpu.tests.host import GIB, OUT_OF_MEMORY, Host
 
 NOT_FOUND = "500"
 PER_THREAD_STREAM = 2
+VERSIONS = (2000, 3020, 4000, 7000, 10000, 11020, 11040, 12000, 12080, 13000, 13050)  # of CUDA, that brought others
 
 
 @pytest.mark.parametrize("how", ["dlsym", "default", "next", "dlsym_of_dlsym"])
@@ -35,13 +37,14 @@ def test_an_allocator_of_a_future_driver_is_refused(host: Host, how: str) -> Non
 
 def test_a_memory_query_of_a_future_nvml_is_refused(host: Host) -> None:
     with host.session().probe() as probe, host.bare().probe() as bare:
-        assert probe.ask("lookup nvml nvmlDeviceGetMemoryInfo_v3")[0] == "none"
-        assert bare.ask("lookup nvml nvmlDeviceGetMemoryInfo_v3")[0] == "driver"
+        for name in ("nvmlDeviceGetMemoryInfo_v3", "nvmlDeviceQueryProcessLoad_v9"):
+            assert probe.ask(f"lookup nvml {name}")[0] == "none"
+            assert bare.ask(f"lookup nvml {name}")[0] == "driver"
 
 
 def test_a_function_the_driver_lacks_is_not_offered(host: Host) -> None:
     with host.session().probe() as probe:
-        assert probe.ask("lookup nvml nvmlDeviceGetAccountingPids")[0] == "none"
+        assert probe.ask("lookup dlsym cuVDPAUCtxCreate")[0] == "none"
 
 
 def test_versioned_lookups_are_intercepted(host: Host) -> None:
@@ -76,6 +79,20 @@ def test_get_proc_address_gives_the_hooks_variant(host: Host, how: str, name: st
         assert probe.ask(f"lookup {how} {name} {version} {flags}") == ["hook", "0"]
 
 
+@pytest.mark.parametrize("how", ["gpa1", "gpa2"])
+def test_no_version_and_no_flag_leads_past_the_hook(host: Host, how: str) -> None:
+    """By each name of a wrapped function, with and without its suffixes."""
+    wrapped = [f for f in read_table() if f.kind != "passed" and f.name.startswith("cu")]
+    names = sorted({f.name for f in wrapped} | {f.stem for f in wrapped})
+    asked = [(name, version, flags) for name in names for version in VERSIONS for flags in (0, 1, PER_THREAD_STREAM)]
+    with host.session().probe() as probe, host.bare().probe() as bare:
+        given = {each: bare.ask("lookup {} {} {} {}".format(how, *each))[0] for each in asked}
+        there = [each for each, whose in given.items() if whose == "driver"]
+        assert len(there) > 1500
+        passed = [each for each in there if probe.ask("lookup {} {} {} {}".format(how, *each))[0] == "driver"]
+    assert passed == []
+
+
 @pytest.mark.parametrize(
     ("name", "whose"),
     [
@@ -98,7 +115,7 @@ def test_get_proc_address_knows_all_that_is_exported(host: Host, name: str, whos
         assert bare.ask("lookup gpa2 cuNoSuchFunction 13000 0") == ["none", NOT_FOUND]
 
 
-@pytest.mark.parametrize("name", ["nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDriverModel"])
+@pytest.mark.parametrize("name", ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetDriverModel"])
 def test_the_simulated_nvml_has_what_viewers_ask(host: Host, name: str) -> None:
     with host.session().probe() as probe:
         assert probe.ask(f"lookup nvml {name}")[0] == "driver"

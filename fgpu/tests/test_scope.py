@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from fgpu.mounts import BUILD
 from fgpu.tests.host import GIB, OUT_OF_MEMORY, Host, Session
+from fgpu.tests.wheels import extract
 
 BEFORE = ["libc.so.6", "libdl.so.2", "libcuda.so.1", "libnvidia-ml.so.1", "libc.so.6:libcuda.so.1:libnvidia-ml.so.1"]
 PLUGINS = ["libplugin.so", "libplugin-linked.so"]
@@ -132,3 +134,25 @@ def test_a_sanitizers_runtime_before_the_hook_still_works(host: Host, runtime: s
     session = host.session()
     environment = behind(session, library, *more) | {"ASAN_OPTIONS": "detect_leaks=0"}
     assert opened(session, "plain", "libplugin.so", **environment) == [str(OUT_OF_MEMORY), "0"]
+
+
+STATIC_RUNTIME = """
+int cudaGetDeviceCount(int *count);
+int main(void) { int count; return cudaGetDeviceCount(&count) == 0; }
+"""
+
+
+@pytest.mark.long
+def test_a_statically_linked_runtime_asks_the_hook(host: Host, tmp_path: Path) -> None:
+    """NVIDIA's own: it opens the driver and looks its functions up, as everybody does. (On the simulated driver it ends
+    there, for want of tables that are not published.)"""
+    [library] = extract("nvidia-cuda-runtime-cu12==12.9.79", ["libcudart_static.a"], tmp_path)
+    (tmp_path / "main.c").write_text(STATIC_RUNTIME)
+    program = tmp_path / "program"
+    subprocess.run(["gcc", "-o", program, tmp_path / "main.c", library, "-lstdc++", "-lrt", "-ldl"], check=True)
+    environment = host.session().environment() | {"LD_DEBUG": "bindings"}
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    bound = re.findall(rf"binding file {program} \[0\] to (\S+) \[0\]: normal symbol `(dl\w+)'", done.stderr)
+    assert {(Path(where).name, name) for where, name in bound if name in ("dlopen", "dlsym", "dlvsym")} == {
+        (Path(host.session().hook).name, name) for name in ("dlopen", "dlsym")
+    }

@@ -26,10 +26,30 @@ except n.NVMLError_NotSupported:
 print(json.dumps(say))
 """
 
+MORE = """
+import json, os, pynvml as n
+n.nvmlInit()
+d, events, unknown = n.nvmlDeviceGetHandleByIndex(0), n.nvmlEventSetCreate(), 9999
+first = n.nvmlDeviceGetTotalEnergyConsumption(d)
+try:
+    n.nvmlEventSetWait(events, 20)
+except n.NVMLError_Timeout:
+    waited = True
+fields = n.nvmlDeviceGetFieldValues(d, [n.NVML_FI_DEV_POWER_INSTANT, n.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, unknown])
+print(json.dumps({
+    "waited": waited,
+    "fields": [field.nvmlReturn for field in fields],
+    "milliwatts": fields[0].value.uiVal,
+    "millijoules": fields[1].value.ullVal - first >= 20 * 30,
+    "by_bus": n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByPciBusId(n.nvmlDeviceGetPciInfo(d).busId)),
+    "is_named": "python" in n.nvmlSystemGetProcessName(os.getpid()),
+}))
+"""
 
-def ask(host: Host) -> dict[str, object]:
+
+def ask(host: Host, script: str = ASK_NVML) -> dict[str, object]:
     environment = host.environment()
-    command = [sys.executable, "-c", ASK_NVML]
+    command = [sys.executable, "-c", script]
     output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     answer: dict[str, object] = json.loads(output)
     return answer
@@ -59,3 +79,14 @@ def test_memory_of_a_killed_process_is_free_on_the_card(host: Host) -> None:
 def test_the_drivers_own_memory_limits_are_kept_where_configured(host: Host) -> None:
     host.configure(gpus=1, memory_limits=True)
     assert ask(host)["hard"] == GIB
+
+
+def test_nvml_says_what_the_simulated_gpu_has(host: Host) -> None:
+    assert ask(host, MORE) == {
+        "waited": True,
+        "fields": [0, 0, 3],
+        "milliwatts": 30000,
+        "millijoules": True,
+        "by_bus": UUIDS[0],
+        "is_named": True,
+    }

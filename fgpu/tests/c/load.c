@@ -51,7 +51,7 @@ static CUresult launch(CUstream stream, uint64_t ns)
 static bool launch_by(const char *name)
 {
     void *params[] = {&kernel_ns}, *function = NULL;
-    CUlaunchConfig config = {.stream = NULL};
+    CUlaunchConfig config = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
     if (!strncmp(name, "cu", 2))
         function = by_dlsym(name);
     if (!function)
@@ -92,6 +92,58 @@ static void held(void)
     CU(cuCtxSynchronize, (void));
 }
 
+/* A batch of kernels on a stream that waits so long for something elsewhere, maybe for what the program does after it. */
+static void behind(uint64_t ns)
+{
+    ((void (*)(CUstream, uint64_t))(uintptr_t)by_dlsym("fgpuSimHold"))(streams[0], now() + ns);
+    for (int i = 0; i < 20; i++)
+        launch(streams[0], kernel_ns);
+}
+
+/* The same by events that happen so late, each a second after the one before, and waited for behind three kernels. */
+static void awaited(uint64_t ns, int waits)
+{
+    CUevent event;
+    CU(cuEventCreate, (CUevent *, unsigned), &event, 0);
+    for (int i = 0; i < 3; i++)
+        launch(streams[0], kernel_ns);
+    for (int i = 0; i < waits; i++) {
+        ((void (*)(CUstream, uint64_t))(uintptr_t)by_dlsym("fgpuSimHold"))(streams[1], now() + ns + (uint64_t)i * 1000000000);
+        CU(cuEventRecord, (CUevent, CUstream), event, streams[1]);
+        CU(cuStreamWaitEvent, (CUstream, CUevent, unsigned), streams[0], event, 0);
+        launch(streams[0], kernel_ns);
+    }
+    for (int i = 0; i < 20; i++)
+        launch(streams[0], kernel_ns);
+}
+
+/* Two streams, each of which waits for the other's last kernel before its next one. */
+static void in_turns(unsigned i)
+{
+    static CUevent events[2];
+    if (!events[i % 2])
+        CU(cuEventCreate, (CUevent *, unsigned), &events[i % 2], 0);
+    if (i)
+        CU(cuStreamWaitEvent, (CUstream, CUevent, unsigned), streams[i % 2], events[(i + 1) % 2], 0);
+    launch(streams[i % 2], kernel_ns);
+    CU(cuEventRecord, (CUevent, CUstream), events[i % 2], streams[i % 2]);
+}
+
+/* Kernels of which the last are over before an event closes them; after a pause, one behind a wait. */
+static void tail(void)
+{
+    static CUevent event;
+    if (!event)
+        CU(cuEventCreate, (CUevent *, unsigned), &event, 0);
+    for (int i = 0; i < 5; i++)
+        launch(streams[0], kernel_ns);
+    CU(cuCtxSynchronize, (void));
+    rest(pause_ns);
+    CU(cuStreamWaitEvent, (CUstream, CUevent, unsigned), streams[0], event, 0);
+    launch(streams[0], kernel_ns);
+    CU(cuCtxSynchronize, (void));
+}
+
 /* Kernels that launch three times as much themselves: no launch function is called for that. */
 static void device(uint64_t ns)
 {
@@ -128,6 +180,17 @@ static void step(const char *pattern, unsigned i)
         device(kernel_ns);
     else if (!strcmp(pattern, "held"))
         held();
+    else if (!strcmp(pattern, "queued") || !strcmp(pattern, "queued-behind")) {
+        if (pattern[6])
+            awaited(2000000000, 1);
+        else
+            behind(2000000000);
+        CU(cuCtxSynchronize, (void));
+    }
+    else if (!strcmp(pattern, "in-turns"))
+        in_turns(i);
+    else if (!strcmp(pattern, "tail"))
+        tail();
     else if (launch_by(pattern))
         return;
     else if (!strcmp(pattern, "mixed"))
@@ -199,6 +262,15 @@ int main(int argc, char **argv)
     rest(1000); /* on the virtual clock: until all parties are here */
     if (!strcmp(argv[1], "stuck")) {
         stuck();
+        return 0;
+    }
+    if (!strcmp(argv[1], "behind") || !strcmp(argv[1], "awaited")) {
+        uint64_t start = now();
+        if (argv[1][0] == 'b')
+            behind(60000000000);
+        else
+            awaited(60000000000, atoi(argv[4]));
+        printf("%.3f\n", (double)(now() - start) / 1e6); /* how many ms it took to launch them */
         return 0;
     }
     if (!strcmp(argv[1], "once") || !strcmp(argv[1], "drop") || !strcmp(argv[1], "die")) {

@@ -94,14 +94,20 @@ static CUresult alloc_captured(struct slot *s, size_t bytes)
     CUresult rc = CU(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), (CUdeviceptr *)&s->value, bytes, recorded);
     if (!rc)
         CU(cuMemFreeAsync, (CUdeviceptr, CUstream), s->value, recorded);
-    CU(cuStreamEndCapture, (CUstream, CUgraph *), recorded, &s->graph);
-    return rc;
+    if (!strcmp(s->how, "captured_spoilt"))
+        CU(cuStreamSynchronize, (CUstream), recorded);
+    if (!strcmp(s->how, "captured_left")) {
+        CU(cuStreamDestroy_v2, (CUstream), recorded);
+        return rc;
+    }
+    CUresult ended = CU(cuStreamEndCapture, (CUstream, CUgraph *), recorded, &s->graph);
+    return rc ? rc : ended;
 }
 
-/* Page-locked host memory; what is registered is any address. */
+/* Page-locked host memory; what is registered is any address, far from others. */
 static CUresult alloc_pinned(struct slot *s, size_t bytes)
 {
-    void **out = (void **)&s->value, *own = s + 1;
+    void **out = (void **)&s->value, *own = (void *)((uintptr_t)(s - slots + 1) << 36);
     if (!strcmp(s->how, "pinned_alloc"))
         return CU(cuMemHostAlloc, (void **, size_t, unsigned), out, bytes, 0);
     if (!strcmp(s->how, "pinned"))
