@@ -7,19 +7,23 @@ from django.db import IntegrityError
 from django.db.models import Count, QuerySet
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html_join
 from django.utils.translation import gettext, ngettext
 
 from accounts.admin import NoAddMixin, NoChangeMixin, NoDeleteMixin, ShownInline, UserAdmin
 from accounts.models import DEFAULT_LIMITS, Membership, Project, ResourcePolicy, User
 from resources.amounts.admin_columns import AmountsAdmin, fgpu_column, memory_column, value_column
-from resources.forms import ElasticPoolForm, HostForm, PresetForm, ResourceGroupForm
-from resources.hosts import bounds, group_changes, services
+from resources.elastic_admin import LiveHostInline, events_table
+from resources.forms import ElasticPoolForm, GpuWeightForm, HostForm, PresetForm, ResourceGroupForm
+from resources.hosts import bounds, group_changes, measurements, services
+from resources.hosts.gpu_kinds import models_text, reported_models, unreported_hint
 from resources.image_admin import ImageAdmin, RegistryAdmin
 from resources.kick import kick_scheduler
 from resources.models import (
     ElasticHost,
     ElasticPool,
     Gpu,
+    GpuWeight,
     Host,
     HostHealth,
     Image,
@@ -182,6 +186,7 @@ class ResourceGroupAdmin(KickingAdmin):
     form = ResourceGroupForm
     list_display = (
         "name",
+        "accelerator",
         "fgpu_per_gpu",
         "cpu_overcommit",
         "sharing",
@@ -191,7 +196,7 @@ class ResourceGroupAdmin(KickingAdmin):
         "open_to_all",
         "description",
     )
-    list_filter = ("is_active", "open_to_all")
+    list_filter = ("is_active", "open_to_all", "accelerator")
     search_fields = ("name", "description")
     filter_horizontal = ("users", "projects")
     readonly_fields = ("reservations",)
@@ -222,6 +227,7 @@ class GpuInline(ShownInline):
     fields = readonly_fields = (
         "index",
         "uuid",
+        "kind",
         "name",
         memory_column("memory", "memory"),
         "is_simulated",
@@ -241,7 +247,8 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
     search_fields = ("name",)
     readonly_fields = (
         *("name", "status", "cpu", memory_column("memory", "memory")),
-        *("gateway_url", "heartbeat_at", "lost_at", "drain_by", "failed_starts"),
+        *("gateway_url", "heartbeat_at", "lost_at", "drain_by", "failed_starts", "gpu_driver"),
+        "measured_gpus",
     )
     fields = (*HostForm.Meta.fields, *readonly_fields)
     inlines = (GpuInline,)
@@ -259,6 +266,13 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
             return gettext("Cordoned since %(since)s UTC, probed next at %(at)s UTC: %(problem)s") % facts
         facts["count"] = str(health.failures + health.gpu_failures)
         return gettext("%(count)s in a row: %(problem)s") % facts
+
+    @admin.display(description="measured of fGPU")
+    def measured_gpus(self, host: Host) -> str:
+        """Return what the hardware protocol found on its GPUs, a paragraph for each."""
+        found = measurements.of_gpus(host.gpus.select_related("measurement").order_by("index"))
+        hint = gettext("Never; `gpuplatform-manage doctor --gpu` on the host does it.")
+        return format_html_join("", "<p>{}</p>", ((line,) for line in found)) or hint
 
     @admin.action(description="Cordon: place no new sessions on selected hosts", permissions=["change"])
     def cordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:
@@ -285,7 +299,7 @@ class GpuAdmin(NoChangeMixin, ReportedAdmin):
 
     list_display = (
         *("uuid", "name", "host", "index", memory_column("memory", "memory"), "tier"),
-        *("is_simulated", "is_present"),
+        *("is_simulated", "is_present", "problem"),
     )
     list_filter = ("tier", "is_simulated", "is_present", "name", "host__group")
     list_select_related = ("host",)
@@ -310,8 +324,20 @@ class ElasticPoolAdmin(KickingAdmin):
     list_filter = ("is_enabled", "provider")
     list_select_related = ("group",)
     search_fields = ("group__name",)
-    readonly_fields = ("failures", "problem", "retry_at")
-    fields = (*ElasticPoolForm.Meta.fields, *readonly_fields)
+    readonly_fields = ("failures", "problem", "retry_at", "silent_since", "silence", "events")
+    fieldsets = (
+        (None, {"fields": ("group", "is_enabled")}),
+        ("What makes hosts", {"fields": ("provider", "configuration", "host_types")}),
+        ("Budget", {"fields": ("min_hosts", "max_hosts", "hosts_per_hour", "cost_per_hour")}),
+        ("Times", {"fields": ("cool_down", "give_up_after", "back_off", "max_parked_time")}),
+        ("State", {"fields": readonly_fields}),
+    )
+    inlines = (LiveHostInline,)
+
+    @admin.display(description="what has become of its hosts")
+    def events(self, pool: ElasticPool) -> str:
+        """Return what has happened to its hosts, the latest first."""
+        return events_table(pool) if pool.pk else ""
 
 
 @admin.register(ElasticHost)
@@ -335,10 +361,33 @@ class PresetAdmin(AmountsAdmin):
     list_display = (
         *("name", "group", "cpu", memory_column("memory", "memory")),
         *(memory_column("shared_memory", "shared memory"), fgpu_column("fgpu", "fGPU")),
+        memory_column("gpu_memory", "GPU memory"),
     )
     list_filter = ("group",)
     list_select_related = ("group",)
     search_fields = ("name",)
+
+
+@admin.register(GpuWeight)
+class GpuWeightAdmin(KickingAdmin):
+    """What an hour on a GPU of each model counts."""
+
+    form = GpuWeightForm
+    list_display = ("model", "weight")
+    search_fields = ("model",)
+
+    def get_form(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the form, which says what models there are."""
+        form: Any = super().get_form(*args, **kwargs)
+        field = form.base_fields["model"]
+        field.help_text = f"{field.help_text}. {models_text(reported_models())}"
+        return form
+
+    def save_model(self, request: HttpRequest, obj: GpuWeight, form: Any, change: bool) -> None:
+        """Save, and warn of a model that no host reports."""
+        super().save_model(request, obj, form, change)
+        if hint := unreported_hint(obj.model, reported_models()):
+            messages.warning(request, hint)
 
 
 @admin.register(Installation)

@@ -1,17 +1,23 @@
 """Forms of the administration of groups, hosts, presets, registries and images."""
 
+import json
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import F, QuerySet
+from django.forms.fields import InvalidJSONInput
 from django.utils import timezone
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from resources.amounts.capacity import shared_memory_error
+from resources.amounts.fields import SizeFormField
+from resources.elastic.host_types import HostTypeSerializer
+from resources.elastic.kinds import KINDS
 from resources.hosts import health as host_health
-from resources.models import ElasticPool, Host, Image, Preset, Registry, ResourceGroup
+from resources.hosts import kinds
+from resources.models import ElasticPool, GpuWeight, Host, Image, Preset, Registry, ResourceGroup
 from resources.registries.credentials import set_password
 from resources.registries.references import reference_problem, registry_address_problem
 from translation.english import from_english
@@ -23,7 +29,16 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
     class Meta:
         model = ResourceGroup
         fields = (
-            *("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing", "host_loss_grace", "use_mps"),
+            *(
+                "name",
+                "description",
+                "accelerator",
+                "fgpu_per_gpu",
+                "cpu_overcommit",
+                "sharing",
+                "host_loss_grace",
+                "use_mps",
+            ),
             *("is_active", "deny_private_networks", "cluster_host_network"),
             *(
                 "open_to_all",
@@ -65,6 +80,23 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
                 raise ValidationError(text % {"count": count})
         return value
 
+    def clean_accelerator(self) -> str:
+        """Return the kind; raise ValidationError on a change while hosts lend others, or sessions want some."""
+        kind: str = self.cleaned_data["accelerator"]
+        if "accelerator" not in self.changed_data or not self.instance.pk:
+            return kind
+        if host := kinds.lends_other(Host.objects.filter(group=self.instance.pk), kind):
+            text = gettext("%(host)s lends devices of another kind here; put it into another group first.")
+            raise ValidationError(text % {"host": host})
+        if count := kinds.sessions_with_devices(self.instance).count():
+            text = ngettext(
+                "%(count)s session holds devices of this group or waits for some; end it first.",
+                "%(count)s sessions hold devices of this group or wait for some; end them first.",
+                count,
+            )
+            raise ValidationError(text % {"count": count})
+        return kind
+
     def clean_fgpu_per_gpu(self) -> int:
         """Return the value; raise ValidationError on a change while sessions of the group hold leases."""
         value: int = self.cleaned_data["fgpu_per_gpu"]
@@ -102,18 +134,80 @@ class HostForm(forms.ModelForm[Host]):
             raise ValidationError(
                 gettext("A host cannot change its group while sessions hold its resources; end them first.")
             )
+        if kinds.lends_other(Host.objects.filter(pk=self.instance.pk), group.accelerator):
+            text = gettext("Hosts of this group lend %(kind)s, and this one lends other devices.")
+            raise ValidationError(text % {"kind": group.accelerator})
         return group
+
+
+class LinedJsonField(forms.JSONField):
+    """JSON that people read and write: a line for each of the outermost values, in a monospaced font."""
+
+    widget = forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "class": "vLargeTextField json"})
+
+    def to_python(self, value: Any) -> Any:
+        """Return what the text says. Raises ValidationError, also where it is nested too deeply to be read."""
+        try:
+            return super().to_python(value)
+        except RecursionError:
+            raise ValidationError(self.error_messages["invalid"], code="invalid", params={"value": value}) from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """Return what the form shows again of what was typed."""
+        try:
+            return super().bound_data(data, initial)
+        except RecursionError:
+            return InvalidJSONInput(data)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return a value as text; what was typed and is no JSON stays as it is."""
+        if isinstance(value, InvalidJSONInput):
+            return value
+        if isinstance(value, dict):
+            return _lines("{}", [f"{_json(name)}: {_json(each)}" for name, each in sorted(value.items())])
+        return _lines("[]", [_json(each) for each in value]) if isinstance(value, list) else _json(value)
+
+
+class HostTypesField(LinedJsonField):
+    """Types of hosts, the memory of each as people write it."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the types as text."""
+        if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+            names, read = ("memory", "gpu_memory"), SizeFormField().prepare_value
+            value = [row | {name: read(row[name]) for name in names if row.get(name)} for row in value]
+            order = {name: place for place, name in enumerate(HostTypeSerializer().fields)}  # a database has its own
+            value = [dict(sorted(row.items(), key=lambda pair: order.get(pair[0], len(order)))) for row in value]
+        return super().prepare_value(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _lines(brackets: str, parts: list[str]) -> str:
+    body = ",\n".join(f"  {part}" for part in parts)
+    return f"{brackets[0]}\n{body}\n{brackets[1]}" if parts else brackets
 
 
 class ElasticPoolForm(forms.ModelForm[ElasticPool]):
     """An elastic pool; the model checks what its provider and its types of hosts need."""
 
+    provider = forms.ChoiceField(choices=lambda: [(name, name) for name in sorted(KINDS)])
+
     class Meta:
         model = ElasticPool
         fields = (
             *("group", "is_enabled", "provider", "configuration", "host_types", "min_hosts", "max_hosts"),
-            *("hosts_per_hour", "cost_per_hour", "cool_down", "give_up_after", "back_off"),
+            *("hosts_per_hour", "cost_per_hour", "cool_down", "give_up_after", "back_off", "max_parked_time"),
         )
+        field_classes: ClassVar = {"configuration": LinedJsonField, "host_types": HostTypesField}
+        help_texts: ClassVar = {
+            "host_types": gettext_lazy(
+                "What the provider can make: name, cpus, memory such as 80g, gpu_count and cost_per_hour of each type; "
+                "gpu_kind, gpu_model, gpu_memory, divides_gpus and architecture where they matter"
+            )
+        }
 
 
 class PresetForm(forms.ModelForm[Preset]):
@@ -121,7 +215,11 @@ class PresetForm(forms.ModelForm[Preset]):
 
     class Meta:
         model = Preset
-        fields = ("name", "group", "cpu", "memory", "shared_memory", "fgpu")
+        fields = ("name", "group", "cpu", "memory", "shared_memory", "fgpu", "gpu_memory")
+
+    def clean_gpu_memory(self) -> int:
+        """Return the bytes; nothing is none."""
+        return self.cleaned_data["gpu_memory"] or 0
 
     def clean_shared_memory(self) -> int:
         """Return the bytes; raise ValidationError if they exceed the memory or are below the minimum."""
@@ -129,6 +227,14 @@ class PresetForm(forms.ModelForm[Preset]):
         if error := shared_memory_error(shared, self.cleaned_data.get("memory", shared)):
             raise ValidationError(from_english(error))
         return shared
+
+
+class GpuWeightForm(forms.ModelForm[GpuWeight]):
+    """The weight of a GPU model, whether or not a host reports it."""
+
+    class Meta:
+        model = GpuWeight
+        fields = ("model", "weight")
 
 
 class RegistryForm(forms.ModelForm[Registry]):

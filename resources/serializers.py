@@ -18,7 +18,7 @@ class ResourceGroupSerializer(ShownSerializer[ResourceGroup]):
     class Meta:
         model = ResourceGroup
         fields = (
-            *("name", "description", "fgpu_per_gpu", "cpu_overcommit", "sharing"),
+            *("name", "description", "accelerator", "fgpu_per_gpu", "cpu_overcommit", "sharing"),
             *("deny_private_networks", "cluster_host_network"),
         )
 
@@ -31,7 +31,7 @@ class PresetSerializer(ShownSerializer[Preset]):
 
     class Meta:
         model = Preset
-        fields = ("name", "resource_group", "cpu", "memory", "shared_memory", "fgpu")
+        fields = ("name", "resource_group", "cpu", "memory", "shared_memory", "fgpu", "gpu_memory")
 
 
 class ImageSerializer(ShownSerializer[Image]):
@@ -99,7 +99,10 @@ class GpuSerializer(ShownSerializer[Gpu]):
 
     class Meta:
         model = Gpu
-        fields = ("uuid", "name", "index", "memory", "is_simulated", "tier", "sharing", "capacity", "held", "reading")
+        fields = (
+            *("uuid", "kind", "name", "index", "memory", "is_simulated", "tier", "sharing", "capacity", "held"),
+            "reading",
+        )
 
 
 class GpuTopologySerializer(serializers.Serializer[dict[str, Any]]):

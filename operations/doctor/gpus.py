@@ -2,13 +2,14 @@
 
 import os
 import shutil
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from django.conf import settings
 
-from hostworker.runtime.factory import get_enforcer
+from hostworker.runtime.factory import find_accelerators, get_enforcer
 from hostworker.runtime.gpu_access import choose
 from operations.doctor import advice
 from operations.doctor import driver_gpus as gpus
@@ -17,12 +18,14 @@ from operations.doctor.services import docker_client
 from resources.checks import check_simulated_gpus
 from resources.gpus import simulated as simulated_gpus
 from resources.gpus.nvml_topology import nvml_topology
-from resources.models import Gpu
+from resources.hosts import kinds
+from resources.models import Gpu, GpuMeasurement, Host
 
 DEV: Final = Path("/dev")
 TOOLKIT_HOOK: Final = "nvidia-container-runtime-hook"
 SPECIFY: Final = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, on Docker 25 and later"
 RELOAD: Final = "see `nvidia-smi`; after an upgrade of the driver or the kernel, restart the machine"
+HOW_FOUND: Final = "see docs/hosts.md, accelerators of other vendors"
 NO_GPU: Final = "no NVIDIA GPU here"
 
 
@@ -38,6 +41,8 @@ def models() -> Finding:
         return Finding(Verdict.FAIL, wrong[0].msg, wrong[0].hint or "")
     if settings.COMPUTE_SIMULATED_GPUS:
         return Finding(Verdict.OK, f"SIMULATED: {settings.COMPUTE_SIMULATED_GPUS}")
+    if find_accelerators().accelerators:  # named by `accelerators`
+        return Finding(Verdict.OK, NO_GPU)
     return Finding(Verdict.WARN, NO_GPU, advice.without_gpu())
 
 
@@ -76,6 +81,20 @@ def access() -> Finding:
     return Finding(Verdict.OK, "containers get them by the legacy request; their nodes are named to the engine")
 
 
+def accelerators(*, is_database_there: bool) -> Finding:
+    """Return which devices of other vendors there are, and why others are not lent."""
+    found = find_accelerators()
+    counts = Counter(f"{each.kind} ({each.model})" for each in found.accelerators)
+    text = ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none beside NVIDIA's"
+    problems = list(found.problems)
+    host = Host.objects.filter(name=settings.COMPUTE_HOST_NAME).select_related("group") if is_database_there else ()
+    for each in host:
+        problems += kinds.left_out([device.kind for device in found.accelerators], each.group)
+    if problems:
+        return Finding(Verdict.WARN, f"{text}. {' '.join(problems)}", HOW_FOUND)
+    return Finding(Verdict.OK, text)
+
+
 def nodes() -> Finding:
     """Return whether the device nodes are there, and stay."""
     found = gpus.find()
@@ -100,7 +119,12 @@ def division(*, is_database_there: bool) -> Finding:
         )
     if not is_database_there:
         return Finding(Verdict.OK, "the hook is built")
-    found = Gpu.objects.filter(host__name=settings.COMPUTE_HOST_NAME, is_present=True).values_list("tier", flat=True)
+    here = Gpu.objects.filter(host__name=settings.COMPUTE_HOST_NAME, is_present=True)
+    measured = GpuMeasurement.objects.filter(gpu__in=here).select_related("gpu__host")
+    if any(each.is_outdated for each in measured):
+        text = "the hook is built; the driver is another one since its shares were measured"
+        return Finding(Verdict.WARN, text, "`manage.py doctor --gpu` measures them again")
+    found = here.values_list("tier", flat=True)
     return Finding(Verdict.OK, f"the hook is built; tiers: {', '.join(sorted(set(found))) or 'no GPU registered yet'}")
 
 

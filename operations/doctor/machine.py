@@ -186,8 +186,9 @@ def _restart_advice(server: str, log: str) -> str:
 def _docker() -> Finding:
     engine = docker_engine.examine(settings.COMPUTE_DOCKER_URL)
     if not engine.problem:
-        return Finding(Verdict.OK, f"{engine.version}, cgroup v{engine.cgroup_version} ({engine.cgroup_driver})")
-    if settings.COMPUTE_DOCKER_URL == docker_engine.DEFAULT_URL and system_packages.can_install():
+        return Finding(Verdict.OK, engine.version)
+    is_default = settings.COMPUTE_DOCKER_URL == docker_engine.DEFAULT_URL
+    if is_default and not engine.version and system_packages.can_install():
         return Finding(Verdict.WARN, engine.problem, "`make up` installs and starts one")
     return Finding(Verdict.FAIL, engine.problem, "install docker.io and iptables, or set COMPUTE_DOCKER_URL")
 
@@ -335,6 +336,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "cgroups": doctor_kernel.cgroups,
     "open files": doctor_kernel.open_files,
     "GPUs": doctor_gpus.models,
+    "accelerators": lambda: doctor_gpus.accelerators(is_database_there=not _database_problem()),
     "GPU links": doctor_gpus.connections,
     "GPU access": doctor_gpus.access,
     "GPU nodes": doctor_gpus.nodes,

@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from resources.admin_api.base import ReadRecords, RecordViewSet, SearchQuery
 from resources.admin_api.serializers import RecordSerializer
 from resources.elastic.host_types import HostTypeSerializer
 from resources.elastic.kinds import KINDS
 from resources.forms import ElasticPoolForm
+from resources.hosts.elastic_pools import PoolEventKind, events_of
 from resources.models import ElasticHost, ElasticPool, ElasticState, ResourceGroup
 from restapi.fields import RowNameField, ShownSerializer
 
@@ -24,14 +29,23 @@ class ElasticPoolSerializer(RecordSerializer[ElasticPool]):
 
     class Meta:
         model = ElasticPool
-        fields = ("id", "resource_group", *ElasticPoolForm.Meta.fields[1:], "failures", "problem", "retry_at")
-        read_only_fields = ("failures", "problem", "retry_at")
+        read_only_fields = ("failures", "problem", "retry_at", "silent_since", "silence")
+        fields = ("id", "resource_group", *ElasticPoolForm.Meta.fields[1:], *read_only_fields)
 
 
 class ElasticPoolQuery(SearchQuery):
     """Which pools to list."""
 
     resource_group = serializers.CharField(max_length=64, required=False)
+
+
+class PoolEventSerializer(serializers.Serializer[Any]):
+    """Something that has happened to a host of a pool."""
+
+    at = serializers.DateTimeField()
+    event = serializers.ChoiceField(PoolEventKind.choices)
+    host = serializers.CharField(help_text="Name of the host")
+    reason = serializers.CharField(help_text="Why it was given back or up")
 
 
 class ElasticPoolViewSet(RecordViewSet[ElasticPool]):
@@ -45,6 +59,12 @@ class ElasticPoolViewSet(RecordViewSet[ElasticPool]):
     query_serializers: ClassVar[Mapping[str, Any]] = {"list": ElasticPoolQuery}
     filters: ClassVar = {"resource_group": "group__name"}
 
+    @extend_schema(responses=PoolEventSerializer(many=True))
+    @action(detail=True, pagination_class=None)
+    def events(self, request: Request, pk: str) -> Response:
+        """List what has happened to its hosts, the latest first, at most 100."""
+        return Response(PoolEventSerializer(events_of(self.get_object()), many=True).data)
+
 
 class ElasticHostSerializer(ShownSerializer[ElasticHost]):
     """A host that was asked for: what became of it, and why."""
@@ -56,7 +76,7 @@ class ElasticHostSerializer(ShownSerializer[ElasticHost]):
         model = ElasticHost
         fields = (
             *("id", "name", "resource_group", "type", "state", "reason", "has_failed", "identifier", "cost_per_hour"),
-            *("created_at", "state_at", "joined_at", "idle_since", "ends_at", "ended_at"),
+            *("created_at", "state_at", "expected_at", "joined_at", "idle_since", "ends_at", "ended_at"),
         )
 
 

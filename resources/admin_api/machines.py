@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
+from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -12,9 +13,20 @@ from rest_framework.response import Response
 from accounts.models import Project, User
 from resources.admin_api.base import ChangeRecords, DeleteRecords, RecordViewSet, SearchQuery
 from resources.admin_api.serializers import RecordSerializer
-from resources.forms import HostForm, PresetForm, ResourceGroupForm
-from resources.hosts import bounds, group_changes
-from resources.models import Gpu, Host, HostHealth, HostStatus, Preset, ResourceGroup
+from resources.forms import GpuWeightForm, HostForm, PresetForm, ResourceGroupForm
+from resources.hosts import bounds, group_changes, measurements
+from resources.hosts.gpu_kinds import reported_models, unreported_hint
+from resources.models import (
+    FIGURES,
+    Gpu,
+    GpuMeasurement,
+    GpuWeight,
+    Host,
+    HostHealth,
+    HostStatus,
+    Preset,
+    ResourceGroup,
+)
 from restapi.fields import RowNameField, ShownSerializer
 
 
@@ -63,12 +75,32 @@ class GroupRecordViewSet(RecordViewSet[ResourceGroup]):
         return Response({**self.shown(group).data, **more})
 
 
+class GpuMeasurementSerializer(ShownSerializer[GpuMeasurement]):
+    """What the hardware protocol last found on a GPU; null: that was not measured."""
+
+    is_outdated = serializers.BooleanField(read_only=True, help_text="Whether its host has another driver since")
+
+    class Meta:
+        model = GpuMeasurement
+        fields = (
+            *("measured_at", "reported_by", "is_simulated", "driver", "cuda", "version", "hook", "failed", "skipped"),
+            *("memory_exact", *FIGURES, "is_outdated"),
+        )
+
+
 class HostGpuSerializer(ShownSerializer[Gpu]):
     """A GPU of a host, as the host reported it."""
 
+    measurement = GpuMeasurementSerializer(
+        read_only=True, allow_null=True, default=None, help_text="By `doctor --gpu`; null: never measured"
+    )
+
     class Meta:
         model = Gpu
-        fields = ("uuid", "index", "name", "memory", "is_simulated", "tier", "is_present")
+        fields = (
+            *("uuid", "index", "kind", "name", "memory", "is_simulated", "tier", "is_present", "problem"),
+            "measurement",
+        )
 
 
 class HostHealthSerializer(ShownSerializer[HostHealth]):
@@ -87,14 +119,29 @@ class HostRecordSerializer(RecordSerializer[Host]):
     )
     gpus = HostGpuSerializer(many=True, read_only=True)
     health = HostHealthSerializer(read_only=True, allow_null=True, default=None, help_text="null: no start has failed")
+    measured = serializers.SerializerMethodField(help_text="What `doctor --gpu` found on its GPUs, in words")
 
     class Meta:
         model = Host
         fields = (
             *("id", "name", "resource_group", "topology", "is_cordoned", "cordon_reason", "status", "drain_by", "cpu"),
-            *("memory", "architecture", "gateway_url", "heartbeat_at", "lost_at", "health", "gpus"),
+            *(
+                "memory",
+                "architecture",
+                "gpu_driver",
+                "gateway_url",
+                "heartbeat_at",
+                "lost_at",
+                "health",
+                "measured",
+                "gpus",
+            ),
         )
         read_only_fields = tuple({*fields} - {"resource_group", "topology", "is_cordoned", "cordon_reason"})
+
+    def get_measured(self, host: Host) -> list[str]:
+        """Return the sentences that the administration shows."""
+        return measurements.of_gpus(host.gpus.all())
 
 
 class HostRecordQuery(SearchQuery):
@@ -117,7 +164,7 @@ class HostRecordViewSet(ChangeRecords[Host], DeleteRecords[Host]):
 
     def get_queryset(self) -> QuerySet[Host]:
         """Return all hosts with their GPUs; two queries for any number."""
-        gpus = Prefetch("gpus", Gpu.objects.order_by("index"))
+        gpus = Prefetch("gpus", Gpu.objects.select_related("measurement").order_by("index"))
         return super().get_queryset().select_related("group", "health").prefetch_related(gpus).order_by("name")
 
 
@@ -130,7 +177,7 @@ class PresetRecordSerializer(RecordSerializer[Preset]):
 
     class Meta:
         model = Preset
-        fields = ("id", "name", "resource_group", "cpu", "memory", "shared_memory", "fgpu")
+        fields = ("id", "name", "resource_group", "cpu", "memory", "shared_memory", "fgpu", "gpu_memory")
 
 
 class PresetRecordQuery(SearchQuery):
@@ -147,3 +194,31 @@ class PresetRecordViewSet(RecordViewSet[Preset]):
     form_class = PresetForm
     query_serializers: ClassVar[Mapping[str, Any]] = {"list": PresetRecordQuery}
     filters: ClassVar = {"resource_group": "group__name"}
+
+
+class GpuWeightSerializer(RecordSerializer[GpuWeight]):
+    """What an hour on a whole GPU of a model counts in fair share and weighted usage; models without a row count 1."""
+
+    hint = serializers.SerializerMethodField(help_text="Which models there are, where no host reports this one")
+
+    class Meta:
+        model = GpuWeight
+        fields = ("id", "model", "weight", "hint")
+
+    @cached_property
+    def _reported(self) -> list[str]:
+        return reported_models()
+
+    def get_hint(self, row: GpuWeight) -> str:
+        """Return what the administration warns of."""
+        return unreported_hint(row.model, self._reported)
+
+
+class GpuWeightViewSet(RecordViewSet[GpuWeight]):
+    """Weights of GPU models. Sessions keep the weight with which they were placed."""
+
+    queryset = GpuWeight.objects.order_by("model")
+    serializer_class = GpuWeightSerializer
+    form_class = GpuWeightForm
+    is_scheduled = True
+    search_fields = ("model",)

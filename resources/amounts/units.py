@@ -9,6 +9,7 @@ from typing import Final
 MIB: Final = 2**20
 GIB: Final = 2**30
 CORE_MILLI: Final = 1000  # thousandths of a CPU core
+PLAIN_WEIGHT: Final = 1000  # thousandths: the weight of GPU models of which nobody says another
 FGPU_STEP: Final = 10  # milli-fGPU: the step is 0.01 fGPU
 
 _FACTORS: Final = {"": 1, "k": 2**10, "m": MIB, "g": GIB, "t": 2**40}

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
 from resources.elastic.programs import output_of
 from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, ProviderError
+from resources.elastic.refusals import refusal_of
 
 MAX_WORDS: Final = 200  # characters of what it says of a failure
 ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -61,7 +61,7 @@ class CommandProvider:
         """Take a configuration; raise ValidationError for one that cannot work."""
         serializer = CommandConfigurationSerializer(data=configuration)
         if not serializer.is_valid():
-            raise ValidationError([f"{name}: {text}" for name, texts in serializer.errors.items() for text in texts])
+            raise refusal_of(serializer.errors)
         self._known = serializer.validated_data
         self._prefix = prefix
 
@@ -110,7 +110,7 @@ class CommandProvider:
             raise ProviderError(f"The program {name} failed: {said[-1] if said else f'status {code}'}"[:MAX_WORDS])
         try:
             found = json.loads(output or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ProviderError(f"The program {name} wrote no JSON.") from error
         if not isinstance(found, dict):
             raise ProviderError(f"The program {name} wrote no JSON object.")

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from accounts.serializers import StrictSerializer
 from resources.amounts.fields import SizeField
 from resources.elastic.providers import HostShape
+from resources.elastic.refusals import refusal_of
 from resources.gpus.discovery import ARCHITECTURES
 
 MAX_TYPES: Final = 16  # of a pool: each is tried for each session that waits
@@ -51,9 +52,7 @@ def checked(rows: Any) -> list[dict[str, Any]]:
         if serializer.is_valid():
             found.append(dict(serializer.validated_data))
         else:
-            problems += [
-                f"Type {number}, {field}: {text}" for field, texts in serializer.errors.items() for text in texts
-            ]
+            problems += [f"Type {number}, {text}" for text in refusal_of(serializer.errors).messages]
     if problems:
         raise ValidationError(problems)
     if len({row["name"] for row in found}) < len(found):

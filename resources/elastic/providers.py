@@ -55,6 +55,7 @@ class ProvidedHost:
     host_name: str | None = None  # the name of its request
     reason: str = ""  # in words, why it is not running
     ends_at: datetime | None = None  # when the provider takes it back by itself
+    is_left: bool = True  # whether there is something to delete, though it failed
 
 
 class Provider(Protocol):

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
@@ -22,6 +21,7 @@ from resources.amounts.units import MIB
 from resources.elastic import slurm_words
 from resources.elastic.programs import output_of
 from resources.elastic.providers import HostRequest, HostShape, ProvidedHost, ProvidedState, ProviderError
+from resources.elastic.refusals import refusal_of
 
 TIMEOUT_SECONDS: Final = 60
 KEPT_VARIABLES: Final = ("HOME", "PATH", "SLURM_CONF")  # the platform's own hold secrets
@@ -92,7 +92,7 @@ class SlurmProvider:
         """Take a configuration; raise ValidationError for one that cannot work."""
         serializer = SlurmConfigurationSerializer(data=configuration)
         if not serializer.is_valid():
-            raise ValidationError([f"{name}: {text}" for name, texts in serializer.errors.items() for text in texts])
+            raise refusal_of(serializer.errors)
         self._asked = serializer.validated_data
         self._prefix = prefix
 
@@ -119,6 +119,7 @@ class SlurmProvider:
                 host_name=name,
                 reason=slurm_words.of_job(state, reason),
                 ends_at=datetime.fromtimestamp(int(end), UTC) if state == "RUNNING" and end.isdigit() else None,
+                is_left=state in slurm_words.STATES,  # Slurm lists jobs that failed or were cancelled for minutes
             )
             for number, state, end, name, reason in self._jobs()
             if name.startswith(self._prefix)

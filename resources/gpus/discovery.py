@@ -1,4 +1,4 @@
-"""Discover this machine's cores, memory and GPUs, from the kernel and NVML, or simulated if configured."""
+"""Discover this machine's cores, memory and devices, from the kernel and NVML, or simulated if configured."""
 
 import logging
 import os
@@ -11,6 +11,10 @@ from typing import Any, Final
 
 import pynvml
 
+from fgpu.simulated import DRIVER as SIMULATED_DRIVER
+from resources.accelerators.devices import Accelerator
+from resources.accelerators.discovery import NOTHING, Found
+from resources.accelerators.kinds import NVIDIA
 from resources.amounts.units import bytes_from
 from resources.gpus import simulated as simulated_gpus
 from resources.gpus.memory import device_memory
@@ -27,7 +31,7 @@ _NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # of simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A GPU as discovered: `memory` are the bytes that can be lent, `index` as in NVML."""
+    """A device as discovered: `memory` are the bytes that can be lent, `index` as in NVML; others come after those."""
 
     uuid: str
     index: int
@@ -35,17 +39,19 @@ class Device:
     memory: int
     is_simulated: bool = False
     tier: Tier = Tier.HOOK  # of its shares
+    kind: str = NVIDIA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Resources of a host for sessions: cores, memory in bytes and GPUs."""
+    """Resources of a host for sessions: cores, memory in bytes and devices, of each kind that it has."""
 
     cpu: int
     memory: int
     devices: tuple[Device, ...]
     architecture: str = ""  # of its CPU, as images name it; "" if not known
     topology: GpuTopology = UNKNOWN_TOPOLOGY  # of the devices; empty where the driver does not say
+    driver: str = ""  # version of that of the devices; "" where there are none
 
 
 def this_machine(
@@ -57,17 +63,20 @@ def this_machine(
     gpus: Collection[str] = (),
     can_hook: bool = True,
     context_bytes: int = 0,
+    accelerators: Found = NOTHING,
 ) -> Machine:
     """Return the resources of this machine; `cpu` and `memory`, if given, limit them, and so do the names `gpus`.
 
     `simulated` is the value of COMPUTE_SIMULATED_GPUS, for machines without real GPUs. Without the hook no GPU can be
-    divided. `context_bytes`, those of a CUDA context, are kept back on each real GPU. Raises ValueError on malformed
-    values.
+    divided. `context_bytes`, those of a CUDA context, are kept back on each real GPU. `accelerators` are those of
+    other vendors. Raises ValueError on malformed values.
     """
     if cpu < 0:
         raise ValueError(f"{cpu} is not a number of CPU cores to lend")
     real = nvml_devices(can_hook=can_hook, context_bytes=context_bytes)
-    devices = _chosen(real or simulated_devices(simulated, host_name, can_hook=can_hook), gpus)
+    nvidia = real or simulated_devices(simulated, host_name, can_hook=can_hook)
+    last = max((each.index for each in nvidia), default=-1)
+    devices = _chosen((*nvidia, *whole_devices(accelerators.accelerators, last)), gpus)
     all_cpu, all_memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
         cpu=min(cpu or all_cpu, all_cpu),
@@ -75,12 +84,37 @@ def this_machine(
         devices=devices,
         architecture=ARCHITECTURES.get(platform.machine(), platform.machine()),
         topology=_topology(devices, simulated),
+        driver=_driver(devices),
     )
 
 
+def _driver(devices: Sequence[Device]) -> str:
+    """Return the version of the driver of these devices; "" without any, or where it does not say."""
+    if any(device.is_simulated for device in devices):
+        return SIMULATED_DRIVER
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ""
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return ""
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def whole_devices(accelerators: Sequence[Accelerator], last_index: int = -1) -> list[Device]:
+    """Return what no hook can divide, so that each is lent as a whole; they come after that index."""
+    return [
+        Device(uuid=each.uid, index=index, name=each.model, memory=each.memory_bytes, tier=Tier.NONE, kind=each.kind)
+        for index, each in enumerate(accelerators, last_index + 1)
+    ]
+
+
 def _topology(devices: Sequence[Device], simulated: str) -> GpuTopology:
-    """Return how these devices are connected."""
-    indexes = [device.index for device in devices]
+    """Return how these devices are connected, as far as they are NVIDIA's."""
+    indexes = [device.index for device in devices if device.kind == NVIDIA]
     if any(device.is_simulated for device in devices):
         return simulated_gpus.topology(simulated_gpus.declared(simulated)).part(indexes)
     return nvml_topology(indexes)

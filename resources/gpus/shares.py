@@ -25,6 +25,14 @@ def share_bytes(gpu_memory_bytes: int, share_milli: int, gpu_milli: int) -> int:
     return gpu_memory_bytes * share_milli // gpu_milli
 
 
+def share_milli_for(memory_bytes: int, gpu_memory_bytes: int, gpu_milli: int, *, divides: bool = True) -> int:
+    """Return the smallest share of a device, in milli-fGPU, of which `share_bytes` is `memory_bytes` or more.
+
+    All of a device that is not divided. The device must have so much.
+    """
+    return -(-memory_bytes * gpu_milli // gpu_memory_bytes) if divides else gpu_milli
+
+
 def device_memory_for(session_bytes: int, asked_milli: int, gpu_milli: int) -> int:
     """Return the least memory of a device of which a session gets `session_bytes`: its share, or all of a whole one."""
     return -(-session_bytes * gpu_milli // min(asked_milli, gpu_milli))

@@ -1,4 +1,4 @@
 """Hosts in their groups: registration, bounds, health, and who may use them.
 
-Used by hostworker, notifications, operations, scheduler and sessions.
+Used by folders, hostworker, notifications, operations, pages, scheduler and sessions.
 """

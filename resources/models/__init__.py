@@ -4,7 +4,8 @@ Used by deployments, endpoints, folders, gpuplatform, hostaccess, hostworker, im
 pages, scheduler, sessions and specs.
 """
 
-from resources.models.elastic import COMING, NEXT, OVER, ElasticHost, ElasticPool, ElasticState
+from resources.models.elastic import COMING, END_BEFORE, NEXT, OVER, ElasticHost, ElasticPool, ElasticState
+from resources.models.gpu_weights import WEIGHT_MILLI, GpuWeight
 from resources.models.image_state import BuildState, HostImage, ImageBuild, ImagePull, PullState
 from resources.models.images import (
     APP_NAME,
@@ -30,3 +31,4 @@ from resources.models.machines import (
     ResourceGroup,
     ResourceGroupQuerySet,
 )
+from resources.models.measurements import FIGURES, GpuMeasurement

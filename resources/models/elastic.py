@@ -19,6 +19,7 @@ from resources.models.machines import SPAN, Host, Installation, ResourceGroup
 from translation.english import from_english
 
 MAX_HOSTS: Final = 1000
+END_BEFORE: Final = timedelta(minutes=2)  # the provider takes a host back by itself: what is on it ends
 
 
 class ElasticPool(models.Model):
@@ -60,9 +61,22 @@ class ElasticPool(models.Model):
         validators=[SPAN],
         help_text="Pause after a host that did not come; each further one doubles it, up to an hour",
     )
+    max_parked_time = models.DurationField(
+        "parked sessions for at most",
+        default=timedelta(days=7),
+        db_default=timedelta(days=7),
+        validators=[SPAN],
+        help_text="A session parked on one of its hosts ends after this, or by its policy, so that the host can go",
+    )
     failures = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Hosts in a row that did not come")
     problem = models.CharField(max_length=300, blank=True, editable=False, help_text="Why the last one did not come")
     retry_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="No host is asked for before")
+    silent_since = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when its provider has not answered"
+    )
+    silence = models.CharField(
+        max_length=300, blank=True, editable=False, db_default="", help_text="What its provider said instead"
+    )
 
     class Meta:
         ordering = ("group__name",)
@@ -165,6 +179,7 @@ class ElasticHost(models.Model):
     host = models.OneToOneField(Host, on_delete=models.SET_NULL, null=True, related_name="elastic_host")
     created_at = models.DateTimeField(default=timezone.now)
     state_at = models.DateTimeField(default=timezone.now)
+    expected_at = models.DateTimeField(null=True, help_text="When it is expected to take sessions; null: it is late")
     joined_at = models.DateTimeField(null=True)
     idle_since = models.DateTimeField(null=True)
     ends_at = models.DateTimeField(null=True, help_text="When its provider takes it back by itself")

@@ -5,13 +5,15 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import ClassVar, Final
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Project, User
-from resources.amounts.units import MIB, fgpu_text, guaranteed_milli
+from resources.accelerators.kinds import KIND_LENGTH, NVIDIA, kind_name, kind_problem
+from resources.amounts.units import MIB, fgpu_text, guaranteed_milli, size_text
 from resources.gpus.shares import SHARING_WORDS, Sharing
 from resources.gpus.tiers import Tier
 
@@ -76,8 +78,7 @@ class PlacementChoice(models.TextChoices):
 
     PACK = "pack", "pack: fill up hosts, keep whole GPUs whole"
     SPREAD = "spread", "spread: as few neighbours as possible"
-    FGD = "fgd", "fgd: least fragmentation of the GPUs"
-    BALANCE = "balance", "balance: least fragmentation, cores matched to GPUs"
+    BALANCE = "balance", "balance: keep free GPUs useful for what is usually asked for"
 
 
 class QueueOrderChoice(models.TextChoices):
@@ -85,6 +86,12 @@ class QueueOrderChoice(models.TextChoices):
 
     FIFO = "fifo", "fifo: who waits longest"
     FAIR = "fair", "fair: the user who has used least for their weight"
+
+
+def validate_kind(kind: str) -> None:
+    """Raise ValidationError unless this is a kind of accelerators."""
+    if problem := kind_problem(kind):
+        raise ValidationError(problem)
 
 
 SPAN = MinValueValidator(limit_value=timedelta(minutes=1))
@@ -100,6 +107,15 @@ class ResourceGroup(models.Model):
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(100)],
         help_text="One physical GPU is this many fGPU. It cannot change while sessions hold shares.",
+    )
+    accelerator = models.CharField(
+        "kind of accelerators",
+        max_length=KIND_LENGTH,
+        default=NVIDIA,
+        db_default=NVIDIA,
+        validators=[validate_kind],
+        help_text="What its hosts lend, such as nvidia.com/gpu, amd.com/gpu or intel.com/gpu; what else they have is "
+        "left out. Only those of NVIDIA can be lent in parts. It cannot change while hosts here lend some.",
     )
     host_loss_grace = models.DurationField(
         default=timedelta(minutes=10), help_text="How long sessions on a silent host are kept before they end"
@@ -249,6 +265,11 @@ class ResourceGroup(models.Model):
         return self.fgpu_per_gpu * 1000
 
     @property
+    def accelerator_name(self) -> str:
+        """What people call a device of its hosts, such as "GPU" or "AMD GPU"."""
+        return kind_name(self.accelerator)
+
+    @property
     def core_milli(self) -> int:
         """Thousandths of a core that are guaranteed to a session for each of its cores."""
         return guaranteed_milli(self.cpu_overcommit)
@@ -314,6 +335,8 @@ class Host(models.Model):
         help_text="How its GPUs are connected, as nvidia-smi topo -m writes it; empty: the driver does not say",
     )
 
+    gpu_driver = models.CharField("GPU driver", max_length=64, blank=True, db_default="", editable=False)
+
     class Meta:
         ordering = ("name",)
         constraints = (
@@ -354,11 +377,14 @@ class HostHealth(models.Model):
 
 
 class Gpu(models.Model):
-    """A physical, MIG or simulated GPU, identified by its UUID on whatever host."""
+    """A GPU or another accelerator, whole, a partition, or simulated, identified by its UUID on whatever host."""
 
     uuid = models.CharField("UUID", max_length=64, unique=True)
     host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="gpus")
     index = models.PositiveSmallIntegerField(help_text="Position on the host, as NVML counts")
+    kind = models.CharField(
+        max_length=KIND_LENGTH, default=NVIDIA, db_default=NVIDIA, help_text="Vendor and class, such as amd.com/gpu"
+    )
     name = models.CharField("model", max_length=96)
     memory = models.PositiveBigIntegerField("memory (bytes)")
     is_simulated = models.BooleanField("simulated", default=False)
@@ -370,6 +396,9 @@ class Gpu(models.Model):
         help_text="What holds the sessions that share it apart",
     )
     is_present = models.BooleanField("present", default=True, help_text="Seen when its host last registered")
+    problem = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Why its host lends it to nobody"
+    )
 
     class Meta:
         ordering = ("host", "index")
@@ -402,6 +431,13 @@ class Preset(models.Model):
     memory = models.PositiveBigIntegerField("memory (bytes)", validators=[MinValueValidator(MIB)])
     shared_memory = models.PositiveBigIntegerField("shared memory (bytes)", default=64 * MIB)
     fgpu = models.PositiveIntegerField("milli-fGPU", default=0, help_text="1000 is 1 fGPU")
+    gpu_memory = models.PositiveBigIntegerField(
+        "GPU memory (bytes)",
+        default=0,
+        db_default=0,
+        blank=True,
+        help_text="In place of a share, which is then the least",
+    )
 
     class Meta:
         ordering = ("fgpu", "cpu", "name")
@@ -413,4 +449,5 @@ class Preset(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.name} ({fgpu_text(self.fgpu)} fGPU)"
+        gpu = f"{size_text(self.gpu_memory)} of GPU memory" if self.gpu_memory else f"{fgpu_text(self.fgpu)} fGPU"
+        return f"{self.name} ({gpu})"

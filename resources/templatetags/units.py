@@ -5,6 +5,7 @@ from datetime import timedelta
 from django import template
 from django.utils.translation import ngettext
 
+from resources.accelerators import kinds
 from resources.amounts import units
 from resources.gpus.shares import SHARING_WORDS, Sharing
 from resources.gpus.tiers import GATED, TIER_WORDS, Tier
@@ -53,6 +54,12 @@ def is_gated(tier: str) -> bool:
 def sharing_words(sharing: str) -> str:
     """Return what becomes of a GPU's idle time."""
     return from_english(SHARING_WORDS[Sharing(sharing)])
+
+
+@register.filter
+def named_for(text: str, name: str) -> str:
+    """Return a text about GPUs with what the devices of a group are called (`accelerator_name`)."""
+    return kinds.named_for(name, text)
 
 
 @register.filter

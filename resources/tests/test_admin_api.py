@@ -17,10 +17,11 @@ from folders.models import StorageRoot
 from resources.admin_api.base import SaveRecords
 from resources.amounts.units import GIB, MIB
 from resources.models import BuildState, Host, Image, ImageBuild, ImagePull, Preset, Registry, ResourceGroup
-from sessions.lifecycle import Status
+from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.api import CheckedClient, client_of
 from tests.factories import (
+    make_gpu,
     make_group,
     make_host,
     make_image,
@@ -41,6 +42,7 @@ LISTS = (
         "audit-log",
         "elastic-hosts",
         "elastic-pools",
+        "gpu-weights",
         "hosts",
         "idle-rules",
         "images",
@@ -106,6 +108,7 @@ def test_the_api_writes_every_field_of_the_administration(root: User) -> None:
         "Host",
         "Image",
         "Registry",
+        "GpuWeight",
         "Preset",
         "IdleRule",
     }
@@ -226,6 +229,23 @@ def test_a_group_says_what_a_change_means(client: CheckedClient) -> None:
     }
 
 
+def test_the_kind_stays_while_sessions_wait_for_devices(client: CheckedClient) -> None:
+    group, other = make_group(name="lab"), make_group()
+    waiting = [
+        make_session(resource_group=group, fgpu=1000),
+        make_session(resource_group=other, group_choices=[other.pk, group.pk], fgpu=1000),
+        make_session(resource_group=group, fgpu=0),
+    ]
+    url, change = f"{API}/resource-groups/{group.pk}/", {"accelerator": "amd.com/gpu"}
+    assert client.patch(url, change).json()["errors"] == {
+        "accelerator": ["2 sessions hold devices of this group or wait for some; end them first."]
+    }
+    assert client.patch(url, {"description": "x"}).status_code == 200
+    for session in waiting[:2]:
+        session.move_to(Status.CANCELLED, Reason.USER_REQUEST, "")
+    assert client.patch(url, change).json()["accelerator"] == "amd.com/gpu"
+
+
 def test_what_is_leased_does_not_move(client: CheckedClient) -> None:
     session = run_session(fgpu=500)
     host, other = session.host, make_group()
@@ -274,6 +294,26 @@ def test_a_preset_is_checked_as_a_whole(client: CheckedClient) -> None:
     assert refused.json()["errors"].keys() == {"shared_memory"}
     assert client.get(f"{API}/presets/?resource_group=lab&search=SMA").json()["count"] == 1
     assert client.get(f"{API}/presets/?search=large").json()["count"] == 0
+
+
+def test_a_gpu_model_is_given_a_weight(client: CheckedClient) -> None:
+    make_gpu(name="NVIDIA A100")
+    body = {"model": "NVIDIA A100", "weight": "2.5"}
+    made = client.post(f"{API}/gpu-weights/", body)
+    assert (made.status_code, made.json()["hint"], made.json()["weight"]) == (201, "", "2.50")
+    again = client.post(f"{API}/gpu-weights/", body)
+    assert (again.status_code, again.json()["errors"].keys()) == (400, {"model"})
+    other = client.post(f"{API}/gpu-weights/", {"model": "NVIDIA H100", "weight": "100"}).json()
+    assert other["hint"] == "No host reports this model. Hosts report: NVIDIA A100."
+    assert client.patch(f"{API}/gpu-weights/{other['id']}/", {"weight": "0.01"}).json()["weight"] == "0.01"
+    assert client.delete(f"{API}/gpu-weights/{other['id']}/").status_code == 204
+    assert [row[0] for row in acts()] == ["added", "added", "changed", "deleted"]
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "0.001", "0.005", "100.01", "1e9", "NaN", "Infinity", "fast", None, []])
+def test_a_weight_out_of_bounds_is_refused(weight: object, client: CheckedClient) -> None:
+    refused = client.post(f"{API}/gpu-weights/", {"model": "NVIDIA A100", "weight": weight})
+    assert (refused.status_code, refused.json()["errors"].keys()) == (400, {"weight"})
 
 
 def test_an_image_has_apps(client: CheckedClient) -> None:

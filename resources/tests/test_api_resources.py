@@ -95,6 +95,7 @@ def test_a_host_shows_sums_without_names() -> None:
             "memory_held": 6 * GIB,
             "gpus": [
                 {
+                    "kind": "nvidia.com/gpu",
                     "uuid": gpu.uuid,
                     "name": "Simulated GPU",
                     "index": 0,

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
+from fgpu.simulated import DRIVER as SIMULATED_DRIVER
 from resources.amounts.units import GIB, MIB
 from resources.gpus import discovery
 from resources.gpus import memory as gpu_memory
@@ -34,6 +35,11 @@ class FakeDriver:
 
     def nvmlShutdown(self) -> None:
         self.open -= 1
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        if self.broken:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+        return "580.159.04"
 
     def nvmlDeviceGetCount(self) -> int:
         return 2
@@ -89,6 +95,18 @@ def test_what_is_lent_is_neither_reserved_nor_a_contexts(monkeypatch: pytest.Mon
 def test_at_most_a_sixteenth_of_a_device_is_reserved() -> None:
     memory = gpu_memory.DeviceMemory(total_bytes=4 * GIB + 5, reserved_bytes=0, used_bytes=0)
     assert memory.allocatable_bytes(GIB) == 4 * GIB - 256 * MIB
+
+
+def test_the_drivers_version_is_known_where_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for driver, simulated, version in (
+        (FakeDriver(), "", "580.159.04"),
+        (FakeDriver(broken=(0,)), "", ""),
+        (FakeDriver(is_there=False), "", ""),
+        (FakeDriver(is_there=False), "1x8GiB", SIMULATED_DRIVER),
+    ):
+        install(monkeypatch, driver)
+        assert this_machine(host_name="a", simulated=simulated).driver == version
+        assert driver.open == 0
 
 
 def test_a_driver_with_gpus_is_found(driver: FakeDriver) -> None:

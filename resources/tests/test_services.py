@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from fgpu.simulated import DRIVER as SIMULATED_DRIVER
 from resources.amounts.units import GIB
 from resources.gpus.discovery import Device, Machine, this_machine
 from resources.hosts import services
@@ -56,12 +57,13 @@ def test_a_known_host_updates_only_its_amounts() -> None:
 
 
 @pytest.mark.django_db
-def test_registration_updates_the_topology() -> None:
+def test_registration_updates_topology_and_driver() -> None:
     paired = this_machine(host_name="alpha", simulated="2x8GiB nvlink=4,1x8GiB")
     services.register_host("alpha", paired, "lab")
     assert Host.objects.get().gpu_topology["links"] == [["X", "NV4", "?"], ["NV4", "X", "?"], ["?", "?", "X"]]
+    assert Host.objects.get().gpu_driver == SIMULATED_DRIVER
     services.register_host("alpha", machine(device("GPU-a")), "lab")
-    assert Host.objects.get().gpu_topology == {}
+    assert (Host.objects.get().gpu_topology, Host.objects.get().gpu_driver) == ({}, "")
 
 
 @pytest.mark.django_db

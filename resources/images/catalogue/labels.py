@@ -15,7 +15,12 @@ OCI_NAMES: Final = {"environment": "title", "version": "version", "description":
 NAME_LENGTH: Final = 64  # of environments and versions
 DESCRIPTION_LENGTH: Final = 200
 ACCELERATORS_LENGTH: Final = 64
-_CUDA_VARIABLES: Final = ("NVIDIA_REQUIRE_CUDA=", "CUDA_VERSION=")  # of images made for CUDA
+_TOOLKIT_VARIABLES: Final = {  # of images that are made for one
+    "cuda": ("NVIDIA_REQUIRE_CUDA=", "CUDA_VERSION="),
+    "rocm": ("ROCM_PATH=", "ROCM_VERSION="),
+    "oneapi": ("ONEAPI_ROOT=",),
+    "gaudi": ("HABANA_LOGS=",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +89,5 @@ def _cores(text: str) -> int:
 
 
 def _accelerators(variables: list[str]) -> str:
-    return "cuda" if any(variable.startswith(_CUDA_VARIABLES) for variable in variables) else ""
+    found = (name for name, own in _TOOLKIT_VARIABLES.items() if any(each.startswith(own) for each in variables))
+    return ", ".join(found)

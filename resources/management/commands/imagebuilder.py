@@ -16,6 +16,7 @@ from requests.exceptions import RequestException
 from resources import heartbeats
 from resources.heartbeats import HeartbeatName
 from resources.images import background, builds
+from resources.versions import VERSION_TAG
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ POLL_SECONDS: Final = 2.0
 class Command(BaseCommand):
     """Runs until stopped. Its death costs a build that is begun anew, and two of them take turns."""
 
-    requires_system_checks = ()
+    requires_system_checks = (VERSION_TAG,)
     help = "Queue the images of images/catalog.toml that are missing or outdated, and build what is queued."
 
     def handle(self, *args: Any, **options: Any) -> None:
