@@ -20,9 +20,10 @@ from sessions.api import by_request_field
 from sessions.errors import RejectedError
 from sessions.launching.serializers import LaunchRequestSerializer
 from sessions.models import Session
+from sessions.serializers import StartRangeSerializer
 
 
-class SessionEstimateSerializer(serializers.Serializer[Any]):
+class SessionEstimateSerializer(StartRangeSerializer):
     """When one of the sessions would start, and why not earlier."""
 
     starts = StartsField(allow_null=True)
@@ -40,7 +41,17 @@ class AlternativeSerializer(serializers.Serializer[Any]):
     starts = StartsField(allow_null=True)
 
 
-class EstimateSerializer(serializers.Serializer[Any]):
+class GpuRoomSerializer(serializers.Serializer[Any]):
+    """How often a request by GPU memory fits now on one kind of GPUs of a group."""
+
+    resource_group = serializers.CharField()
+    gpu_model = serializers.CharField(help_text="Empty where hosts have several")
+    gpu_memory = serializers.IntegerField(help_text="Bytes of such a GPU")
+    fgpu = serializers.CharField(help_text="What the memory asked for is there")
+    fits = serializers.IntegerField(help_text="How often, as things are now")
+
+
+class EstimateSerializer(StartRangeSerializer):
     """When all sessions of a launch request would have started, and why not earlier."""
 
     starts = StartsField(allow_null=True)
@@ -48,6 +59,7 @@ class EstimateSerializer(serializers.Serializer[Any]):
     eta_reason = serializers.CharField(help_text="Why not earlier than that")
     sessions = SessionEstimateSerializer(many=True, help_text="Each of the sessions, in the order of their starts")
     alternatives = AlternativeSerializer(many=True)
+    gpus = GpuRoomSerializer(many=True, help_text="Of a request by GPU memory: the kinds of GPUs that have it")
 
 
 class EstimateView(ApiView):
@@ -112,5 +124,15 @@ def as_data(found: Estimate) -> dict[str, Any]:
                 "starts": each.starts,
             }
             for each in found.advice.alternatives
+        ],
+        "gpus": [
+            {
+                "resource_group": found.group_names.get(each.group_id, ""),
+                "gpu_model": each.model,
+                "gpu_memory": each.memory,
+                "fgpu": fgpu_text(each.fgpu_milli),
+                "fits": each.fits,
+            }
+            for each in found.rooms
         ],
     }

@@ -1,21 +1,17 @@
 """Celery tasks of the scheduler."""
 
-from concurrent.futures import Future
 from functools import lru_cache
-from typing import Any
+from typing import Final
 
 from celery import shared_task
-from django.db import close_old_connections
 
-from messaging.background import BackgroundThread
 from resources.kick import clear_kick
 from scheduler.cycle import passes
 from scheduler.cycle.threads import GroupCycles
 from scheduler.provisioning import reconciler
 from sessions.clusters import settling
 
-_provisioning = BackgroundThread("provisioning")  # providers may take their time, which must not delay scheduling
-_running: list[Future[Any]] = []
+POOLS_AT_ONCE: Final = 4  # at work, or waiting for their providers, which must delay neither scheduling nor all others
 
 
 @lru_cache
@@ -40,16 +36,13 @@ def run_pass() -> None:
         passes.run_pass()
 
 
+@lru_cache
+def pool_cycles() -> GroupCycles:
+    """Return the threads in which this process looks at pools, one of each at a time."""
+    return GroupCycles(reconciler.reconcile_pool, POOLS_AT_ONCE, "look at pool")
+
+
 @shared_task
 def provision() -> None:
-    """Have the hosts of elastic groups made and given back, in a thread; no-op while it is at work."""
-    if not any(not each.done() for each in _running):
-        _running[:] = [_provisioning.run(_provision)]
-
-
-def _provision() -> None:
-    close_old_connections()
-    try:
-        reconciler.reconcile_all()
-    finally:
-        close_old_connections()
+    """Have the hosts of elastic groups made and given back, in threads; this does not wait for them."""
+    pool_cycles().request(reconciler.pool_ids())

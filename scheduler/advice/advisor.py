@@ -16,8 +16,11 @@ from scheduler.advice.preemption import starts_by_preemption, state_for_preempti
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Snapshot, entries_of
+from scheduler.core.waiting.calibration import Calibration
 from scheduler.core.waiting.explanation import Explainer
 from scheduler.core.waiting.forecast import StartEstimate
+from scheduler.state.likely_starts import LikelyStarts
+from sessions.lifecycle import START_CERTAINTY
 
 LOOK_AHEAD: Final = 30  # distinct moments of session ends: bounds the cost of an answer while a slider moves
 SMALLEST: Final = Shape(1, 64 * MIB, FGPU_STEP)  # of what is proposed instead
@@ -31,6 +34,9 @@ class SessionAdvice(NamedTuple):
     starts: Starts
     reason: str = ""
     eta_reason: str = ""
+    starts_from: datetime | None = None  # the likely start: between these, with this certainty
+    starts_until: datetime | None = None
+    certainty: float | None = None
 
 
 class Alternative(NamedTuple):
@@ -86,10 +92,12 @@ def advise_on(
     least: Shape = SMALLEST,
     graces: Mapping[int, timedelta] = MappingProxyType({}),
     look_ahead: int = LOOK_AHEAD,
+    likely: LikelyStarts | None = None,
 ) -> Advice:
     """As `advise`, on a state, which is consumed; nothing below the amounts of `least` is proposed.
 
-    `graces` are, by group id, for how long its preemptible sessions are warned; those of other groups do not end.
+    With `likely`, those that wait are told the range of their starts. `graces` are, by group id, for how long its
+    preemptible sessions are warned; those of other groups do not end.
     """
     for request in requests:
         state.add(request)
@@ -100,6 +108,7 @@ def advise_on(
         return Advice(sessions=(SessionAdvice("now"),) * len(started))
     explainer = Explainer(state.cluster)
     reasons = [explainer.explain(request).detail for request in waiting]
+    learned = state.likely_starts(now, look_ahead, likely.past) if likely is not None and likely.past else None
     future, preempting = state.copy(), state_for_preemption(state.cluster, requests[0], graces)
     trial = Trial(state.cluster, requests, now)
     trial.withdraw(started)
@@ -114,13 +123,25 @@ def advise_on(
         starts |= starts_by_preemption(preempting, waiting, starts, now, graces[requests[0].group_id])
     own = [starts.get(request.id) for request in waiting]
     last = own[-1]
+    advice = [_session_advice(start, reason) for start, reason in zip(own, reasons, strict=True)]
+    if likely is not None:
+        advice = [
+            _with_range(
+                each,
+                start.at if learned is None and start is not None else (learned or {}).get(request.id),
+                start,
+                likely.of_group(request.group_id),
+                now,
+            )
+            for each, start, request in zip(advice, own, waiting, strict=True)
+        ]
     sooner = [
         alternative_of(copy, starts[copy.id].at)
         for copy in later
         if copy.id in starts and (last is None or starts[copy.id].at < last.at)
     ]
     return Advice(
-        sessions=(SessionAdvice("now"),) * len(started) + tuple(map(_session_advice, own, reasons)),
+        sessions=(SessionAdvice("now"),) * len(started) + tuple(advice),
         alternatives=(
             *(alternative_of(smaller, "now") for smaller in trial.smaller_requests(least)),
             *(alternative_of(other, "now") for other, starts_now in others if starts_now),
@@ -131,6 +152,24 @@ def advise_on(
 
 def _session_advice(start: StartEstimate | None, reason: str) -> SessionAdvice:
     return SessionAdvice(start.at, reason, start.eta_reason) if start else SessionAdvice(None, reason)
+
+
+def _with_range(
+    advice: SessionAdvice,
+    likely: datetime | None,
+    start: StartEstimate | None,
+    calibration: Calibration,
+    now: datetime,
+) -> SessionAdvice:
+    """Return advice with the range of a likely start, if there is one."""
+    if likely is None:
+        return advice
+    estimate = calibration.range_of(now, likely, None if start is None else start.at)
+    return advice._replace(
+        starts_from=estimate.starts_from,
+        starts_until=estimate.starts_until,
+        certainty=START_CERTAINTY[0] / START_CERTAINTY[1],
+    )
 
 
 def alternative_of(request: SessionRequest, starts: Starts) -> Alternative:

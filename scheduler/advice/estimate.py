@@ -2,22 +2,33 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from accounts.limits import PolicyLimits
 from accounts.models import User
 from accounts.policies import bounds_of
 from resources import clock
+from resources.amounts.fields import MAX_INTEGER
 from resources.amounts.units import CORE_MILLI
 from resources.models import Image, ResourceGroup
 from scheduler.advice.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import ClusterMode, SessionRequest, Shape, Traits, in_groups
-from scheduler.snapshot.host_traits import OfferedTraits, needed_traits
+from scheduler.core.types import (
+    GPU_SIZE_TRAIT,
+    ClusterMode,
+    SessionRequest,
+    Shape,
+    Traits,
+    by_gpu_memory,
+    entries_of,
+    in_groups,
+)
+from scheduler.snapshot.host_traits import OfferedTraits, gpu_choices, needed_traits
 from scheduler.state.cache import StateCache
+from scheduler.state.likely_starts import LikelyStarts
 from sessions.launching import dependencies, group_choice, services
 from sessions.launching.mounts import MountPlan
 from sessions.launching.services import LaunchRequest
@@ -32,12 +43,23 @@ state_cache = StateCache()
 cache_lock = threading.Lock()
 
 
+class GpuRoom(NamedTuple):
+    """How often a request by GPU memory fits now on GPUs of a model and size, and the milli-fGPU that it is there."""
+
+    group_id: int
+    model: str  # "" where hosts have several
+    memory: int
+    fgpu_milli: int
+    fits: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Advice, and the names of the groups of its alternatives by group id."""
+    """Advice, the names of the groups of its alternatives by group id, and by GPU memory the room for it."""
 
     advice: Advice
     group_names: Mapping[int, str]
+    rooms: Sequence[GpuRoom] = ()
 
 
 def estimate(owner: User, order: LaunchRequest, planned: MountPlan | None = None) -> Estimate:
@@ -53,7 +75,7 @@ def estimate(owner: User, order: LaunchRequest, planned: MountPlan | None = None
     usable = list(ResourceGroup.objects.usable_for(owner, order.project))
     groups = {group.pk: group.name for group in usable}
     project_limits = {order.project.pk: order.project.limits()} if order.project else {}
-    state, offered = state_after_pass(now, {owner.pk: owner.policy.limits()}, project_limits)
+    state, offered, likely = state_after_pass(now, {owner.pk: owner.policy.limits()}, project_limits)
     chosen = [group.pk for group in group_choice.groups_of(owner, order, planned)]
     traits = {group_id: _traits(order, planned, offered, group_id) for group_id in {*groups, *chosen}}
     requests = requests_of(owner, order, now, traits, chosen, offered.core_milli)
@@ -66,9 +88,33 @@ def estimate(owner: User, order: LaunchRequest, planned: MountPlan | None = None
         )
         for group_id in sorted(set(groups).difference(chosen))
     ]
+    rooms: list[GpuRoom] = []
+    if order.gpu_memory:
+        least = max(order.fgpu, order.image.min_fgpu)
+        choices = {it: gpu_choices(it, offered, order.gpu_memory, least) for it in traits}
+        requests, others = ([by_gpu_memory(each, choices) for each in some] for some in (requests, others))
+        rooms = _rooms(state, requests[0])
     graces = {group.pk: group.preemption_grace for group in usable}
-    advice = advise_on(state, requests, now, elsewhere=others, least=_least(order), graces=graces)
-    return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
+    requests = [likely.past.predicted(request) for request in requests]
+    advice = advise_on(state, requests, now, elsewhere=others, least=_least(order), graces=graces, likely=likely)
+    if order.gpu_memory:  # what is proposed has the memory asked for too
+        advice = replace(advice, alternatives=tuple(it._replace(fgpu_milli=order.fgpu) for it in advice.alternatives))
+    return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups, rooms=rooms)
+
+
+def _rooms(state: IncrementalState, request: SessionRequest) -> list[GpuRoom]:
+    """Return the room for a request by GPU memory, or members of it, on each model and size of GPUs that has it."""
+    found: dict[tuple[int, str, int, int], int] = {}
+    for entry in entries_of([request]):
+        size = next((trait for trait in entry.traits if trait.startswith(f"{GPU_SIZE_TRAIT}:")), None)
+        group, one = state.cluster.groups.get(entry.group_id), entry.shape.of_members(1)
+        for host in group.capacity.hosts if group is not None and size is not None else ():
+            if size in host.traits:
+                model, memory = host.gpu_model.partition(":")[2], int(str(size).split(":")[1])
+                key = entry.group_id, model, memory, one.fgpu_milli
+                count = 0 if host.is_reserved else host.member_count(one, shares_gpus=True)
+                found[key] = found.get(key, 0) + count
+    return [GpuRoom(*key, count) for key, count in found.items()]
 
 
 def blocked(order: LaunchRequest) -> Estimate:
@@ -79,6 +125,7 @@ def blocked(order: LaunchRequest) -> Estimate:
 def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, group_id: int) -> Traits:
     """Return the traits that the hosts of a group must have."""
     cpu, memory, fgpu = map(max, order.each, order.main or order.each)
+    least = 0 if order.gpu_memory else group_choice.min_gpu_memory_of(order)
     return needed_traits(
         group_id,
         offered,
@@ -89,7 +136,7 @@ def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, gr
         architecture=order.image.architecture,
         is_local=order.image.is_local,
         gpu_model=order.gpu_model,
-        min_gpu_memory=group_choice.min_gpu_memory_of(order),
+        min_gpu_memory=least,
         in_cluster=order.cluster is not None,
     )
 
@@ -98,17 +145,19 @@ def state_after_pass(
     now: datetime,
     users: Mapping[int, PolicyLimits] = MappingProxyType({}),
     projects: Mapping[int, PolicyLimits] = MappingProxyType({}),
-) -> tuple[IncrementalState, OfferedTraits]:
-    """Return the state after the next pass, as a copy for the caller, and what each group offers.
+) -> tuple[IncrementalState, OfferedTraits, LikelyStarts]:
+    """Return the state after the next pass, as a copy for the caller, what each group offers, and what was learned.
 
-    The limits, by id, are of those who have no session yet. All threads share this process's cache.
+    The last is to be read only. The limits, by id, are of those who have no session yet. All threads share this
+    process's cache.
     """
     with cache_lock:
         state = state_cache.take(now)
         state.add_limits(users, projects)
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time
+        state.likely.advance(now)
         state_cache.put_back(state)
-        return state.incremental.copy(), state.offered
+        return state.incremental.copy(), state.offered, state.likely
 
 
 def requests_of(
@@ -135,7 +184,7 @@ def requests_of(
         group_id=first,
         cpu=order.together.cpu,
         memory_bytes=order.together.memory,
-        fgpu_milli=order.together.fgpu,
+        fgpu_milli=order.counted.together.fgpu,
         traits=traits.get(first, ()),
         priority=policy_checks.priority_of(owner, order.project, order.priority),
         queued_at=now,
@@ -148,7 +197,7 @@ def requests_of(
     if order.cluster:
         mode = cast("ClusterMode", order.cluster.mode.value)
         request = request._replace(members=order.members, shares_gpus=order.cluster.shares_gpus, mode=mode)
-        request = request._replace(main=order.main)
+        request = request._replace(main=order.counted.main)
     elsewhere = {each: traits.get(each, ()) for each in others}
     ids = [f"{ESTIMATED_ID}-{number:04}" for number in range(order.count)]
     ranks = range(1, order.members)
@@ -164,7 +213,8 @@ def requests_of(
 
 def _least(order: LaunchRequest) -> Shape:
     """Return the amounts below which the order would be refused."""
-    return least_of(order.image, order.shared_memory, order.fgpu, group_choice.min_gpu_memory_of(order))
+    fgpu = MAX_INTEGER if order.gpu_memory else order.fgpu  # its shares follow from its GPU memory
+    return least_of(order.image, order.shared_memory, fgpu, group_choice.min_gpu_memory_of(order))
 
 
 def least_of(image: Image, shared_memory: int, fgpu: int, min_gpu_memory: int) -> Shape:
@@ -180,7 +230,9 @@ def _not_before(advice: Advice, not_before: datetime | None, now: datetime) -> A
         return advice
     at_start = SessionAdvice(not_before, START_TIME_TEXT)
     sessions = [
-        at_start if each.starts == "now" or (each.starts and each.starts <= not_before) else each
+        at_start
+        if each.starts == "now" or (each.starts and each.starts <= not_before)
+        else each._replace(starts_from=None, starts_until=None, certainty=None)
         for each in advice.sessions
     ]
     is_late = sessions[-1] != at_start

@@ -6,11 +6,12 @@ same pass is made.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from resources import clock
+from resources.amounts.fields import MAX_INTEGER
 from scheduler.advice.advisor import LOOK_AHEAD, Alternative, Starts, Trial, alternative_of
 from scheduler.advice.estimate import least_of, state_after_pass
 from scheduler.core.incremental_state import IncrementalState
@@ -41,13 +42,16 @@ def advice_on(sessions: Sequence[Session]) -> dict[str, WaitAdvice]:
     Takes a few queries, as it reads only what has changed. Leaves out the last ones where it takes too long.
     """
     now = clock.now()
-    state, _ = state_after_pass(now)
+    state, *_ = state_after_pass(now)
     waiting = [session for session in sessions if session.pk in state.requests]
     advice = {session.pk: WaitAdvice() for session in sessions if session.pk not in state.requests}
     end = time.thread_time() + MAX_SECONDS
     for number, session in enumerate(waiting):
         if not number or time.thread_time() < end:
-            advice[session.pk] = _advice(state, session.pk, _least(session, state.requests[session.pk]), now)
+            found = _advice(state, session.pk, _least(session, state.requests[session.pk]), now)
+            if session.gpu_memory:  # it keeps that
+                found = replace(found, smaller=tuple(it._replace(fgpu_milli=session.fgpu) for it in found.smaller))
+            advice[session.pk] = found
     return advice
 
 
@@ -121,4 +125,5 @@ def _least(session: Session, request: SessionRequest) -> Shape | None:
     """Return the least that a waiting session may ask for; None where it keeps what it has, as it was parked."""
     if session.parked_on_id is not None:
         return None
-    return least_of(session.image, session.shared_memory, request.each[2], session.min_gpu_memory)
+    fgpu = MAX_INTEGER if session.gpu_memory else request.each[2]  # its shares follow from its GPU memory
+    return least_of(session.image, session.shared_memory, fgpu, session.min_gpu_memory)

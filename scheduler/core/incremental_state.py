@@ -8,6 +8,7 @@ first. In fair groups use changes with time, so those are served in full.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, islice, takewhile
 from operator import gt
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from typing import Final
 
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.placement import serve
+from scheduler.core.provisioning import starts_on
 from scheduler.core.queue.fair_share import FairShares
 from scheduler.core.queue.order import DEFAULT, bonus_of, fair_sequence
 from scheduler.core.types import (
@@ -25,13 +27,17 @@ from scheduler.core.types import (
     RunningSession,
     SessionRequest,
     Snapshot,
+    Traits,
     association_of,
     entries_of,
 )
 from scheduler.core.waiting.forecast import StartEstimate, advance_through_ends
 from scheduler.core.waiting.request_class import QueueKey
+from scheduler.core.waiting.run_times import RunTimes
 from scheduler.core.waiting.wait_queue import WaitQueue
 
+MAX_ON_COMING: Final = 500  # requests of a queue, the first, that may be expected to start on hosts that come
+FairKey = tuple[str, int, Traits]  # of an entry: its session, group, and what its host must have
 MAX_BEFORE_HEAD: Final = 100  # requests of a queue among which `reserve` looks for one that does not fit
 
 
@@ -45,7 +51,7 @@ class IncrementalState:
         self.cluster = ClusterState(snapshot)
         self._queue = WaitQueue(self.cluster)
         self.requests: dict[str, SessionRequest] = {}
-        self._fair: dict[tuple[str, int], SessionRequest] = {}  # entries in fair groups, by session and group
+        self._fair: dict[FairKey, SessionRequest] = {}  # entries in fair groups
         self._fair_groups = {group for group, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.FAIR}
         self._bonus: dict[tuple[int, int], timedelta] = {}  # by group and priority
         self._left: list[SessionRequest] = []  # requests of fair groups that still wait, in the order served last
@@ -70,7 +76,7 @@ class IncrementalState:
         self.requests[request.id] = request
         for position, entry in enumerate((request, *request.alternatives)):
             if entry.group_id in self._fair_groups:
-                self._fair[entry.id, entry.group_id] = entry
+                self._fair[_fair_key(entry)] = entry
             else:
                 self._queue.add(self._queue_key(entry, position), entry)
 
@@ -80,7 +86,7 @@ class IncrementalState:
         for position, entry in enumerate((request, *request.alternatives)):
             self._clear_head(entry.group_id, session_id)
             if entry.group_id in self._fair_groups:
-                del self._fair[entry.id, entry.group_id]
+                del self._fair[_fair_key(entry)]
             else:
                 self._queue.remove(self._queue_key(entry, position), entry)
 
@@ -144,16 +150,16 @@ class IncrementalState:
         return placements
 
     def ahead_of(self, session_id: str, now: datetime, group_id: int | None = None) -> list[SessionRequest]:
-        """Return the entries of a group that are served before a request, in no order; without one, of its own."""
+        """Return who is served before a request in a group, an entry each, in no order; without one, in its own."""
         if group_id is None:
             group_id = self.requests[session_id].group_id
         group = [entry for entry in entries_of(self.requests.values()) if entry.group_id == group_id]
         shares = self.fair_shares_of(group_id)
         if shares is None:
             key = next(self._queue_key(entry) for entry in group if entry.id == session_id)
-            return [entry for entry in group if self._queue_key(entry) < key]
+            return [*{entry.id: entry for entry in group if self._queue_key(entry) < key}.values()]
         served = fair_sequence(sorted(group, key=self._queue_key), shares, now)
-        return list(takewhile(lambda request: request.id != session_id, served))
+        return [*{entry.id: entry for entry in takewhile(lambda entry: entry.id != session_id, served)}.values()]
 
     def in_order(self, group_id: int, now: datetime, limit: int) -> list[SessionRequest]:
         """Return the entries of a group that are served next, at most `limit`, in order."""
@@ -174,7 +180,8 @@ class IncrementalState:
 
     def starts(self, now: datetime, look_ahead: int) -> dict[str, StartEstimate]:
         """Return the estimated starts of waiting requests, by session id, over at most `look_ahead` ends."""
-        return self.copy().forecast(now, look_ahead) if self.requests and self.cluster.has_ends else {}
+        has_any = self.cluster.has_ends or any(outlook.coming for outlook in self.cluster.outlooks.values())
+        return self.copy().forecast(now, look_ahead) if self.requests and has_any else {}
 
     def forecast(
         self, now: datetime, look_ahead: int, hypothetical: Iterable[SessionRequest] = ()
@@ -182,11 +189,43 @@ class IncrementalState:
         """As `starts`, also for hypothetical requests, which take nothing where they start; consumes the state."""
         queue = self._queue.copy(self.cluster)
         for number, request in enumerate(self._left):
-            if (request.id, request.group_id) in self._fair:  # it may have left the queue since, for a claim
+            if _fair_key(request) in self._fair:  # it may have left the queue since, for a claim
                 queue.add((1, number), request, is_new=False)
         for number, request in enumerate(hypothetical):
             queue.add((2, number), request, is_new=False, is_hypothetical=True)
-        return advance_through_ends(self.cluster, queue, now, look_ahead)
+        coming = {
+            group_id: hosts
+            for group_id, outlook in self.cluster.outlooks.items()
+            if (hosts := [host for host in outlook.coming if host.at > now])
+        }
+        first = {group_id: self.in_order(group_id, now, MAX_ON_COMING) for group_id in coming}
+        limits = self.cluster.limits.copy()
+        starts = advance_through_ends(self.cluster, queue, now, look_ahead)
+        for group_id, hosts in coming.items():
+            starts |= starts_on(first[group_id], limits, hosts, starts)
+        return starts
+
+    def likely_starts(
+        self, now: datetime, look_ahead: int, past: RunTimes, hypothetical: Iterable[SessionRequest] = ()
+    ) -> dict[str, datetime]:
+        """Return when the requests are likely to start: the forecast in which sessions run as long as predicted.
+
+        Time limits are what is known where there is no past.
+        """
+        state = self.copy()
+        state.cluster.predict_ends(partial(past.end_of, now=now))
+        waits = [
+            (self._queue_key(entry, position), past.bounded(entry))
+            for request in self.requests.values()
+            for position, entry in enumerate((request, *request.alternatives))
+            if entry.group_id not in self._fair_groups
+        ]
+        state._queue = WaitQueue(state.cluster)
+        for key, request in waits:
+            state._queue.add(key, request, is_new=False)
+        state._left = [past.bounded(request) for request in self._left]
+        starts = state.forecast(now, look_ahead, map(past.bounded, hypothetical))
+        return {session_id: start.at for session_id, start in starts.items()}
 
     @property
     def pairs(self) -> int:
@@ -205,7 +244,7 @@ class IncrementalState:
         """Remove all entries in fair groups of a session that has started."""
         request = self.requests[session_id]
         for entry in (request, *request.alternatives):
-            self._fair.pop((session_id, entry.group_id), None)
+            self._fair.pop(_fair_key(entry), None)
 
     def _queue_key(self, request: SessionRequest, position: int = 0) -> QueueKey:
         """Return the place of an entry; `position` is that among the entries of its session."""
@@ -215,3 +254,7 @@ class IncrementalState:
             bonus = self._bonus[group_id, priority] = bonus_of(priority, self._rules.get(group_id, DEFAULT))
         rank = self._ranks.get(request.id, 0)
         return 0, request.is_preemptible, queued_at - bonus, -priority, queued_at, rank, request.id, position
+
+
+def _fair_key(entry: SessionRequest) -> FairKey:
+    return entry.id, entry.group_id, entry.traits

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.queue.order import sequence
+from scheduler.core.queue.order import queues_of, sequence
 from scheduler.core.types import (
     BoundedClassKey,
     Placement,
@@ -32,11 +32,12 @@ def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> 
 
     1. Serve each request in turn: limits first, then the host that the group's policy prefers.
     2. The first request of a group that does not fit and is within its limits becomes the head: a host is reserved.
-    3. Requests behind it start wherever they do not delay the head. A request that does not fit blocks no other.
+    3. Requests behind it start wherever they do not delay the head, in a FIFO group by priority and predicted run
+       time. A request that does not fit blocks no other.
     4. Explain the rest by the state after the pass: a pass over that state gives the same explanations.
     5. Forecast their starts, over at most `look_ahead` distinct ends of sessions.
 
-    A request with alternatives is served in each of its groups, until it starts in one.
+    A request with alternatives is served in each of its groups, by GPU memory on each size of GPUs, until it starts.
     """
     cluster = ClusterState(snapshot)
     placements, left = serve(cluster, entries_of(snapshot.queue), snapshot.rules, now)
@@ -46,28 +47,29 @@ def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> 
 def serve(
     cluster: ClusterState, entries: Iterable[SessionRequest], rules: Mapping[int, Rules], now: datetime
 ) -> tuple[list[Placement], list[SessionRequest]]:
-    """Place those of `entries` that can start; return the placements, one for each member, and the rest, as served.
+    """Place those of `entries` that can start; return the placements, one for each member, and the rest, in order.
 
     Once a session has started in one group, its entries in others are passed over. What was reserved for it there
     stays reserved until the next pass.
     """
     placements: list[Placement] = []
-    left: list[SessionRequest] = []
     refused: set[BoundedClassKey] = set()  # a pass only takes capacity: what was refused once stays refused
-    started: set[str] = set()  # of those that wait in several groups
-    for request in sequence(entries, rules, cluster.fair_shares, now):
-        if started and request.id in started:
+    started: set[str] = set()
+    fifo, fair = queues_of(entries, rules)
+    waiting = fifo.copy()
+    for request in sequence(fifo, fair, cluster.fair_shares, cluster.is_behind_head, now):
+        if request.group_id in fair:
+            waiting.append(request)
+        if request.id in started or (refused and request.bounded_class_key in refused):
             continue
-        if (refused and request.bounded_class_key in refused) or cluster.limits.are_exceeded_by(request):
-            left.append(request)
-        elif placed := cluster.place(request, now):
+        if cluster.limits.are_exceeded_by(request):
+            continue
+        if placed := cluster.place(request, now):
             placements += placed
-            if request.alternatives or request.is_alternative:
-                started.add(request.id)
+            started.add(request.id)
         else:
-            left.append(request)
             refused.add(request.bounded_class_key)
-    return placements, [request for request in left if request.id not in started] if started else left
+    return placements, [request for request in waiting if request.id not in started]
 
 
 def explain_waiting(

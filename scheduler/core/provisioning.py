@@ -6,7 +6,8 @@ none can take it, hosts of the type are added that cost least for each of the ne
 unless it would then be wanted again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from scheduler.core.capacity.host_capacity import HostCapacity
@@ -14,10 +15,12 @@ from scheduler.core.capacity.host_types import empty_host, has_traits
 from scheduler.core.capacity.member_search import MemberSearch
 from scheduler.core.capacity.placement_policy import PackPolicy, split_of
 from scheduler.core.queue.remaining_limits import HolderLimits
-from scheduler.core.types import HostType, RunningSession, SessionRequest, Shape
+from scheduler.core.types import ComingHost, HostType, RunningSession, SessionRequest, Shape
+from scheduler.core.waiting.forecast import StartEstimate
 
 LOOK_AHEAD: Final = 100  # requests by which types are compared
 MAX_ROUNDS: Final = 4  # in which hosts are left out; whoever then takes the room of another would want them again
+COMES_TEXT: Final = "a host that was asked for comes by then"
 _PACK: Final = PackPolicy()
 
 
@@ -74,6 +77,40 @@ def hosts_wanted(
         made, rounds = needed, rounds + 1
 
 
+def starts_on(
+    queue: Sequence[SessionRequest],
+    limits: HolderLimits,
+    coming: Sequence[ComingHost],
+    starts: Mapping[str, StartEstimate],
+) -> dict[str, StartEstimate]:
+    """Return when those of a queue start, by id, that have room on hosts that come, and start later without.
+
+    `starts` are the estimates without; `limits` are counted down.
+    """
+    hosts = sorted(coming, key=attrgetter("at"))
+    bins, found = _bins([host.kind for host in hosts]), dict[str, StartEstimate]()
+    for entries in _by_session(queue) if hosts else ():
+        start = starts.get(entries[0].id)
+        able = [entry for entry in entries if not limits.are_exceeded_by(entry)]
+        if able and start is not None and start.at <= hosts[0].at:
+            _count(limits, able[0])  # by then it has started elsewhere
+        elif (found_room := _take_one(able, bins)) is not None:
+            request, taken = found_room
+            _count(limits, request)
+            at = max(hosts[index].at for index in taken)
+            if start is None or at < start.at:
+                found[request.id] = StartEstimate(at, COMES_TEXT)
+    return found
+
+
+def _by_session(queue: Sequence[SessionRequest]) -> list[list[SessionRequest]]:
+    """Return the entries of each session, of which those by GPU memory have several."""
+    found: dict[str, list[SessionRequest]] = {}
+    for entry in queue:
+        found.setdefault(entry.id, []).append(entry)
+    return [*found.values()]
+
+
 def _pack(
     queue: Sequence[SessionRequest],
     limits: HolderLimits,
@@ -83,18 +120,20 @@ def _pack(
 ) -> tuple[list[SessionRequest], list[HostType]]:
     """Return which requests have room on the hosts given and on those that are added, and the latter."""
     bins, served, added = _bins(given), list[SessionRequest](), list[HostType]()
-    for position, request in enumerate(queue):
-        if limits.are_exceeded_by(request):
-            continue
-        if not _take(request, bins):
-            more = _cheapest(queue[position : position + LOOK_AHEAD], bins, types, budget.less(added))
-            if not more:
-                continue
+    sessions = _by_session(queue)
+    for position, entries in enumerate(sessions):
+        able = [entry for entry in entries if not limits.are_exceeded_by(entry)]
+        found = _take_one(able, bins)
+        if found is None:
+            behind = [first for first, *_ in sessions[position + 1 : position + LOOK_AHEAD]]
+            options = (_cheapest([entry, *behind], bins, types, budget.less(added)) for entry in able)
+            more = next(filter(None, options), [])
             added += more
             bins += _bins(more, len(bins))
-            _take(request, bins)
-        served.append(request)
-        _count(limits, request)
+            found = _take_one(able, bins) if more else None
+        if found is not None:
+            served.append(found[0])
+            _count(limits, found[0])
     return served, added
 
 
@@ -123,7 +162,7 @@ def _cheapest(
             more = _bins([kind] * count, len(bins))
             beside = [each._replace(capacity=each.capacity.copy()) for each in bins] if spans_hosts else []
             if _take(requests[0], [*beside, *more]):
-                held = 1 + sum(_take(request, more) for request in requests[1:])
+                held = 1 + sum(bool(_take(request, more)) for request in requests[1:])
                 size = kind.gpu_count, kind.cpu, kind.memory_bytes, kind.name
                 options.append(((count * kind.cost_milli / held, count / held, size), [kind] * count))
                 break
@@ -136,14 +175,19 @@ def _bins(kinds: Sequence[HostType], begin: int = 0) -> list[_Bin]:
     return [_Bin(kind, empty_host(kind, index)) for index, kind in enumerate(kinds, begin)]
 
 
-def _take(request: SessionRequest, bins: Sequence[_Bin]) -> bool:
-    """Take what a request needs from hosts that can hold it; return whether they could."""
+def _take_one(entries: Sequence[SessionRequest], bins: Sequence[_Bin]) -> tuple[SessionRequest, list[int]] | None:
+    """Take what one of the entries of a session needs, the first that can be held; return it as well."""
+    return next(((entry, taken) for entry in entries if (taken := _take(entry, bins))), None)
+
+
+def _take(request: SessionRequest, bins: Sequence[_Bin]) -> list[int]:
+    """Take what a request needs from hosts that can hold it; return the indexes of these, [] if none could."""
     shape = request.shape
     able = [each.capacity for each in bins if has_traits(each.kind, shape.traits)]
     parts = [] if shape.pins else _parts(shape._replace(traits=()), able)
     for host, part in parts:
         host.take(part, split_of(_PACK, host, part))
-    return bool(parts)
+    return [host.index for host, _ in parts]
 
 
 def _parts(shape: Shape, hosts: Sequence[HostCapacity]) -> list[tuple[HostCapacity, Shape]]:

@@ -7,7 +7,7 @@ of a core, of which a session takes `core_milli` for each of its cores: fewer th
 Types of which a state holds thousands are NamedTuples: cheap to build from a database row, small, and quick to read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from accounts.limits import Amounts, PolicyLimits
+from resources.amounts.units import PLAIN_WEIGHT
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -24,6 +25,7 @@ ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
 CORES_TRAIT: Final = "cores"  # at least, of a host
 GPU_MODEL_TRAIT: Final = "gpu_model"  # of all GPUs of a host
 GPU_MEMORY_TRAIT: Final = "gpu_memory"  # bytes, at least, of each GPU of a host
+GPU_SIZE_TRAIT: Final = "gpu_size"  # bytes of each GPU of a host, and whether it lends them as a whole only
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
 CLUSTER_TRAIT: Final = "cluster"  # of a host that can have their networks
 FILES_TRAIT: Final = "files"  # of a session that was parked; the name of its host
@@ -36,6 +38,7 @@ ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image
 MemberAmounts = tuple[int, int, int]  # cores, or what they take of a host's CPU; bytes; milli-fGPU
 # Group id, cores, bytes, milli-fGPU, avoided host ids, traits, members, GPU sharing, mode, pins, main; and time limit.
 ClassKey = tuple[int, int, int, int, HostIds, Traits, int, bool, ClusterMode, HostIds, MemberAmounts | None]
+BackfillRank = tuple[bool, int, timedelta]  # preemptible, negated priority, predicted run time
 BoundedClassKey = tuple[
     int, int, int, int, HostIds, Traits, int, bool, ClusterMode, HostIds, MemberAmounts | None, timedelta | None
 ]
@@ -50,8 +53,7 @@ class PlacementPolicyName(StrEnum):
 
     PACK = "pack"  # least free GPU: keeps whole GPUs whole
     SPREAD = "spread"  # most free GPU: fewest neighbours
-    FGD = "fgd"  # least growth of fragmentation: free GPU that the usual requests cannot use
-    BALANCE = "balance"  # as fgd, also weighing free GPU against the free cores and memory beside it
+    BALANCE = "balance"  # least growth of the free GPU that the usual requests, or the cores beside it, cannot use
 
 
 class QueueOrder(StrEnum):
@@ -135,6 +137,7 @@ class GpuView(NamedTuple):
     id: int
     capacity_milli: int
     free_milli: int
+    weight: int = PLAIN_WEIGHT  # of its model in fair share, in thousandths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +176,19 @@ class HostType(NamedTuple):
     cost_milli: int = 0
 
 
+class ComingHost(NamedTuple):
+    """A host that a provider was asked for, and when it is expected to take sessions."""
+
+    kind: HostType
+    at: datetime
+
+
 class HostOutlook(NamedTuple):
     """What those who wait for an elastic group are told, where a host of one of these types could hold them."""
 
     types: tuple[HostType, ...]
     text: str
+    coming: tuple[ComingHost, ...] = ()  # those of which nobody knows when are not among them
 
 
 class Beside(NamedTuple):
@@ -213,11 +224,14 @@ class SessionRequest(NamedTuple):
     image_id: int = 0  # breaks ties: among equal hosts, one that has it is preferred
     charge_percent: int = 100  # part of its use that counts in fair share
     is_preemptible: bool = False  # nobody else is ended for it
-    alternatives: tuple["SessionRequest", ...] = ()  # the same session in other groups; it starts in one of them
+    # The same session in other groups, or by GPU memory on GPUs of other sizes: it starts by one of them.
+    alternatives: tuple["SessionRequest", ...] = ()
     is_alternative: bool = False  # one of those of another request
     core_milli: int = 1  # of its host's CPU that each of its cores takes
     member_ids: tuple[str, ...] = ()  # of a cluster, by rank, its own first
     beside: Beside | None = None  # of an elastic member, which no queue has: it starts where nobody else does
+    predicted: timedelta | None = None  # run time, by the past of its like: orders who starts behind the head, no more
+    stem: str = ""  # of its name, without a number at its end
 
     @property
     def shape(self) -> Shape:
@@ -249,6 +263,15 @@ class SessionRequest(NamedTuple):
         """Class key and time limit: equal for requests that fit on the same hosts, reserved ones included."""
         return (*self[2:13], self.duration)
 
+    @property
+    def backfill_rank(self) -> BackfillRank:
+        """Its turn behind the head of a group that is first come, first served: who is likely to run shortest first.
+
+        Without a prediction its time limit counts; without one it comes after all others of its priority.
+        """
+        run_time = self.duration if self.predicted is None else self.predicted
+        return self.is_preemptible, -self.priority, timedelta.max if run_time is None else run_time
+
 
 def in_groups(
     request: SessionRequest, others: Mapping[int, Traits], core_milli: Mapping[int, int] = MappingProxyType({})
@@ -264,6 +287,41 @@ def in_groups(
         for each, traits in others.items()
     )
     return request._replace(alternatives=tuple(alternatives))
+
+
+class GpuChoice(NamedTuple):
+    """What a request by GPU memory is on GPUs of one size: milli-fGPU, and the trait of the hosts that have them."""
+
+    milli: int
+    trait: str
+
+
+def by_gpu_memory(request: SessionRequest, choices: Mapping[int, Sequence[GpuChoice]]) -> SessionRequest:
+    """Return a request by GPU memory: an entry for each of the `choices`, by group id, in their order.
+
+    Its milli-fGPU, and those of its alternatives, are the number of members that have a GPU.
+    """
+    first, *others = (
+        entry._replace(
+            fgpu_milli=entry.fgpu_milli * choice.milli,
+            main=entry.main and (*entry.main[:2], entry.main[2] * choice.milli),
+            traits=tuple(sorted({*entry.traits, choice.trait})),
+            alternatives=(),
+        )
+        for entry in entries_of([request])
+        for choice in choices[entry.group_id]
+    )
+    return first._replace(alternatives=tuple(other._replace(is_alternative=True) for other in others))
+
+
+def gpu_size_trait(gpu_memory_bytes: int, *, divides: bool) -> str:
+    """Return the trait of hosts whose GPUs have so much memory each, and can be divided or not."""
+    return f"{GPU_SIZE_TRAIT}:{gpu_memory_bytes}{'' if divides else ':whole'}"
+
+
+def entries_in(group_id: int, request: SessionRequest) -> list[SessionRequest]:
+    """Return the entries of a request in the queue of a group: one, but by GPU memory one for each size of GPUs."""
+    return [entry for entry in (request, *request.alternatives) if entry.group_id == group_id]
 
 
 def entries_of(queue: Iterable[SessionRequest]) -> list[SessionRequest]:
@@ -289,6 +347,10 @@ class RunningSession(NamedTuple):
     core_milli: int = 1  # of its host's CPU that each of its cores takes
     cluster_id: str = ""  # of the cluster of which it is a member
     is_elastic: bool = False  # its cluster goes on without it: it ends before others
+    image_id: int = 0
+    stem: str = ""  # as in SessionRequest
+    gpu_model: str = ""  # the only one that it accepts; empty: any
+    gpu_weight: int | None = None  # with which its GPUs count in fair share, in thousandths; None: with their own
 
     @property
     def shape(self) -> Shape:
@@ -298,6 +360,8 @@ class RunningSession(NamedTuple):
     @property
     def fgpu_milli(self) -> int:
         """Sum of its shares."""
+        if len(self.shares) == 1:  # by far the most frequent case
+            return self.shares[0][1]
         return sum(share for _, share in self.shares)
 
 

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final, NamedTuple
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.waiting.forecast import StartEstimate
+from scheduler.core.waiting.run_times import RunTimes
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,14 @@ MAX_SECONDS = 60  # of a process; the count of a forecast's steps ends it long b
 MIN_INTERVAL_SECONDS: Final = 10.0  # between the starts of two processes
 NICENESS: Final = 10
 
-Starts = dict[str, StartEstimate]  # by session id
+
+class Forecast(NamedTuple):
+    """Starts by session id: the latest by time limits, and the likely ones by what is known of the past."""
+
+    latest: dict[str, StartEstimate]
+    likely: dict[str, datetime]
+
+
 _forking = threading.Lock()  # else a child has the other's end of a pipe too, and its reader waits for both
 
 
@@ -46,17 +54,17 @@ class Forecaster:
         self._child: _Child | None = None
         self._begun_at = float("-inf")  # by the monotonic clock
 
-    def starts(self, state: IncrementalState, now: datetime) -> Starts | None:
+    def starts(self, state: IncrementalState, now: datetime, past: RunTimes) -> Forecast | None:
         """Return new estimates, of this state or of a recent one; None if there are none yet. Does not wait for any."""
         if len(state.requests) <= MAX_INLINE_REQUESTS and state.pairs <= MAX_INLINE_PAIRS:
-            return state.starts(now, LOOK_AHEAD)
+            return _forecast(state, now, past)
         found = self._collect()
         if self._child is None and time.monotonic() - self._begun_at >= MIN_INTERVAL_SECONDS:
             self._begun_at = time.monotonic()
-            self._child = _fork(state, now)
+            self._child = _fork(state, now, past)
         return found
 
-    def _collect(self) -> Starts | None:
+    def _collect(self) -> Forecast | None:
         """Return the result of the child if it has one; a child that failed is logged and forgotten."""
         child = self._child
         if child is None or not select.select([child.result], [], [], 0)[0]:
@@ -68,7 +76,7 @@ class Forecaster:
         if not data:
             logger.warning("the process that computes estimates ended without any")
             return None
-        found: Starts = pickle.loads(data)  # noqa: S301  # written by a fork of this process, through its own pipe
+        found: Forecast = pickle.loads(data)  # noqa: S301  # written by a fork of this process, through its own pipe
         return found
 
 
@@ -84,7 +92,15 @@ class Forecasters:
         return self._forecasters.setdefault(group_id, Forecaster())
 
 
-def _fork(state: IncrementalState, now: datetime) -> _Child:
+def _forecast(state: IncrementalState, now: datetime, past: RunTimes) -> Forecast:
+    """Return the starts of the requests; without a past, those by limits are the likely ones."""
+    latest = state.starts(now, LOOK_AHEAD)
+    if not past:
+        return Forecast(latest, {session_id: start.at for session_id, start in latest.items()})
+    return Forecast(latest, state.likely_starts(now, LOOK_AHEAD, past) if state.requests else {})
+
+
+def _fork(state: IncrementalState, now: datetime, past: RunTimes) -> _Child:
     """Start a process that computes the estimates of `state` as it is now."""
     with _forking:
         reader, writer = os.pipe()
@@ -99,7 +115,7 @@ def _fork(state: IncrementalState, now: datetime) -> _Child:
             signal.alarm(MAX_SECONDS)
             os.nice(NICENESS)
             gc.disable()
-            data = pickle.dumps(state.forecast(now, LOOK_AHEAD))
+            data = pickle.dumps(_forecast(state, now, past))
             with os.fdopen(writer, "wb") as result:
                 result.write(data)
         finally:

@@ -25,6 +25,8 @@ from scheduler.snapshot import queue as snapshot
 from scheduler.state import wait_status
 from scheduler.state.cache import GroupCaches
 from scheduler.state.scheduler_state import SchedulerState
+from sessions import notify
+from sessions.estimates import starts as start_estimates
 from sessions.launching import services
 from sessions.limits import locks as capacity_locks
 
@@ -126,6 +128,9 @@ def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datet
         if placements:
             shared_limits.hold(state, placements)
         placed = services.assign(placements, now) if placements else 0
+        told = state.likely.start(group_id, (placement.session_id for placement in placements), now)
+        if told or state.told_elsewhere:
+            start_estimates.note_starts([*told, *state.told_elsewhere], now)
         preemption.settle(group_id, state, now)
         if cache.may_tidy():
             snapshot.delete_old_changes(state.since)
@@ -153,12 +158,18 @@ def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
 
     Of a long queue, a part: then it asks for another pass, which first starts what can start by then.
     """
-    starts = forecasters.of(group_id).starts(state.incremental, now)
+    found = forecasters.of(group_id).starts(state.incremental, now, state.likely.past)
     with transaction.atomic():
-        statuses = state.update_wait_statuses(now, starts)
+        statuses = state.update_wait_statuses(now, found and found.latest)
         if statuses:
             with snapshot.noted(state.own_writes):
                 wait_status.write(statuses, state.waiting, group_id)
+        if found and (
+            estimates := state.likely.tell(group_id, state.incremental.requests, found.likely, found.latest, now)
+        ):
+            start_estimates.tell(group_id, estimates, now)
+            requests = [state.waiting[each.session_id].request for each in estimates]
+            notify.sessions_changed((request.id, request.owner_id, request.project_id) for request in requests)
     caches.of(group_id).put_back(state)
     if state.is_behind:
         kick_scheduler()

@@ -1,4 +1,4 @@
-"""Passes over resource groups in threads: one of each group at a time, and no group waits for another's."""
+"""Passes over resource groups, or pools, in threads: one of each at a time, and none waits for another's."""
 
 import logging
 import threading
@@ -15,10 +15,12 @@ MAX_CONCURRENT_CYCLES = 8
 class GroupCycles:
     """Runs passes as they are requested; requests during a group's pass make one more after it."""
 
-    def __init__(self, run: Callable[[int], object], threads: int = MAX_CONCURRENT_CYCLES) -> None:
-        """`run` makes a pass over the group with this id."""
-        self._run = run
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="pass")
+    def __init__(
+        self, run: Callable[[int], object], threads: int = MAX_CONCURRENT_CYCLES, what: str = "pass over group"
+    ) -> None:
+        """`run` makes a pass over the group with this id; `what` it makes is for the log."""
+        self._run, self._what = run, what
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=what.partition(" ")[0])
         self._lock = threading.Lock()
         self._wanted: set[int] = set()
         self._busy: set[int] = set()  # groups that have a thread, or wait for one
@@ -49,7 +51,7 @@ class GroupCycles:
         try:
             self._run(group_id)
         except Exception:
-            logger.exception("the pass over group %d failed; the next one goes on", group_id)
+            logger.exception("the %s %d failed; the next one goes on", self._what, group_id)
 
     def _is_wanted(self, group_id: int) -> bool:
         with self._lock:

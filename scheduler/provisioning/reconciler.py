@@ -16,50 +16,54 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 from django.db.models import Q
+from django.utils.crypto import salted_hmac
 
 from hostaccess import services as hostaccess
+from hostaccess.models import HostAccess
 from hostaccess.redis_users import RedisUsersUnavailableError
 from hostaccess.roles import RolesUnavailableError
 from resources import clock
 from resources.elastic.host_types import COST_MILLI, shape_of
 from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, Provider, ProviderError
 from resources.hosts import services as hosts
-from resources.models import COMING, OVER, ElasticHost, ElasticPool, ElasticState, Host, HostStatus
-from scheduler.provisioning.demand import WaitQueues, new_hosts
-from scheduler.snapshot.elastic_hosts import live_hosts, problem_text
+from resources.hosts.elastic_pools import FAILURES_NOTIFIED, SILENCE_NOTIFIED, pool_failing
+from resources.models import COMING, END_BEFORE, OVER, ElasticHost, ElasticPool, ElasticState, Host, HostStatus
+from scheduler.provisioning.demand import hosts_of_no_use, new_hosts
+from scheduler.snapshot.elastic_hosts import join_time, live_hosts, problem_text, silence_text, unused_text
 from sessions.drains import services as drains
-from sessions.lifecycle import HOSTED
+from sessions.launching import services
+from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import ACTIVE_CONVERSIONS, Conversion, Session
 
 logger = logging.getLogger(__name__)
 
 POOL_LOCK: Final = 0x4750454C  # "GPEL": advisory lock, of each pool, of who works on it; their death frees it
 LISTED_WITHIN: Final = timedelta(minutes=2)  # a provider lists a host that it has agreed to make
+THERE: Final = (ProvidedState.PENDING, ProvidedState.RUNNING)
 SETTLED: Final = timedelta(seconds=10)  # after a cordon: a pass that did not know of it has ended
 DRAIN_BEFORE: Final = timedelta(minutes=15)  # the provider takes a host back by itself: its sessions are warned
-END_BEFORE: Final = timedelta(minutes=2)  # and end
 MAX_PAUSE: Final = timedelta(hours=1)
 IDLE: Final = "Idle"
 ENDS: Final = "Its provider takes it back"
+UNUSED: Final = "No session that waits could start on it"
 GONE: Final = "Its provider has it no more"
-UNUSED: Final = "no session could start on it"
+FILES_GONE: Final = "The host that had its files is gone: its provider has taken it back."
 
 
-def reconcile_all() -> None:
-    """Look at all pools, one after the other. One that fails does not keep the others from theirs."""
-    pools = ElasticPool.objects.filter(Q(is_enabled=True) | ~Q(hosts=None)).distinct().select_related("group")
-    queues = WaitQueues()
-    for pool in pools.order_by("group__name"):
+def pool_ids() -> list[int]:
+    """Return the ids of the pools that may have anything to do."""
+    has_any = Q(is_enabled=True) | ~Q(hosts=None) | ~Q(silent_since=None)
+    pools = ElasticPool.objects.filter(has_any).distinct()
+    return list(pools.order_by("group__name").values_list("pk", flat=True))
+
+
+def reconcile_pool(pool_id: int) -> None:
+    """Bring the hosts of a pool in line, unless another process works on it."""
+    pool = ElasticPool.objects.select_related("group").filter(pk=pool_id).first()
+    if pool is not None:
         with _worked_on(pool) as is_alone:
             if is_alone:
-                _try(pool, queues)
-
-
-def _try(pool: ElasticPool, queues: WaitQueues) -> None:
-    try:
-        reconcile(pool, queues)
-    except Exception:
-        logger.exception("the hosts of pool %s could not be reconciled; the next look goes on", pool)
+                _reconcile(pool)
 
 
 @contextmanager
@@ -75,37 +79,67 @@ def _worked_on(pool: ElasticPool) -> Iterator[bool]:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [POOL_LOCK, pool.pk])
 
 
-def reconcile(pool: ElasticPool, queues: WaitQueues) -> None:
-    """Bring the hosts of one pool in line."""
+def _reconcile(pool: ElasticPool) -> None:
     try:
         provider = pool.make_provider()
         listed = list(provider.list())
     except (ProviderError, ValidationError) as error:
         logger.warning("pool %s: its provider does not list its hosts: %s", pool, error)
+        _note_silence(pool, _text_of(error))
         _forget_gone_hosts(pool)
         return
-    by_name = {each.host_name: each for each in listed if each.host_name}
+    _note_silence(pool, "")
     _delete_unknown(pool, listed, provider)
-    for row in live_hosts(pool):
-        _follow(pool, row, by_name.get(row.name), clock.now())
-    _ask_for_more(pool, queues)
+    rows = list(live_hosts(pool))
+    idle = [row for row in rows if row.state == ElasticState.UP and row.idle_since is not None]
+    useless = hosts_of_no_use(pool, idle, clock.now())
+    for row in rows:
+        _follow(pool, row, _listed_of(row, listed), clock.now(), is_useless=row.pk in useless)
+    _ask_for_more(pool)
     has_refused = False  # then the others wait for the next look: each may take as long as its provider may
     for row in live_hosts(pool):
         if row.state in (ElasticState.REQUESTED, ElasticState.CREATING):
             has_refused = has_refused or not _create(pool, row, provider)
         elif row.state == ElasticState.DELETING:
-            _delete(row, by_name.get(row.name), provider)
+            _delete(row, _listed_of(row, listed), provider)
     _forget_gone_hosts(pool)
 
 
-def _ask_for_more(pool: ElasticPool, queues: WaitQueues) -> None:
-    """Store which hosts are to be made. The pool is locked, so that no two processes use the same budget."""
-    with transaction.atomic():
+def _listed_of(row: ElasticHost, listed: Sequence[ProvidedHost]) -> ProvidedHost | None:
+    """Return what the provider says of a host: by its identifier once that is known, as there may be two by mistake."""
+    found = [each for each in listed if each.host_name == row.name and row.identifier in ("", each.identifier)]
+    return max(found, key=lambda each: each.state in THERE, default=None)
+
+
+def _note_silence(pool: ElasticPool, problem: str) -> None:
+    """Note since when the provider has not answered, and what it said last; "": it has answered.
+
+    That of a disabled pool without hosts need not.
+    """
+    if not pool.is_enabled and not live_hosts(pool).exists():
+        problem = ""
+    if problem or pool.silent_since is not None:
+        pool.silent_since, pool.silence = (pool.silent_since or clock.now()) if problem else None, problem[:300]
+        pool.save(update_fields=["silent_since", "silence"])
+    if pool.silent_since is not None and clock.now() - pool.silent_since > SILENCE_NOTIFIED:
+        pool_failing.send(ElasticPool, pool=pool, since=pool.silent_since, problem=silence_text(pool))
+
+
+def _text_of(error: Exception) -> str:
+    return " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
+
+
+def _ask_for_more(pool: ElasticPool) -> None:
+    """Store which hosts are to be made.
+
+    One pool after the other, so that no budget is used twice, and who waits in several groups has one host made.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [POOL_LOCK])  # no pool has this number
         now = clock.now()
-        ElasticPool.objects.select_for_update().get(pk=pool.pk)
         pool.refresh_from_db()
         numbers = ElasticHost.objects.filter(pool=pool).count()
-        for kind in new_hosts(pool, list(live_hosts(pool)), queues, now):
+        for kind in new_hosts(pool, list(live_hosts(pool)), now):
             numbers += 1
             ElasticHost.objects.create(
                 pool=pool,
@@ -114,11 +148,14 @@ def _ask_for_more(pool: ElasticPool, queues: WaitQueues) -> None:
                 cost_per_hour=f"{kind.cost_milli / COST_MILLI:.3f}",
                 created_at=now,
                 state_at=now,
+                expected_at=now + join_time(pool, kind.name),
             )
             logger.info("pool %s: a host of type %s is wanted", pool, kind.name)
 
 
-def _follow(pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, now: datetime) -> None:
+def _follow(
+    pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, now: datetime, *, is_useless: bool
+) -> None:
     """Move a host on by what its provider says of it, and by whether it has joined and is in use."""
     is_over = listed is not None and listed.state in (ProvidedState.ENDED, ProvidedState.FAILED)
     is_missing = is_over or (listed is None and now - row.state_at > LISTED_WITHIN)
@@ -126,6 +163,11 @@ def _follow(pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, no
     if listed is not None and listed.ends_at != row.ends_at:
         ElasticHost.objects.filter(pk=row.pk).update(ends_at=listed.ends_at)
         row.ends_at = listed.ends_at
+    if row.state in COMING and row.expected_at is not None and row.expected_at < now:
+        ElasticHost.objects.filter(pk=row.pk).update(expected_at=None)  # it is late, and nobody knows by how much
+    if row.state == ElasticState.JOINING and listed is not None and reason[:300] != row.reason:
+        ElasticHost.objects.filter(pk=row.pk).update(reason=reason[:300])  # what it waits for changes
+        row.reason = reason[:300]
     if row.state == ElasticState.CREATING and listed is not None:
         row.move_to(ElasticState.JOINING, now, reason, identifier=listed.identifier)
     if row.state in COMING and now - row.created_at > pool.give_up_after:
@@ -137,7 +179,7 @@ def _follow(pool: ElasticPool, row: ElasticHost, listed: ProvidedHost | None, no
     elif row.state in (ElasticState.UP, ElasticState.DRAINING):
         # One that is not listed, but works, stays: a list may be short by mistake.
         is_gone = is_over or (is_missing and (row.host is None or row.host.status == HostStatus.LOST))
-        _follow_joined(pool, row, now, reason or GONE if is_gone else "")
+        _follow_joined(pool, row, now, reason or GONE if is_gone else "", is_useless=is_useless)
 
 
 def _follow_joining(pool: ElasticPool, row: ElasticHost, now: datetime, failure: str) -> None:
@@ -149,8 +191,8 @@ def _follow_joining(pool: ElasticPool, row: ElasticHost, now: datetime, failure:
         _give_up(pool, row, failure, now)
 
 
-def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: str) -> None:
-    """Move on a host that has joined: it is lost, or ends soon, or is in use, or idle."""
+def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: str, *, is_useless: bool) -> None:
+    """Move on a host that has joined: it is lost, or ends soon, or is in use, or idle, or of no use."""
     host = row.host
     if host is None or failure or _is_lost(host, now):
         row.move_to(ElasticState.DELETING, now, failure or "It is silent", has_failed=True)
@@ -167,6 +209,10 @@ def _follow_joined(pool: ElasticPool, row: ElasticHost, now: datetime, failure: 
     elif row.state == ElasticState.UP and _is_spare(pool, row, now):
         drains.drain(host, end_at=None, reason=IDLE, actor=None)
         row.move_to(ElasticState.DRAINING, now, IDLE)
+    elif row.state == ElasticState.UP and not is_used and is_useless:
+        drains.drain(host, end_at=None, reason=UNUSED, actor=None)
+        row.move_to(ElasticState.DRAINING, now, UNUSED)
+        _note_failure(pool, row, now)
     elif row.state == ElasticState.DRAINING and now - row.state_at > SETTLED:
         _follow_draining(pool, row, host, now, is_used=is_used)
 
@@ -180,10 +226,8 @@ def _notice(row: ElasticHost) -> timedelta:
 
 def _follow_draining(pool: ElasticPool, row: ElasticHost, host: Host, now: datetime, *, is_used: bool) -> None:
     if not is_used:
-        if row.reason == IDLE and not host.sessions.exists():
-            _note_failure(pool, row, UNUSED, now)
         row.move_to(ElasticState.DELETING, now, row.reason)
-    elif row.reason == IDLE:  # a pass was faster
+    elif row.reason in (IDLE, UNUSED):  # a pass was faster
         hosts.cordon(Host.objects.filter(pk=host.pk), cordoned=False)
         row.move_to(ElasticState.UP, now)
 
@@ -197,7 +241,7 @@ def _is_in_use(host: Host) -> bool:
     """Return whether something is on a host that would be lost with it."""
     return (
         Session.objects.filter(host=host, status__in=HOSTED).exists()
-        or host.parked_sessions.exists()
+        or host.parked_sessions.filter(ended_at=None).exists()
         or Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).exists()
     )
 
@@ -213,10 +257,10 @@ def _is_spare(pool: ElasticPool, row: ElasticHost, now: datetime) -> bool:
 def _give_up(pool: ElasticPool, row: ElasticHost, reason: str, now: datetime) -> None:
     """Have a host that did not come deleted, and none asked for until a pause has passed."""
     if row.move_to(ElasticState.DELETING, now, reason, has_failed=True):
-        _note_failure(pool, row, reason, now)
+        _note_failure(pool, row, now)
 
 
-def _note_failure(pool: ElasticPool, row: ElasticHost, reason: str, now: datetime) -> None:
+def _note_failure(pool: ElasticPool, row: ElasticHost, now: datetime) -> None:
     """Have the pool pause: twice as long after each host in a row that was of no use, with jitter."""
     with transaction.atomic():
         locked = ElasticPool.objects.select_for_update().get(pk=pool.pk)
@@ -224,11 +268,16 @@ def _note_failure(pool: ElasticPool, row: ElasticHost, reason: str, now: datetim
             return  # hosts that were asked for together are one failure
         pause = min(locked.back_off * 2 ** min(locked.failures, 10), MAX_PAUSE) * random.uniform(1, 1.25)  # noqa: S311
         retry_at = now + pause
-        problem = problem_text(row.created_at, reason, retry_at)
-        known = ElasticPool.objects.filter(pk=pool.pk)
-        known.update(failures=min(locked.failures + 1, 1000), problem=problem[:300], retry_at=retry_at)
+        if row.joined_at is None:
+            problem = problem_text(row.created_at, row.reason, retry_at)
+        else:
+            problem = unused_text(row.joined_at, retry_at)
+        failures = min(locked.failures + 1, 1000)
+        ElasticPool.objects.filter(pk=pool.pk).update(failures=failures, problem=problem[:300], retry_at=retry_at)
+        if failures == FAILURES_NOTIFIED:
+            pool_failing.send(ElasticPool, pool=pool, since=now, problem=problem)
     pool.refresh_from_db()
-    logger.warning("pool %s: host %s: %s; the next one at %s", pool, row, reason, retry_at)
+    logger.warning("pool %s: host %s: %s", pool, row, pool.problem)
 
 
 def _note_success(pool: ElasticPool) -> None:
@@ -249,21 +298,30 @@ def _create(pool: ElasticPool, row: ElasticHost, provider: Provider) -> bool:
     if row.state == ElasticState.REQUESTED and not row.move_to(ElasticState.CREATING, now):
         return True
     try:
-        invitation = hostaccess.add(row.name, pool.group.name, pool.give_up_after)
         request = HostRequest(
             name=row.name,
             group=pool.group.name,
             shape=shape_of(kind),
-            join_token=invitation.token,
+            join_token=_invite(pool, row),
             join_address=settings.COMPUTE_PUBLIC_URL,
         )
         identifier = provider.create(request)
     except (ProviderError, RolesUnavailableError, ValidationError) as error:
-        text = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
-        _give_up(pool, row, text, clock.now())
+        _give_up(pool, row, _text_of(error), clock.now())
         return False
     row.move_to(ElasticState.JOINING, clock.now(), identifier=identifier)
     return True
+
+
+def _invite(pool: ElasticPool, row: ElasticHost) -> str:
+    """Let a host join, and return its token: the same one each time, as it may have been sent by a process that died.
+
+    A host that has joined by it is not let in again.
+    """
+    token = salted_hmac("gpuplatform.elastic_host", row.name, algorithm="sha256").hexdigest()
+    if not HostAccess.objects.filter(name=row.name, joined_at__isnull=False).exists():
+        hostaccess.add(row.name, pool.group.name, pool.give_up_after, token)
+    return token
 
 
 def _delete(row: ElasticHost, listed: ProvidedHost | None, provider: Provider) -> None:
@@ -286,7 +344,7 @@ def _delete_unknown(pool: ElasticPool, listed: Sequence[ProvidedHost], provider:
     """Delete what the provider has under our names, but for hosts that are wanted: a process died, or it came late."""
     known: Mapping[str, str] = dict(live_hosts(pool).values_list("name", "identifier"))
     for each in listed:
-        is_there = each.state in (ProvidedState.PENDING, ProvidedState.RUNNING)
+        is_there = each.state != ProvidedState.ENDED and each.is_left  # one that has failed may be paid for
         is_second = known.get(each.host_name or "", each.identifier) not in ("", each.identifier)
         if is_there and (each.host_name not in known or is_second):
             logger.warning("pool %s: %s is not wanted and is deleted", pool, each.host_name)
@@ -297,9 +355,15 @@ def _delete_unknown(pool: ElasticPool, listed: Sequence[ProvidedHost], provider:
 
 
 def _forget_gone_hosts(pool: ElasticPool) -> None:
-    """Delete the hosts that were given back, once nothing of them is left: they will never come again."""
+    """Delete the hosts that were given back, once nothing of them is left: they will never come again.
+
+    What is parked there, or waits to be resumed, has lost its files.
+    """
     for host in Host.objects.filter(elastic_host__pool=pool, elastic_host__state__in=OVER):
+        for session in host.parked_sessions.filter(status__in=(Status.PARKED, Status.PENDING)):
+            services.end(session, Reason.FILES_LOST, FILES_GONE)
         if not _is_in_use(host):
             with transaction.atomic():
                 Session.objects.filter(host=host).exclude(status__in=HOSTED).update(host=None)
+                host.parked_sessions.update(parked_on=None)
                 Host.objects.filter(pk=host.pk).delete()

@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler.core.capacity.fragmentation import Fragmentation
+from scheduler.core.capacity.fragmentation import Fragmentation, usual_shapes
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.placement import serve
 from scheduler.core.types import SessionRequest, Snapshot, entries_of
@@ -128,7 +128,9 @@ class _Meter:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._groups = cluster.groups
-        self._measures = {key: Fragmentation(group.mix(), group.gpu_capacity) for key, group in cluster.groups.items()}
+        self._measures = {
+            key: Fragmentation(usual_shapes(group.mix()), group.gpu_capacity) for key, group in cluster.groups.items()
+        }
         self._capacity = sum(
             len(host.gpus) * group.gpu_capacity for group in cluster.groups.values() for host in group.host_views
         )
@@ -144,8 +146,9 @@ class _Meter:
         """Measure a host again after a change."""
         host = self._groups[group_id].host_capacities[host_id]
         free, unusable = self._known.get(host_id, (0, 0.0))
-        unusable_now = self._measures[group_id].unusable_milli(host.cpu, host.memory_bytes, host.device_free)
-        now = self._known[host_id] = host.total_free, unusable_now
+        measure = self._measures[group_id]
+        unusable_now = measure.unusable(host.cpu, host.memory_bytes, host.device_free, host.traits)
+        now = self._known[host_id] = host.total_free, unusable_now / measure.total_weight
         self._free += now[0] - free
         self._unusable += now[1] - unusable
 

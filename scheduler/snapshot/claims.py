@@ -12,7 +12,7 @@ from typing import Final
 from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.cluster.preemption import Preemption
-from scheduler.core.types import Rules, RunningSession, SessionRequest, latest_end, member_placements
+from scheduler.core.types import Rules, RunningSession, SessionRequest, entries_in, latest_end, member_placements
 from sessions.lifecycle import Reason
 from sessions.models import STOP_DURATION, WaitStatus
 from sessions.requeueing.preemption import StoredClaim
@@ -31,8 +31,16 @@ def hold_ids(session_id: str, claim: StoredClaim) -> tuple[str, ...]:
     return session_id, *(f"{session_id}/{rank}" for rank in range(1, claim.members))
 
 
+def entries_of_claim(request: SessionRequest, claim: StoredClaim) -> list[SessionRequest]:
+    """Return the entries of a request of which a claim may be, alike but for traits: by GPU memory, of equal shares."""
+    milli = sum(share for _, _, shares in claim.placed for _, share in shares)
+    entries = entries_in(claim.group_id, request)
+    return [it for it in entries if it.fgpu_milli * claim.members == milli * it.members] or [request]
+
+
 def holds_of(request: SessionRequest, claim: StoredClaim, rules: Rules) -> list[RunningSession]:
     """Return the sessions that hold in advance what the claim says, one a member, until when those that start will."""
+    request = entries_of_claim(request, claim)[0]
     more, (cpu, memory_bytes, fgpu_milli) = claim.members - request.members, request.each  # its size may have changed
     members = request._replace(
         members=claim.members,

@@ -14,7 +14,7 @@ from django.db.models.functions import Cast, Coalesce, Least
 from resources.amounts.units import CORE_MILLI
 from resources.gpus.tiers import Tier
 from resources.gpus.topology import GpuTopology
-from resources.models import Gpu, Host, HostStatus, ResourceGroup
+from resources.models import WEIGHT_MILLI, Gpu, Host, HostStatus, ResourceGroup
 from scheduler.core.types import (
     Closeness,
     GpuView,
@@ -25,11 +25,15 @@ from scheduler.core.types import (
     RunningSession,
     Shares,
 )
+from scheduler.core.waiting.run_times import stem_of
 from scheduler.snapshot.compiled_queries import execute, fetch
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import STOP_DURATION, Session, SessionQuerySet, clock_expression, time_bound
 
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str, int, str, bool]
+HostedRow = tuple[
+    str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str, int, str, bool, int, str, str, int
+]
+_PLACEMENTS_BEFORE: Final = {"fgd": "balance"}  # what the version before may still choose while an upgrade lasts
 _SHARES: Final = """
     SELECT lease_id, gpu_id, milli FROM compute_gpushare WHERE lease_id = ANY (%s::varchar[]) ORDER BY id
 """
@@ -40,7 +44,7 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
     groups = ResourceGroup.objects.all() if group_ids is None else ResourceGroup.objects.filter(pk__in=group_ids)
     return {
         group.pk: Rules(
-            placement_policy=PlacementPolicyName(group.placement),
+            placement_policy=PlacementPolicyName(_PLACEMENTS_BEFORE.get(group.placement, group.placement)),
             queue_order=QueueOrder(group.queue_order),
             ageing=group.ageing,
             reservation_delay=group.reservation_delay,
@@ -67,6 +71,10 @@ def running_sessions(ids: Collection[str] | None) -> list[RunningSession]:
             core_milli=row[11],
             cluster_id=row[12],
             is_elastic=row[13],
+            image_id=row[14],
+            stem=stem_of(row[15]),
+            gpu_model=row[16],
+            gpu_weight=row[17],
         )
         for row in rows
     ]
@@ -100,7 +108,8 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     )
     return hosted.values_list(
         *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "project_id", "charge_percent", "may_end"),
-        *("preempted_for", "core_milli", "whole", "is_elastic"),
+        *("preempted_for", "core_milli", "whole", "is_elastic", "image_id", "name", "gpu_model"),
+        "gpu_weight_milli",
     )
 
 
@@ -115,19 +124,19 @@ def hosts_of(
     """
     cpu_held, memory_held, milli_held = _held(running)
     gpus: dict[int, list[GpuView]] = {}
-    present = Gpu.objects.filter(is_present=True).order_by("host", "index")
+    present = Gpu.objects.filter(is_present=True, kind=F("host__group__accelerator")).order_by("host", "index")
     hosts = Host.objects.filter(group__is_active=True, status=HostStatus.READY)
     if group_ids is not None:
         present, hosts = present.filter(host__group__in=group_ids), hosts.filter(group__in=group_ids)
     undivided: set[int] = set()
     indexes: dict[int, list[int]] = {}
-    columns = ("pk", "host_id", "host__group__fgpu_per_gpu", "tier", "index")
-    for pk, host_id, per_gpu, tier, index in present.values_list(*columns):
+    columns = ("pk", "host_id", "host__group__fgpu_per_gpu", "tier", "index", WEIGHT_MILLI)
+    for pk, host_id, per_gpu, tier, index, weight in present.values_list(*columns):
         indexes.setdefault(host_id, []).append(index)
         capacity = per_gpu * 1000
         if tier == Tier.NONE:  # a property of the host, equal on all its devices
             undivided.add(host_id)
-        gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held[pk]))
+        gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held[pk], weight))
     rows = list(
         hosts.order_by("name").values_list(
             "pk", "name", "group_id", "cpu", "memory", "is_cordoned", Cast("gpu_topology", TextField()), "topology"

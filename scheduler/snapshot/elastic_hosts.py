@@ -12,7 +12,15 @@ from resources.amounts.units import CORE_MILLI
 from resources.elastic.host_types import cost_milli
 from resources.models import COMING, OVER, ElasticHost, ElasticPool
 from scheduler.core.provisioning import Budget
-from scheduler.core.types import ARCHITECTURE_TRAIT, GPU_MODEL_TRAIT, STORAGE_TRAIT, HostOutlook, HostType
+from scheduler.core.types import (
+    ARCHITECTURE_TRAIT,
+    GPU_MODEL_TRAIT,
+    STORAGE_TRAIT,
+    ComingHost,
+    HostOutlook,
+    HostType,
+    gpu_size_trait,
+)
 from scheduler.snapshot.host_traits import CLUSTER_NETWORK
 
 MAX_AT_ONCE: Final = 20  # hosts that are asked for in a pass over a pool
@@ -32,6 +40,8 @@ def types_of(pool: ElasticPool, root_ids: Sequence[int]) -> dict[str, HostType]:
     for row in pool.host_types:
         traits = {*shared, f"{ARCHITECTURE_TRAIT}:{row['architecture']}"}
         traits |= {f"{GPU_MODEL_TRAIT}:{row['gpu_model']}"} if row["gpu_model"] else set()
+        if row["gpu_memory"]:
+            traits.add(gpu_size_trait(row["gpu_memory"], divides=row["divides_gpus"]))
         found[row["name"]] = HostType(
             name=row["name"],
             cpu=row["cpus"] * CORE_MILLI,
@@ -66,15 +76,20 @@ def live_hosts(pool: ElasticPool) -> QuerySet[ElasticHost]:
     return ElasticHost.objects.filter(pool=pool).exclude(state__in=OVER).select_related("host").order_by("pk")
 
 
-def join_time(pool: ElasticPool) -> timedelta:
-    """Return how long the last hosts have taken from the decision until they took sessions, in the mean; one query."""
+def join_time(pool: ElasticPool, type_name: str = "") -> timedelta:
+    """Return how long the last hosts have taken from the decision until they took sessions, in the mean.
+
+    Those of the type, else of the pool; at most two queries.
+    """
     joined = ElasticHost.objects.filter(pool=pool, joined_at__isnull=False).order_by("-joined_at")
-    spans = joined.values_list(F("joined_at") - F("created_at"), flat=True)[:JOINS]
-    return sum(spans, timedelta()) / len(spans) if spans else USUAL_JOIN
+    for rows in (joined.filter(type_name=type_name), joined) if type_name else (joined,):
+        if spans := list(rows.values_list(F("joined_at") - F("created_at"), flat=True)[:JOINS]):
+            return sum(spans, timedelta()) / len(spans)
+    return USUAL_JOIN
 
 
 def load_outlooks(group_id: int | None = None) -> dict[int, HostOutlook]:
-    """Return what those who wait are told, by group id; one query, and four more for each elastic group."""
+    """Return what those who wait are told, by group id; one query, and up to four more for each elastic group."""
     pools = ElasticPool.objects.filter(is_enabled=True, group__is_active=True, max_hosts__gt=0).select_related("group")
     if group_id is not None:
         pools = pools.filter(group=group_id)
@@ -83,37 +98,53 @@ def load_outlooks(group_id: int | None = None) -> dict[int, HostOutlook]:
 
 def _outlook(pool: ElasticPool, now: datetime) -> HostOutlook:
     types, live = types_of(pool, shared_root_ids()), list(live_hosts(pool))
-    budget = budget_of(pool, live, now)
-    coming = [host for host in live if host.state in COMING]
-    if coming:
-        names = {host.type_name for host in coming}
-        mine = tuple(kind for name, kind in types.items() if name in names)
-        return HostOutlook(mine, _coming_text(coming[0].created_at, join_time(pool), now))
-    if pool.retry_at is not None and pool.retry_at > now:
+    coming = [host for host in live if host.state in COMING and host.type_name in types]
+    if pool.silent_since is not None:
+        text = silence_text(pool)
+    elif coming:
+        expected = [ComingHost(types[host.type_name], host.expected_at) for host in coming if host.expected_at]
+        kinds = tuple({host.type_name: types[host.type_name] for host in coming}.values())
+        return HostOutlook(kinds, _coming_text(coming, expected), tuple(expected))
+    elif pool.retry_at is not None and pool.retry_at > now:
         text = pool.problem
     elif len(live) >= pool.max_hosts:
         text = f"No more hosts are made: the resource group has {len(live)} of {pool.max_hosts}."
-    elif not any(budget.allows(kind, 1) for kind in types.values()):
+    elif not any(budget_of(pool, live, now).allows(kind, 1) for kind in types.values()):
         text = "No more hosts are made for now: the budget of the resource group is used up."
     else:
-        text = f"A host is made for it if none is free before, which takes about {_minutes(join_time(pool))} min."
+        minutes = max(1, round(join_time(pool) / timedelta(minutes=1)))
+        text = f"A host is made for it if none is free before, which takes about {minutes} min."
     return HostOutlook(tuple(types.values()), text)
+
+
+def _coming_text(coming: Sequence[ElasticHost], expected: Sequence[ComingHost]) -> str:
+    if not expected:
+        return f"A host was asked for at {coming[0].created_at:%H:%M} UTC; it takes longer than usual to come."
+    at = min(host.at for host in expected)
+    return f"A host comes at about {at:%H:%M} UTC; it was asked for at {coming[0].created_at:%H:%M} UTC."
 
 
 def problem_text(asked_at: datetime, reason: str, retry_at: datetime) -> str:
     """Return that a host did not come, why, and when the next is asked for, for those who wait."""
-    words = reason[:MAX_REASON].rstrip(". ")
     return (
-        f"A host was asked for at {asked_at:%H:%M} UTC and did not come: {words}; trying again at {retry_at:%H:%M} UTC."
+        f"A host was asked for at {asked_at:%H:%M} UTC and did not come: {_words(reason)}; "
+        f"trying again at {retry_at:%H:%M} UTC."
     )
 
 
-def _coming_text(asked_at: datetime, span: timedelta, now: datetime) -> str:
-    left = span - (now - asked_at)
-    if left <= timedelta(0):
-        return f"A host was asked for at {asked_at:%H:%M} UTC; it takes longer than usual to come."
-    return f"A host comes in about {_minutes(left)} min; it was asked for at {asked_at:%H:%M} UTC."
+def unused_text(came_at: datetime, retry_at: datetime) -> str:
+    """Return that a host came which those who wait could not use, and when the next is asked for."""
+    return (
+        f"A host came at {came_at:%H:%M} UTC, but no session that waits could start on it; "
+        f"trying again at {retry_at:%H:%M} UTC."
+    )
 
 
-def _minutes(span: timedelta) -> int:
-    return max(1, round(span / timedelta(minutes=1)))
+def silence_text(pool: ElasticPool) -> str:
+    """Return since when the provider of a pool has not answered, and what it said instead."""
+    since, words = pool.silent_since, _words(pool.silence)
+    return f"What makes hosts for the resource group has not answered since {since:%H:%M} UTC: {words}."
+
+
+def _words(reason: str) -> str:
+    return reason[:MAX_REASON].rstrip(". ")

@@ -3,6 +3,7 @@
 A trait is a text: `storage:<id of a root>`, `architecture:<name>`, `image:<id>` of an image that no registry has,
 `cores:<count>` that it has at least, in a group that overcommits CPU and whose hosts differ in it,
 `gpu_model:<name>`, `gpu_memory:<bytes>` that each of its GPUs has, one for each size of GPUs that there is,
+`gpu_size:<bytes>` of the smallest of its GPUs, with `:whole` where they are not divided,
 `cluster:network` of a host that can have networks of clusters, or `files:<name of a host>` of the host for which a
 parked session waits. Other hosts have none such, so that equal hosts are equal.
 """
@@ -16,8 +17,9 @@ from django.db.models import Case, Count, Exists, F, OuterRef, Q, When
 from folders.models import HostRoot, StorageRoot
 from resources.amounts.units import CORE_MILLI, guaranteed_milli
 from resources.gpus.discovery import ARCHITECTURES
-from resources.gpus.shares import device_memory_for
-from resources.models import Gpu, Host, HostImage, HostStatus, Image
+from resources.gpus.shares import device_memory_for, share_milli_for
+from resources.gpus.tiers import Tier
+from resources.models import ElasticPool, Gpu, Host, HostImage, HostStatus, Image, ResourceGroup
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
     CLUSTER_TRAIT,
@@ -27,9 +29,11 @@ from scheduler.core.types import (
     GPU_MODEL_TRAIT,
     IMAGE_TRAIT,
     STORAGE_TRAIT,
+    GpuChoice,
     ImageHosts,
     Shape,
     Traits,
+    gpu_size_trait,
 )
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -37,6 +41,13 @@ from sessions.models import Session
 Value = TypeVar("Value")
 CLUSTER_NETWORK: Final = f"{CLUSTER_TRAIT}:network"
 EVERY_ARCHITECTURE: Final = tuple(ARCHITECTURES.values())  # of a host that has not told its own
+
+
+class GpuSize(NamedTuple):
+    """The smallest GPU of a host: its bytes, and whether the host divides its GPUs."""
+
+    memory: int
+    divides: bool
 
 
 class HostOffer(NamedTuple):
@@ -59,6 +70,7 @@ class OfferedTraits:
     hosts: Mapping[int, Sequence[HostOffer]]
     architectures: Mapping[int, frozenset[str]]
     gpu_sizes: Sequence[int] = ()  # bytes of the GPUs of all groups, ascending
+    gpu_kinds: Mapping[int, frozenset[GpuSize]] = field(default_factory=dict)
     gpu_capacities: Mapping[int, int] = field(default_factory=dict)  # milli-fGPU of a GPU
     core_milli: Mapping[int, int] = field(default_factory=dict)  # that each core of a session takes
 
@@ -73,7 +85,7 @@ class HostTraits:
 
 
 def load_traits() -> HostTraits:
-    """Return the traits of all hosts; storage of hosts that are lost does not count. Takes four queries."""
+    """Return the traits of all hosts; storage of hosts that are lost does not count. Takes six queries."""
     traits: dict[int, set[str]] = {}
     architectures: dict[int, set[str]] = {}
     image_hosts: dict[int, set[int]] = {}
@@ -105,14 +117,17 @@ def load_traits() -> HostTraits:
             traits.setdefault(host_id, set()).add(f"{IMAGE_TRAIT}:{image_id}")
     _add_cluster_traits(traits, rows)
     _add_core_traits(traits, rows)
-    gpu_sizes = _add_gpu_traits(traits)
+    gpu_sizes, gpu_kinds = _add_gpu_traits(traits, {row[0]: row[1] for row in rows})
     of_host = _frozen(traits)
+    groups = ResourceGroup.objects.order_by().values_list("pk", F("fgpu_per_gpu") * 1000, "cpu_overcommit")
+    rules = list(groups)  # of groups without hosts too: they may be elastic
     offered = OfferedTraits(
         hosts=_offers(rows, of_host),
         architectures=_frozen(architectures),
         gpu_sizes=gpu_sizes,
-        gpu_capacities={row[1]: row[7] for row in rows},
-        core_milli={row[1]: guaranteed_milli(row[8]) for row in rows},
+        gpu_kinds=gpu_kinds,
+        gpu_capacities={pk: capacity for pk, capacity, _overcommit in rules},
+        core_milli={pk: guaranteed_milli(overcommit) for pk, _capacity, overcommit in rules},
     )
     return HostTraits(of_host=of_host, offered=offered, image_hosts=_frozen(image_hosts))
 
@@ -143,20 +158,51 @@ def _core_traits(group_id: int, offered: OfferedTraits, cores: int) -> Iterator[
         yield f"{CORES_TRAIT}:{next(size for size in sizes if size >= cores)}"
 
 
-def _add_gpu_traits(traits: dict[int, set[str]]) -> list[int]:
-    """Add what all GPUs of a host have in common; return their sizes, ascending. Takes one query."""
+def _add_gpu_traits(
+    traits: dict[int, set[str]], groups: Mapping[int, int]
+) -> tuple[list[int], dict[int, frozenset[GpuSize]]]:
+    """Add what all GPUs of a host have in common; `groups` is the group of each, by id. Takes two queries.
+
+    Returns their sizes, ascending, and the kinds of GPUs that groups have, or would by hosts that could be made.
+    """
     models: dict[int, set[str]] = {}
-    least: dict[int, int] = {}
-    for host_id, model, memory in Gpu.objects.filter(is_present=True).order_by().values_list("host", "name", "memory"):
+    kind_of: dict[int, GpuSize] = {}
+    columns = "host", "name", "memory", "tier"
+    present = Gpu.objects.filter(is_present=True, kind=F("host__group__accelerator")).order_by()
+    for host_id, model, memory, tier in present.values_list(*columns):
         models.setdefault(host_id, set()).add(model)
-        least[host_id] = min(memory, least.get(host_id, memory))
-    sizes = sorted(set(least.values()))
-    for host_id, memory in least.items():
+        known = kind_of.get(host_id, GpuSize(memory, True))
+        kind_of[host_id] = GpuSize(min(memory, known.memory), known.divides and tier != Tier.NONE)
+    sizes = sorted({kind.memory for kind in kind_of.values()})
+    kinds: dict[int, set[GpuSize]] = {}
+    for host_id, kind in kind_of.items():
         mine = traits.setdefault(host_id, set())
-        mine.update(f"{GPU_MEMORY_TRAIT}:{size}" for size in sizes if size <= memory)
+        mine.update(f"{GPU_MEMORY_TRAIT}:{size}" for size in sizes if size <= kind.memory)
+        mine.add(gpu_size_trait(kind.memory, divides=kind.divides))
         if len(models[host_id]) == 1:
             mine.add(f"{GPU_MODEL_TRAIT}:{min(models[host_id])}")
-    return sizes
+        if host_id in groups:  # not so one that has just joined
+            kinds.setdefault(groups[host_id], set()).add(kind)
+    for pool in ElasticPool.objects.filter(is_enabled=True):
+        found = {GpuSize(row["gpu_memory"], row["divides_gpus"]) for row in pool.possible_types if row["gpu_memory"]}
+        kinds.setdefault(pool.group_id, set()).update(found)
+    return sizes, _frozen(kinds)
+
+
+def gpu_choices(group_id: int, offered: OfferedTraits, gpu_memory: int, min_fgpu: int) -> list[GpuChoice]:
+    """Return what so many bytes of GPU memory are on each kind of GPUs of a group that has them, the smallest first.
+
+    So larger ones are left to those who need them. At least `min_fgpu` of each; if no kind will do, what no host has.
+    """
+    capacity = offered.gpu_capacities.get(group_id, 1)  # of a group that has just been made: it has no hosts
+    return [
+        GpuChoice(
+            max(min_fgpu, share_milli_for(gpu_memory, size, capacity, divides=divides)),
+            gpu_size_trait(size, divides=divides),
+        )
+        for size, divides in sorted(offered.gpu_kinds.get(group_id, ()))
+        if size >= gpu_memory and min_fgpu <= capacity
+    ] or [GpuChoice(max(1, min_fgpu), f"{GPU_MEMORY_TRAIT}:{gpu_memory}")]
 
 
 def _gpu_traits(

@@ -21,15 +21,20 @@ from scheduler.core.types import (
     Shape,
     Snapshot,
     Traits,
+    by_gpu_memory,
+    entries_of,
     in_groups,
 )
+from scheduler.core.waiting.calibration import Calibration
+from scheduler.core.waiting.run_times import RunTimes, stem_of
 from scheduler.snapshot.claims import holds_of
 from scheduler.snapshot.cluster import hosts_of, rules_of, running_sessions
 from scheduler.snapshot.compiled_queries import fetch
 from scheduler.snapshot.elastic_hosts import load_outlooks
 from scheduler.snapshot.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
-from scheduler.snapshot.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
+from scheduler.snapshot.host_traits import OfferedTraits, gpu_choices, load_traits, needed_traits, trait_names
 from scheduler.snapshot.limit_holders import NOTHING, limits_of, project_holders, project_limits_of, usage_of
+from scheduler.snapshot.past import load_calibrations, load_past
 from scheduler.snapshot.waiting_rows import WaitingRow, dependencies, waiting_rows
 from sessions.lifecycle import Reason
 from sessions.models import (
@@ -111,6 +116,8 @@ class FullState:
     waiting: tuple[WaitingSession, ...]
     offered: OfferedTraits
     claims: Mapping[str, StoredClaim] = field(default_factory=dict)  # of waiting sessions, by id
+    past: RunTimes = field(default_factory=RunTimes)
+    calibrations: dict[int, Calibration] = field(default_factory=dict)  # by group
     since: str  # oldest transaction whose changes must be read next
 
 
@@ -129,7 +136,7 @@ class StateChanges:
 
 
 def load(now: datetime, group_id: int | None = None) -> FullState:
-    """Return the whole state, or that of a group; sixteen queries, two more with a fair group, one with projects.
+    """Return the whole state, or that of a group; twenty queries, two more with a fair group, one with projects.
 
     Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
     elsewhere it counts against limits alone.
@@ -170,7 +177,15 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         weights=load_weights() if is_fair else {},
         outlooks=load_outlooks(group_id),
     )
-    return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, claims=claims, since=since)
+    return FullState(
+        snapshot=snapshot,
+        waiting=tuple(waiting),
+        offered=traits.offered,
+        claims=claims,
+        past=load_past(),
+        calibrations=load_calibrations(group_id),
+        since=since,
+    )
 
 
 def load_changes(
@@ -294,7 +309,9 @@ def _waiting(
 
 def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> SessionRequest:
     """Return the request of a session in a group; for the whole state, with its alternatives in other groups."""
-    own, each = (row.cpu, row.memory, row.fgpu), (row.other_cpu, row.other_memory, row.other_fgpu)
+    gpu_memory, min_fgpu = max(row.gpu_memory, row.other_gpu_memory), max(row.min_fgpu, row.other_min_fgpu)
+    fgpu, other_fgpu = (min(it, 1) if gpu_memory else it for it in (row.fgpu, row.other_fgpu))
+    own, each = (row.cpu, row.memory, fgpu), (row.other_cpu, row.other_memory, other_fgpu)
     cpu, memory, fgpu = (first + (row.members - 1) * other for first, other in zip(own, each, strict=True))
     first, *others = row.groups() if group_id is None else (group_id,)
     request = SessionRequest(
@@ -321,11 +338,15 @@ def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> S
         is_preemptible=row.is_preemptible,
         is_alternative=first != row.groups()[0],
         core_milli=offered.core_milli.get(first, CORE_MILLI),
+        stem=stem_of(row.name),
         beside=None if row.beside_hosts is None else Beside(tuple(row.beside_hosts), tuple(row.beside_gpus or ())),
     )
-    if not others:
+    if others:
+        request = in_groups(request, {other: _traits(row, offered, other) for other in others}, offered.core_milli)
+    if not gpu_memory:
         return request
-    return in_groups(request, {other: _traits(row, offered, other) for other in others}, offered.core_milli)
+    groups = {entry.group_id for entry in entries_of([request])}
+    return by_gpu_memory(request, {it: gpu_choices(it, offered, gpu_memory, min_fgpu) for it in groups})
 
 
 def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | None, WaitStatus]:
@@ -359,7 +380,7 @@ def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
         architecture=row.architecture,
         is_local=row.is_local,
         gpu_model=row.gpu_model,
-        min_gpu_memory=row.min_gpu_memory,
+        min_gpu_memory=0 if row.gpu_memory or row.other_gpu_memory else row.min_gpu_memory,
         parked_on=None if row.pins else row.parked_on,
         in_cluster=row.is_member,
     )

@@ -33,6 +33,7 @@ class WaitingRow(NamedTuple):
     """A row of a waiting session, by whose fields the query asks for columns."""
 
     id: str
+    name: str
     owner_id: int
     group_id: int
     cpu: int
@@ -55,6 +56,8 @@ class WaitingRow(NamedTuple):
     group_choices: list[int]  # the preferred first; empty where it waits for one group
     gpu_model: str
     min_gpu_memory: int
+    gpu_memory: int
+    min_fgpu: int
     parked_on: str | None  # name of the host
     claim: str | None  # JSON
     group_waits: str  # JSON
@@ -73,6 +76,8 @@ class WaitingRow(NamedTuple):
     other_cpu: int  # of each member but the first
     other_memory: int
     other_fgpu: int
+    other_gpu_memory: int
+    other_min_fgpu: int
     beside_hosts: list[int] | None  # of an elastic member: where the others of its cluster are
     beside_gpus: list[int] | None
 
@@ -132,7 +137,7 @@ def waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[Any, ...]
         "restarts": Coalesce("cluster__restarts", 0),
         "member_ids": Case(When(cluster__isnull=False, is_elastic=False, then=settled)),
         "parked_hosts": Case(When(is_resumed, then=ArraySubquery(waiting_members.values("parked_on")))),
-        **{f"other_{name}": _of_others(name) for name in ("cpu", "memory", "fgpu")},
+        **{f"other_{name}": _of_others(name) for name in ("cpu", "memory", "fgpu", "gpu_memory", "min_fgpu")},
         "beside_hosts": Case(When(is_elastic=True, then=ArraySubquery(leases.values("host").distinct()))),
         "beside_gpus": Case(When(is_elastic=True, then=ArraySubquery(shares.values("gpu").distinct()))),
     }

@@ -44,7 +44,7 @@ class StateCache:
                 group_id=self._group_id,
             )
             if changes is not None:
-                state.apply_changes(changes)
+                state.apply_changes(changes, now)
                 return state
         self._expires_at = clock + FULL_RELOAD_SECONDS
         del state

@@ -8,7 +8,7 @@ from typing import Final
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.cluster.elastic import find_beside, in_the_way_of
 from scheduler.core.queue.remaining_limits import HolderLimits
-from scheduler.core.types import Placement, RunningSession, SessionRequest
+from scheduler.core.types import Placement, RunningSession, SessionRequest, entries_in
 from scheduler.snapshot.queue import WaitingSession
 
 MAX_CONSIDERED: Final = 100  # waiting sessions of a user and project, whose limits elastic members may use up
@@ -45,15 +45,19 @@ class ElasticMembers:
         found: list[Placement] = []
         for session_id in sorted(self.waiting):
             session = self.waiting[session_id]
-            request, group = session.request, cluster.groups.get(session.request.group_id)
+            first, group = session.request, cluster.groups.get(session.request.group_id)
             if (
-                group is not None
-                and session.blocked_status(now) is None
-                and not cluster.limits.are_exceeded_by(request)
-                and not _leaves_limits(request, cluster.limits, waiting)
-                and (placed := find_beside(group, request)) is not None
+                group is None
+                or session.blocked_status(now) is not None
+                or _leaves_limits(first, cluster.limits, waiting)
             ):
-                found += cluster.start_at(request, [placed], now)
+                continue
+            for request in entries_in(first.group_id, first):
+                if cluster.limits.are_exceeded_by(request):
+                    continue
+                if (placed := find_beside(group, request)) is not None:
+                    found += cluster.start_at(request, [placed], now)
+                    break
         return found
 
     def over_limits(
@@ -70,7 +74,8 @@ class ElasticMembers:
             )
             for name in islice(names, MAX_CONSIDERED) if shares else ():
                 request = waiting[name].request
-                found = in_the_way_of(request, limits, self.running.values()) if limits.are_exceeded_by(request) else []
+                is_over = all(map(limits.are_exceeded_by, entries_in(request.group_id, request)))
+                found = in_the_way_of(request, limits, self.running.values()) if is_over else []
                 if found:
                     return [each.session_id for each in found]
         return []

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from typing import Final
 
 from scheduler.core.queue.remaining_limits import HolderLimits
-from scheduler.core.types import RunningSession, SessionRequest, Shape, Traits
+from scheduler.core.types import RunningSession, SessionRequest, Shape, Traits, entries_in
 from scheduler.core.waiting.explanation import Explainer, ReasonText
 from scheduler.core.waiting.forecast import StartEstimate
 from scheduler.snapshot.queue import WaitingSession
@@ -38,16 +38,18 @@ class Explanations:
 
     def add(self, request: SessionRequest) -> None:
         """Add a session that has come into the queue."""
-        self._by_group_shape[request.group_id, request.shape].add(request.id)
+        for group_shape in _group_shapes(request):
+            self._by_group_shape[group_shape].add(request.id)
         self.by_holders[request.owner_id, request.project_id].add(request.id)
 
     def remove(self, request: SessionRequest) -> None:
         """Remove a session that has left the queue."""
-        group_shape, holders = (request.group_id, request.shape), (request.owner_id, request.project_id)
-        self._by_group_shape[group_shape].remove(request.id)
-        if not self._by_group_shape[group_shape]:
-            del self._by_group_shape[group_shape]
-            self._texts.pop(group_shape, None)
+        holders = request.owner_id, request.project_id
+        for group_shape in _group_shapes(request):
+            self._by_group_shape[group_shape].remove(request.id)
+            if not self._by_group_shape[group_shape]:
+                del self._by_group_shape[group_shape]
+                self._texts.pop(group_shape, None)
         self.by_holders[holders].remove(request.id)
         if not self.by_holders[holders]:
             del self.by_holders[holders]
@@ -114,3 +116,8 @@ class Explanations:
             if user in users or project in projects:
                 self._outdated |= dict.fromkeys(names)
         self._touched.clear()
+
+
+def _group_shapes(request: SessionRequest) -> list[GroupShape]:
+    """Return what the explanation of a request derives from: several where it is by GPU memory."""
+    return [(entry.group_id, entry.shape) for entry in entries_in(request.group_id, request)]

@@ -5,6 +5,7 @@ decisions were not written, as when a pass fails, must be dropped.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -14,15 +15,16 @@ from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.preemption import Preemption
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.queue.remaining_limits import RemainingLimits
-from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest
+from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, entries_in
 from scheduler.core.waiting.explanation import Explainer
 from scheduler.core.waiting.forecast import StartEstimate
-from scheduler.snapshot.claims import Claims, hold_ids, holds_of, is_over_limit, status_of, warned
+from scheduler.snapshot.claims import Claims, entries_of_claim, hold_ids, holds_of, is_over_limit, status_of, warned
 from scheduler.snapshot.fair_use import has_fair_group
 from scheduler.snapshot.limit_holders import NOTHING, project_usage_of, usage_of
 from scheduler.snapshot.queue import FullState, OwnWrite, StateChanges, WaitingSession
 from scheduler.state.elastic_members import ElasticMembers
 from scheduler.state.explanations import Explanations
+from scheduler.state.likely_starts import LikelyStarts
 from scheduler.state.preemption_search import PreemptionSearch
 from scheduler.state.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
@@ -42,7 +44,9 @@ class SchedulerState:
         self.since = loaded.since
         self.offered = loaded.offered
         self.is_fair = has_fair_group(loaded.snapshot.rules)
-        self.incremental = IncrementalState(loaded.snapshot)
+        self.likely = LikelyStarts(loaded.past, loaded.calibrations)
+        queue = tuple(map(self.likely.past.predicted, loaded.snapshot.queue))
+        self.incremental = IncrementalState(replace(loaded.snapshot, queue=queue))
         self.waiting = {session.request.id: session for session in loaded.waiting if session.request.beside is None}
         self.elastic = ElasticMembers(loaded.waiting, loaded.snapshot.running)  # apart from all others that wait
         self._preemptions = PreemptionSearch()
@@ -51,6 +55,7 @@ class SchedulerState:
         self._running = {running.session_id: running for running in loaded.snapshot.running}
         self.claims = Claims(loaded.claims, loaded.snapshot.running)
         self.lapsed: set[str] = set()  # waiting sessions that have lost their claim in the last pass
+        self.told_elsewhere: list[str] = []  # started by the last pass; the group that they prefer says when they start
         self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
         queued = self.incremental.requests
         self._explanations = Explanations(
@@ -62,7 +67,7 @@ class SchedulerState:
         """Number of sessions, waiting or running."""
         return len(self.waiting) + len(self._running)
 
-    def apply_changes(self, changes: StateChanges) -> None:
+    def apply_changes(self, changes: StateChanges, now: datetime) -> None:
         """Apply what has changed since `since`; changes that are known already may be among it."""
         self.since = changes.since
         self.own_writes = [write for write in self.own_writes if write.xid >= int(changes.since)]
@@ -80,6 +85,7 @@ class SchedulerState:
         here = {running.session_id: running for running in changes.running}
         gone = [self._running[name] for name in changes.ids if name in self._running and name not in self.claims]
         same = {running.session_id for running in gone if here.get(running.session_id) == running}
+        self.likely.note_ends((running for running in gone if running.session_id not in here), now)
         self._replace_running(
             [running for running in gone if running.session_id not in same],
             [running for name, running in here.items() if name not in same],
@@ -113,7 +119,7 @@ class SchedulerState:
         for session_id in [name for name in self._blocked if self._blocked_status(name, now) is None]:
             self._blocked.remove(session_id)
             request = self.waiting[session_id].request
-            self.incremental.add(request)
+            self.incremental.add(self.likely.past.predicted(request))
             self._explanations.add(request)
             self._explanations.request_for(session_id)
 
@@ -123,7 +129,7 @@ class SchedulerState:
         With `grace_of`, the time between warning and end, a preemptible session that would end at once for another one
         that waits is not placed.
         """
-        self.lapsed = set()
+        self.lapsed, self.told_elsewhere = set(), []
         self._preemptions.begin_pass()
         claimed = self._serve_claims(now) if self.claims else []
         self.enqueue_due(now)
@@ -148,6 +154,8 @@ class SchedulerState:
             self.elastic.waiting.pop(placement.session_id, None)
             if placement.session_id in self.waiting:  # not so members of a cluster but the main one
                 request = self.waiting.pop(placement.session_id).request
+                if request.is_alternative:
+                    self.told_elsewhere.append(request.id)
                 self._explanations.remove(request)
                 self._explanations.note_usage([request])
             self._running[placement.session_id] = self._placed(placement)
@@ -179,7 +187,7 @@ class SchedulerState:
         self.incremental.update([self._placed(placement) for placement in undone], ())
         for placement in undone:
             if placement.session_id in self.waiting:  # not so members of a cluster but the main one
-                self.incremental.add(self.waiting[placement.session_id].request)
+                self.incremental.add(self.likely.past.predicted(self.waiting[placement.session_id].request))
         return [placement for placement in placements if placement.session_id not in session_ids]
 
     def _placed(self, placement: Placement) -> RunningSession:
@@ -219,8 +227,10 @@ class SchedulerState:
 
     def _needs_preemption(self, request: SessionRequest, starts_at: datetime) -> bool:
         """Return whether a waiting request is held up by what others hold, for longer than until `starts_at`."""
-        cluster = self.incremental.cluster
-        if request.is_preemptible or request.is_alternative or cluster.limits.are_exceeded_by(request):
+        cluster, first = self.incremental.cluster, self.waiting[request.id].request
+        if first.is_alternative or request.group_id != first.group_id:
+            return False  # others end for it in the group that it prefers
+        if request.is_preemptible or cluster.limits.are_exceeded_by(request):
             return False
         group, status = cluster.groups[request.group_id], self.waiting[request.id].status
         if group.head is not None and group.head.id == request.id:
@@ -244,31 +254,43 @@ class SchedulerState:
         for position, (session_id, claim) in enumerate(claims, 1):
             request, holds = self.waiting[session_id].request, self._holds(session_id, claim)
             later = [hold for other in claims[position:] for hold in self._holds(*other)]
-            is_possible = all(
-                cluster.could_hold(placed, request.shape, with_main=not at) for at, placed in enumerate(claim.placed)
-            )
+            claiming = self._claiming(request, claim)
             is_lost = is_over_limit(cluster, holds[0]) or claim.members != request.members
-            if is_possible and not is_lost and all(cluster.covers(hold, later) for hold in holds):
+            if claiming is not None and not is_lost and all(cluster.covers(hold, later) for hold in holds):
                 self._drop_hold(session_id)
-                placed = cluster.start_at(request, claim.placed, now)
+                placed = cluster.start_at(claiming, claim.placed, now)
                 self._note_placed(request, placed)
                 placements += placed
             elif not is_lost and (placed := self._place_elsewhere(request, claim, now)):
                 placements += placed
-            elif is_lost or not is_possible or not self.claims.victims_of(session_id):
+            elif is_lost or claiming is None or not self.claims.victims_of(session_id):
                 self._drop_hold(session_id)
                 self.lapsed.add(session_id)
                 self.unconfirmed.add(session_id)
         return placements
 
+    def _claiming(self, request: SessionRequest, claim: StoredClaim) -> SessionRequest | None:
+        """Return the entry of a request that its claim is of; None where its hosts could not hold it any more."""
+        cluster, members = self.incremental.cluster, list(enumerate(claim.placed))
+        return next(
+            (
+                entry
+                for entry in entries_of_claim(request, claim)
+                if all(cluster.could_hold(placed, entry.shape, with_main=not at) for at, placed in members)
+            ),
+            None,
+        )
+
     def _place_elsewhere(self, request: SessionRequest, claim: StoredClaim, now: datetime) -> tuple[Placement, ...]:
         """Start a session with a claim where it fits already, if that does not delay the head of the queue."""
         group = self.incremental.cluster.groups.get(claim.group_id)
-        if group is None or not group.may_place(request):
+        entries = entries_in(claim.group_id, request)
+        entry = next((entry for entry in entries if group is not None and group.may_place(entry)), None)
+        if entry is None:
             return ()
         self.incremental.reserve(claim.group_id, now)
         self._drop_hold(request.id)
-        placements = self.incremental.cluster.place(request, now)
+        placements = self.incremental.cluster.place(entry, now)
         if placements:
             self._note_placed(request, placements)
         else:
@@ -344,6 +366,7 @@ class SchedulerState:
         session = self.waiting.pop(session_id, None)
         if session is None:
             return
+        self.likely.forget(session.request)
         if session_id in self.claims:
             self._drop_hold(session_id)
         if session_id in self._blocked:

@@ -26,9 +26,11 @@ from scheduler.core.types import (
     Snapshot,
     latest_end,
 )
+from scheduler.core.waiting.run_times import RunTimes
 from scheduler.snapshot.claims import claim_from, holds_of, warned
 from scheduler.snapshot.host_traits import OfferedTraits
 from scheduler.snapshot.queue import FullState, StateChanges, WaitingSession
+from scheduler.state.likely_starts import LikelyStarts
 from scheduler.state.scheduler_state import SchedulerState
 from sessions.models import STOP_DURATION, WaitStatus
 from sessions.requeueing.preemption import StoredClaim
@@ -202,7 +204,8 @@ def decisions(seed: int) -> int:
     for step in range(STEPS):
         platform.happen(step)
         afresh = platform.afresh()
-        kept.apply_changes(platform.changes())
+        kept.apply_changes(platform.changes(), platform.now)
+        kept.likely = LikelyStarts(RunTimes(), {})  # what it has learned would be read from the database
         twin = Platform(random, rules, platform.now)
         twin.running, twin.waiting = platform.running.copy(), platform.waiting.copy()
         twin.claims, twin.preemptible = platform.claims.copy(), platform.preemptible.copy()

@@ -58,8 +58,15 @@ def test_strangers_get_no_estimate(body: dict[str, Any]) -> None:
 
 def test_a_fitting_request_starts_now_without_writes(body: dict[str, Any]) -> None:
     answer = client_of(make_user()).post(URL, body)
-    now = {"starts": "now", "reason": "", "eta_reason": ""}
-    assert answer.json() == {**now, "sessions": [now], "alternatives": []}
+    now = {
+        "starts": "now",
+        "reason": "",
+        "eta_reason": "",
+        "starts_from": None,
+        "starts_until": None,
+        "certainty": None,
+    }
+    assert answer.json() == {**now, "sessions": [now], "alternatives": [], "gpus": []}
     assert not Session.objects.exists()
 
 
@@ -69,12 +76,16 @@ def test_a_waiting_request_gets_estimate_reason_and_alternatives(host: Host, bod
     answer = client_of(user).post(URL, body).json()
     assert running.started_at
     assert datetime.fromisoformat(answer["starts"]) == running.started_at + 2 * HOUR + STOP_DURATION
+    told = [datetime.fromisoformat(answer[name]) for name in ("starts_from", "starts_until")]
+    assert answer["certainty"] == 0.8
+    assert told[0] < told[1] - timedelta(minutes=5) < datetime.fromisoformat(answer["starts"])
     assert answer["reason"] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.5."
     assert answer["eta_reason"] == "1 fGPU falls free when 1 session reaches its time limit"
     smaller = {"resource_group": host.group.name, "cpu": 1, "memory": GIB, "fgpu": "0.5", "starts": "now"}
     assert answer["alternatives"] == [smaller]
     page = advice_text(user, form(host))
-    assert "Starts about <time" in page
+    assert "Starts <time" in page
+    assert "</time>, 8 of 10" in page
     assert "because 1 fGPU falls free when 1 session reaches its time limit." in page
     assert "now with 0.5 fGPU" in page
 
@@ -181,7 +192,7 @@ def test_an_estimate_takes_a_constant_number_of_queries(
         make_session(resource_group=host.group)
         run_session(resource_group=host.group)
     order = make_launch_request(host)
-    with django_assert_num_queries(23):
+    with django_assert_num_queries(27):
         estimate(user, order)
 
 

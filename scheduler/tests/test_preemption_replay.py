@@ -150,7 +150,7 @@ def test_whoever_ends_others_starts_and_nobody_ends_for_nothing(seed: int) -> No
         if random.random() < 0.2:
             state = replay.state()
         else:
-            state.apply_changes(replay.changes(names))
+            state.apply_changes(replay.changes(names), replay.now)
         replay.serve(state)
         replay.check()
         for name, claim in replay.claims.items():

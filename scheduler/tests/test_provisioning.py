@@ -2,10 +2,8 @@
 
 import json
 import stat
-from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -13,120 +11,28 @@ from pytest_django import Settings
 
 from hostaccess import services as hostaccess
 from hostaccess.models import HostAccess
-from resources.amounts.units import GIB, MIB
-from resources.elastic import kinds
-from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, ProviderError
-from resources.models import ElasticHost, ElasticPool, ElasticState, Host, HostStatus, ResourceGroup
+from resources.elastic.providers import ProvidedState
+from resources.models import END_BEFORE, ElasticHost, ElasticPool, ElasticState, Host, HostStatus
+from scheduler.core.provisioning import COMES_TEXT
 from scheduler.cycle import passes
 from scheduler.provisioning import reconciler
+from scheduler.state.wait_status import round_up_to_minute
+from scheduler.tests.machines import (
+    MINUTE,
+    Machines,
+    detail_of,
+    join,
+    look,
+    make_pool,
+    move_back,
+    reconcile,
+    request_for,
+    submit,
+)
 from sessions.launching import services
-from sessions.launching.services import LaunchRequest
 from sessions.lifecycle import Status
-from sessions.models import Session
 from sessions.tests.launch_requests import rejection
-from tests.factories import make_group, make_host, make_image, make_user, run_session
-from tests.joined_hosts import hosts_may_join
-
-MINUTE = timedelta(minutes=1)
-SMALL = {"name": "small", "cpus": 8, "memory": "32g", "gpu_count": 1, "cost_per_hour": "1.5"}
-
-
-class Machines:
-    """What a provider has, in memory; each call may be told to fail."""
-
-    def __init__(self) -> None:
-        self.hosts: dict[str, ProvidedHost] = {}  # by identifier
-        self.requests: list[HostRequest] = []
-        self.failure = self.refusal = ""  # of all calls; of `create`
-        self.dies_after_create = False
-        self.while_listing: Callable[[], object] = lambda: None
-
-    def make(self, configuration: Any, prefix: str) -> "Machines":
-        return self
-
-    def create(self, request: HostRequest) -> str:
-        self._fail()
-        if self.refusal:
-            raise ProviderError(self.refusal)
-        self.requests.append(request)
-        for host in self.hosts.values():
-            if host.host_name == request.name:
-                return host.identifier
-        identifier = f"vm-{len(self.requests)}"
-        self.set(identifier, request.name)
-        if self.dies_after_create:
-            raise KeyboardInterrupt
-        return identifier
-
-    def list(self) -> Sequence[ProvidedHost]:
-        self._fail()
-        self.while_listing()
-        return list(self.hosts.values())
-
-    def delete(self, identifier: str) -> None:
-        self._fail()
-        self.hosts.pop(identifier, None)
-
-    def set(self, identifier: str, name: str, state: ProvidedState = ProvidedState.RUNNING, **more: Any) -> None:
-        self.hosts[identifier] = ProvidedHost(identifier=identifier, host_name=name, state=state, **more)
-
-    def _fail(self) -> None:
-        if self.failure:
-            raise ProviderError(self.failure)
-
-
-@pytest.fixture
-def machines(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    provider = Machines()
-    monkeypatch.setitem(kinds.KINDS, "memory", provider.make)
-    with hosts_may_join():
-        yield provider
-
-
-def make_pool(**overrides: Any) -> ElasticPool:
-    pool = ElasticPool(
-        **{"group": make_group(fgpu_per_gpu=1), "provider": "memory", "host_types": [SMALL], "max_hosts": 4} | overrides
-    )
-    pool.full_clean()
-    pool.save()
-    return pool
-
-
-def request_for(group: ResourceGroup, **overrides: Any) -> LaunchRequest:
-    fields: dict[str, Any] = {"resource_group": group, "cpu": 1, "memory": GIB, "shared_memory": 64 * MIB}
-    return LaunchRequest(**fields | {"fgpu": 1000, "image": make_image()} | overrides)
-
-
-def submit(group: ResourceGroup, count: int = 1) -> list[Session]:
-    request = request_for(group, count=count)
-    return services.submit(make_user(), request)
-
-
-def look(count: int = 1) -> list[ElasticHost]:
-    for _ in range(count):
-        passes.run_pass()
-        reconciler.reconcile_all()
-    return list(ElasticHost.objects.order_by("pk"))
-
-
-def join(row: ElasticHost) -> Host:
-    """Have the worker of a host register."""
-    return make_host(name=row.name, group=row.pool.group, gpus=1, cpu=8, memory=32 * GIB)
-
-
-def move_back(row: ElasticHost, span: timedelta) -> None:
-    """Have what has happened to a host be so long ago."""
-    row.refresh_from_db()
-    for name in ("created_at", "state_at", "joined_at", "idle_since"):
-        if (at := getattr(row, name)) is not None:
-            setattr(row, name, at - span)
-    row.save()
-
-
-def detail_of(session: Session) -> str:
-    passes.run_pass()
-    session.refresh_from_db()
-    return session.detail
+from tests.factories import make_group, make_user, run_session
 
 
 def test_a_host_is_made_joins_is_used_and_given_back(machines: Machines) -> None:
@@ -134,7 +40,11 @@ def test_a_host_is_made_joins_is_used_and_given_back(machines: Machines) -> None
     session = submit(pool.group)[0]
     row = look()[0]
     assert (row.state, row.type_name, str(row.cost_per_hour)) == (ElasticState.JOINING, "small", "1.500")
-    assert "A host comes in about 2 min; it was asked for at" in detail_of(session)
+    at = row.created_at + 2 * MINUTE
+    assert f"A host comes at about {at:%H:%M} UTC; it was asked for at {row.created_at:%H:%M} UTC." in detail_of(
+        session
+    )
+    assert (session.eta, session.eta_reason) == (round_up_to_minute(at), COMES_TEXT)
     assert hostaccess.join(machines.requests[0].join_token)["COMPUTE_HOST_NAME"] == row.name
     host = join(row)
     assert look()[0].state == ElasticState.UP
@@ -183,37 +93,12 @@ def test_the_budget_bounds_hosts_and_cost(machines: Machines) -> None:
     assert slow.hosts.count() == 1
 
 
-def test_who_waits_hears_that_the_budget_is_used_up(machines: Machines) -> None:
-    pool = make_pool(hosts_per_hour=1)
-    sessions = submit(pool.group, 5)
-    join(look()[0])
-    look(2)
-    assert "the budget of the resource group is used up" in detail_of(sessions[-1])
-
-
 def test_who_could_never_start_is_refused(machines: Machines) -> None:
     pool = make_pool()
     request = request_for(pool.group, fgpu=2000)
     assert list(rejection(make_user(), request)) == ["fgpu"]
     ElasticPool.objects.update(is_enabled=False)
     assert list(rejection(make_user(), request)) == ["resource_group"]
-
-
-def test_a_host_that_never_joins_is_given_up_in_words(machines: Machines) -> None:
-    pool = make_pool()
-    session = submit(pool.group)[0]
-    row = look()[0]
-    move_back(row, pool.give_up_after)
-    row = look()[0]
-    assert (row.state, row.has_failed, machines.hosts) == (ElasticState.FAILED, True, {})
-    assert row.reason == "it has not joined in time"
-    pool.refresh_from_db()
-    text = detail_of(session)
-    said = f"A host was asked for at {row.created_at:%H:%M} UTC and did not come: it has not joined in time; "
-    assert f"{said}trying again at {pool.retry_at:%H:%M} UTC." in text
-    assert len(look(2)) == 1, "it waits for the pause to pass"
-    ElasticPool.objects.update(retry_at=timezone.now() - MINUTE)
-    assert len(look()) == 2
 
 
 def test_each_failure_doubles_the_pause_with_jitter(machines: Machines) -> None:
@@ -233,15 +118,6 @@ def test_each_failure_doubles_the_pause_with_jitter(machines: Machines) -> None:
         pauses.append((pool.retry_at - now) / MINUTE)
     for pause, least in zip(pauses, (1, 2, 4, 8, 16, 32, 60, 60), strict=True):
         assert least <= pause <= least * 1.25 + 0.1
-
-
-def test_a_provider_that_refuses_is_quoted(machines: Machines) -> None:
-    pool = make_pool()
-    session = submit(pool.group)[0]
-    machines.refusal = "quota exceeded"
-    row = look(2)[0]
-    assert (row.state, row.reason) == (ElasticState.FAILED, "quota exceeded")
-    assert "did not come: quota exceeded; trying again at" in detail_of(session)
 
 
 def test_a_host_of_a_process_that_died_is_adopted(machines: Machines) -> None:
@@ -268,15 +144,30 @@ def test_what_is_not_wanted_is_deleted_and_of_others_not(machines: Machines) -> 
     assert set(machines.hosts) == {row.identifier, "ended"}
 
 
-def test_a_provider_that_is_away_changes_nothing(machines: Machines) -> None:
+def test_who_waits_in_two_groups_has_one_host_made(machines: Machines) -> None:
+    pools = [make_pool(), make_pool()]
+    groups = [pool.group for pool in pools]
+    services.submit(make_user(), request_for(groups[0], other_groups=groups[1:]))
+    assert len(look(2)) == 1
+
+
+def test_a_repeated_request_has_the_same_token(machines: Machines) -> None:
     pool = make_pool()
     submit(pool.group)
+    machines.dies_after_create = True
+    with pytest.raises(KeyboardInterrupt):
+        look()
+    machines.dies_after_create, listed = False, machines.hosts
+    machines.hosts = {}  # the provider does not list it yet
+    row = look()[0]
+    first, second = machines.requests
+    assert first.join_token == second.join_token
+    machines.hosts = listed
+    assert hostaccess.join(first.join_token)["COMPUTE_HOST_NAME"] == row.name
+    ElasticHost.objects.update(state=ElasticState.CREATING)
     look()
-    machines.failure = "the cloud does not answer"
-    states = [row.state for row in look(3)]
-    assert states == [ElasticState.JOINING]
-    machines.failure = ""
-    assert [row.state for row in look()] == [ElasticState.JOINING]
+    with pytest.raises(hostaccess.JoinRefusedError):
+        hostaccess.join(first.join_token)
 
 
 def test_a_host_that_its_provider_took_back_is_replaced(machines: Machines) -> None:
@@ -303,7 +194,7 @@ def test_sessions_are_warned_before_the_provider_takes_a_host_back(machines: Mac
     move_back(row, 10 * MINUTE)
     assert look()[0].state == ElasticState.DRAINING
     host.refresh_from_db()
-    assert host.drain_by == ends_at - reconciler.END_BEFORE
+    assert host.drain_by == ends_at - END_BEFORE
     session.refresh_from_db()
     assert session.events.filter(reason="HOST_DRAINED").exists()
     move_back(row, MINUTE)
@@ -325,22 +216,6 @@ def test_a_provider_that_refuses_is_asked_once_in_a_look(machines: Machines) -> 
     machines.refusal = "no room"
     submit(make_pool().group, 3)
     assert sorted(row.has_failed for row in look()) == [False, False, True]
-
-
-def test_a_host_that_nobody_could_use_is_a_failure(machines: Machines) -> None:
-    pool = make_pool()
-    session = submit(pool.group)[0]
-    row = look()[0]
-    services.terminate(session, actor=session.owner)
-    join(row)
-    look()
-    move_back(row, pool.cool_down)
-    look()
-    move_back(row, MINUTE)
-    look(2)
-    pool.refresh_from_db()
-    assert "no session could start on it" in pool.problem
-    assert ElasticHost.objects.get().state == ElasticState.ENDED
 
 
 def test_a_working_host_that_is_not_listed_stays(machines: Machines) -> None:
@@ -377,7 +252,7 @@ def test_a_session_that_was_faster_keeps_its_host(machines: Machines) -> None:
     ElasticHost.objects.update(state=ElasticState.DRAINING, reason="Idle", state_at=timezone.now() - MINUTE)
     Host.objects.update(is_cordoned=True)
     run_session(host=host)
-    reconciler.reconcile_all()
+    reconcile()
     host.refresh_from_db()
     assert (ElasticHost.objects.get().state, host.is_cordoned) == (ElasticState.UP, False)
 
@@ -433,3 +308,24 @@ else:
     hosts.pop(asked["identifier"], None)
 store.write_text(json.dumps(hosts))
 """
+
+
+def test_an_empty_group_that_overcommits_has_few_hosts_made(machines: Machines) -> None:
+    pool = make_pool(group=make_group(cpu_overcommit=2))
+    services.submit(make_user(), request_for(pool.group, count=2, cpu=8, fgpu=0))
+    assert len(look()) == 1
+
+
+def test_a_second_host_that_has_ended_takes_none_away(machines: Machines) -> None:
+    pool = make_pool(min_hosts=1)
+    row = look()[0]
+    join(row)
+    look()
+    for state in (ProvidedState.ENDED, ProvidedState.FAILED):
+        machines.set("vm-9", row.name, state)
+        assert [each.state for each in look(2)] == [ElasticState.UP]
+    assert list(machines.hosts) == ["vm-1"], "and one that has failed may cost"
+    machines.set("vm-9", f"{pool.prefix}9-gone", ProvidedState.FAILED)
+    machines.set("vm-8", f"{pool.prefix}8-gone", ProvidedState.FAILED, is_left=False)
+    look()
+    assert list(machines.hosts) == ["vm-1", "vm-8"], "of which nothing is left to delete"

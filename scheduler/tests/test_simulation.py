@@ -93,7 +93,7 @@ def test_the_command_replays_a_trace(tmp_path: Path) -> None:
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,1,T4\n")
     columns = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
     pods.write_text(columns + "".join(f"p{number},1000,1000,1,1000,0,3600\n" for number in range(3)))
-    assert "1 more host, fgd: mean wait -67 %" in simulate(nodes=nodes, pods=pods, add_hosts=1, policy="fgd")
+    assert "1 more host, balance: mean wait -67 %" in simulate(nodes=nodes, pods=pods, add_hosts=1, policy="balance")
     pods.write_text("name\nx\n")
     with pytest.raises(CommandError, match="cannot be read"):
         simulate(nodes=nodes, pods=pods)
@@ -136,7 +136,7 @@ def test_sessions_of_missing_models_are_counted_apart(tmp_path: Path) -> None:
     rows = "".join(f"p{number},1000,1000,1,1000,{spec}\n" for number, spec in enumerate(("T4", "A100") * 4))
     pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + rows)
     trace = Trace(*read_trace(nodes, pods))
-    found = [trace.allocation(PlacementPolicyName.FGD, seed) for seed in range(5)]
+    found = [trace.allocation(PlacementPolicyName.BALANCE, seed) for seed in range(5)]
     assert {each.percent for each in found} == {100}  # what can be placed fills the host
     assert max(each.missing_percent for each in found) > 0
     _, jobs = trace.crowded(PlacementPolicyName.PACK, 8)
@@ -159,8 +159,8 @@ def test_the_page_is_for_superadmins_only(host: Host) -> None:
 
 def test_the_page_compares_with_figures_and_curves(host: Host) -> None:
     browser = browser_of(make_user(is_superuser=True))
-    page = browser.get(PAGE, {"days": "5", "add_hosts": "2", "policy": "fgd"}).content.decode()
-    assert "2 more hosts, fgd: mean wait -100 %" in page
+    page = browser.get(PAGE, {"days": "5", "add_hosts": "2", "policy": "balance"}).content.decode()
+    assert "2 more hosts, balance: mean wait -100 %" in page
     assert 'id="curves"' in page
     assert "uPlot.iife.min" in page
     assert (

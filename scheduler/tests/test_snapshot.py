@@ -10,6 +10,7 @@ from resources.gpus import simulated as simulated_gpus
 from resources.models import HostStatus, PlacementChoice, QueueOrderChoice, ResourceGroup
 from scheduler.core import types
 from scheduler.core.types import GpuView, HostView, LimitHolder, SessionRequest
+from scheduler.core.waiting.run_times import stem_of
 from scheduler.snapshot import queue as snapshot
 from sessions.lifecycle import LIVE, Status
 from sessions.models import WaitStatus
@@ -28,14 +29,26 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_snapshot_takes_sixteen_queries(count: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_a_snapshot_takes_twenty_queries(count: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     for _ in range(count):
         host = make_host(gpus=1)
         run_session(host=host, fgpu=500)
         make_session(resource_group=host.group)
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(20):
         loaded = snapshot.load(timezone.now())
     assert len(loaded.snapshot.hosts) == len(loaded.snapshot.queue) == len(loaded.snapshot.owners) == count
+
+
+def test_devices_of_another_kind_than_the_groups_are_not_lent() -> None:
+    """As of a host worker of the version before, or one that lies."""
+    host = make_host(gpus=2)
+    host.gpus.filter(index=0).update(kind="amd.com/gpu")
+    (view,) = snapshot.load(timezone.now()).snapshot.hosts
+    assert [gpu.id for gpu in view.gpus] == [host.gpus.get(index=1).pk]
+    host.gpus.update(kind="amd.com/gpu")
+    (view,) = snapshot.load(timezone.now()).snapshot.hosts
+    assert not view.gpus
+    assert not [trait for trait in view.traits if trait.startswith("gpu_")]
 
 
 def test_free_is_what_the_leases_leave() -> None:
@@ -60,7 +73,7 @@ def test_free_is_what_the_leases_leave() -> None:
         cpu_free=7000,
         memory_free_bytes=6 * GIB,
         gpus=gpus,
-        traits=frozenset({f"gpu_memory:{8 * GIB}", "gpu_model:Simulated GPU"}),
+        traits=frozenset({f"gpu_memory:{8 * GIB}", f"gpu_size:{8 * GIB}", "gpu_model:Simulated GPU"}),
     )
     empty = HostView(
         id=idle.pk,
@@ -126,6 +139,7 @@ def test_the_queue_is_ordered_by_priority_then_wait() -> None:
         priority=10,
         queued_at=early.created_at,
         core_milli=1000,
+        stem=stem_of(early.name),
     )
 
 
@@ -148,3 +162,18 @@ def test_model_choices_equal_the_cores_enumerations() -> None:
     rules, group = types.Rules(), ResourceGroup()
     assert (group.placement, group.queue_order) == (rules.placement_policy, rules.queue_order)
     assert (group.ageing, group.reservation_delay) == (rules.ageing, rules.reservation_delay)
+
+
+def test_a_policy_of_the_version_before_is_balance() -> None:
+    """Seen red without the name of before."""
+    host = make_host()
+    ResourceGroup.objects.update(placement="fgd")
+    rules = snapshot.load(timezone.now()).snapshot.rules
+    assert rules[host.group_id].placement_policy == types.PlacementPolicyName.BALANCE
+
+
+def test_the_model_of_a_running_session_is_read() -> None:
+    """Seen red without the column."""
+    session = run_session(host=make_host(gpus=1), fgpu=500)
+    type(session).objects.update(gpu_model="A100")
+    assert [running.gpu_model for running in snapshot.load(timezone.now()).snapshot.running] == ["A100"]

@@ -6,15 +6,14 @@ the scores themselves.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from math import exp, floor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from scheduler.core.capacity.fragmentation import Fragmentation
+from scheduler.core.capacity.fragmentation import Fragmentation, usual_shapes, weighed_by_scarcity
 from scheduler.core.capacity.host_capacity import HostCapacity, Rank
-from scheduler.core.types import PlacementPolicyName, Rules, Shape
+from scheduler.core.types import HostView, PlacementPolicyName, Rules, Shape
 
-SCORE_STEPS: Final = 100  # of the fragmentation score: coarse on purpose, so that packing decides among near equals
+SCORE_STEPS: Final = 12  # of a whole useless GPU: coarse on purpose, so that packing decides among near equals
 
 
 class PlacementPolicy(Protocol):
@@ -87,63 +86,68 @@ class SpreadPolicy:
         return host.device_free.index(host.sorted_free[-1])
 
 
-class FragmentationPolicy:
-    """Fragmentation gradient descent (FGD; Weng et al., ATC 2023): least growth of fragmentation, then lowest index."""
+class BalancePolicy:
+    """Least growth of free GPU that is of no use, then lowest index: FGD (Weng et al., ATC 2023), made to balance.
+
+    What the usual requests cannot use counts by their scarcity, so that GPU stays free on hosts that few can replace.
+    Free GPU beyond what the free cores or memory beside it can serve at the mean rates of the usual requests counts as
+    well: FGD notices a shortage of cores only when a usual request fits no longer. That keeps cores and GPUs of a host
+    in step, and sends requests with many cores to hosts that have many.
+    """
 
     depends_on_shape = True
     begins_with_free = False
     takes_most_free = False
 
-    def __init__(self, fragmentation: Fragmentation, gpu_capacity: int) -> None:
-        """Take the measure of fragmentation, and the milli-fGPU of a whole GPU."""
-        self.fragmentation = fragmentation
-        self._gpu_capacity = max(1, gpu_capacity)
+    def __init__(self, mix: Iterable[tuple[Shape, int]], hosts: Iterable[HostView], gpu_capacity: int) -> None:
+        """Take the mix of requests, the hosts, and the milli-fGPU of a whole GPU."""
+        usual = usual_shapes(mix)
+        self._fragmentation = Fragmentation(weighed_by_scarcity(usual, hosts), gpu_capacity)
+        self._step = self._fragmentation.total_weight * max(1, gpu_capacity) // SCORE_STEPS or 1
+        self._fgpu_milli = sum(shape.fgpu_milli * count for shape, count in usual)
+        self._cpu = sum(shape.cpu * count for shape, count in usual) or 1
+        self._memory_bytes = sum(shape.memory_bytes * count for shape, count in usual) or 1
 
-    def unusable_milli(self, cpu: int, memory_bytes: int, device_free: Sequence[int]) -> float:
-        """Return the expected milli-fGPU that the usual requests cannot use on a host with these free amounts."""
-        return self.fragmentation.unusable_milli(cpu, memory_bytes, device_free)
+    def useless(self, cpu: int, memory_bytes: int, device_free: Sequence[int], traits: frozenset[str]) -> int:
+        """Return the fragmentation of a host with this left, and its GPU that cores or memory will not serve.
+
+        In milli-fGPU, times the weight of all usual requests.
+        """
+        unusable = self._fragmentation.unusable(cpu, memory_bytes, device_free, traits)
+        served = min(cpu * self._fgpu_milli // self._cpu, memory_bytes * self._fgpu_milli // self._memory_bytes)
+        shortage = sum(device_free) - served
+        return unusable + shortage * self._fragmentation.total_weight if shortage > 0 else unusable
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
-        """Return the negated score: a sigmoid of the growth of fragmentation in GPUs, in steps."""
-        growth = self._unusable_after(host, shape, split_of(self, host, shape, is_close=False))
-        growth -= self.unusable_milli(host.cpu, host.memory_bytes, host.device_free)
-        score = floor(SCORE_STEPS / (1 + exp(growth / self._gpu_capacity)))
-        return -score, host.index, host.version
+        """Return the growth in steps, rounded up."""
+        return -(-self.growth(host, shape) // self._step), host.index, host.version
+
+    def growth(self, host: HostCapacity, shape: Shape) -> int:
+        """Return by how much more is `useless` once `shape` is taken."""
+        later = self._useless_after(host, shape, split_of(self, host, shape, is_close=False))
+        return later - self.useless(host.cpu, host.memory_bytes, host.device_free, host.traits)
 
     def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
-        """Return the fitting devices, by the fragmentation they leave, then by their free amount."""
+        """Return the fitting devices, by the useless GPU they leave, then by their free amount."""
         if not part_milli:
             return ()
         free, fitting = host.device_free, host.part_devices(shape.fgpu_milli)
         left = {
-            value: self._unusable_after(host, shape, host.first_split(shape.fgpu_milli, [free.index(value)]))
+            value: self._useless_after(host, shape, host.first_split(shape.fgpu_milli, [free.index(value)]))
             for value in {free[d] for d in fitting}
         }
         return sorted(fitting, key=lambda d: (left[free[d]], free[d], d))
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
-        """Return the fitting device that leaves the least fragmentation."""
+        """Return the fitting device that leaves the least useless GPU."""
         return self.devices(host, shape, part_milli)[0]
 
-    def _unusable_after(self, host: HostCapacity, shape: Shape, split: Mapping[int, int]) -> float:
-        """Return `unusable_milli` once `shape` is taken, split over the devices as given."""
+    def _useless_after(self, host: HostCapacity, shape: Shape, split: Mapping[int, int]) -> int:
+        """Return `useless` once `shape` is taken, split over the devices as given."""
         device_free = list(host.device_free)
         for device, share in split.items():
             device_free[device] -= share
-        return self.unusable_milli(host.cpu - shape.cpu, host.memory_bytes - shape.memory_bytes, device_free)
-
-
-class BalancePolicy(FragmentationPolicy):
-    """As FGD, but free GPU beyond what the free cores or memory beside it can serve counts as unusable too.
-
-    FGD notices a shortage of cores only when a usual request fits no longer. Counting it from the first session on
-    keeps cores and GPUs of a host in step, and sends requests with many cores to hosts that have many.
-    """
-
-    def unusable_milli(self, cpu: int, memory_bytes: int, device_free: Sequence[int]) -> float:
-        """Return the fragmentation, plus the GPU that cores or memory will not serve at the mix's mean rates."""
-        shortage = self.fragmentation.shortage_milli(cpu, memory_bytes, sum(device_free))
-        return self.fragmentation.unusable_milli(cpu, memory_bytes, device_free) + shortage
+        return self.useless(host.cpu - shape.cpu, host.memory_bytes - shape.memory_bytes, device_free, host.traits)
 
 
 def split_of(policy: PlacementPolicy, host: HostCapacity, shape: Shape, *, is_close: bool = True) -> dict[int, int]:
@@ -155,12 +159,15 @@ def split_of(policy: PlacementPolicy, host: HostCapacity, shape: Shape, *, is_cl
     return (host.split if is_close else host.first_split)(shape.fgpu_milli, part_devices)
 
 
-def policy_for(rules: Rules, gpu_capacity: int, mix: Callable[[], Sequence[tuple[Shape, int]]]) -> PlacementPolicy:
+def policy_for(
+    rules: Rules,
+    gpu_capacity: int,
+    mix: Callable[[], Iterable[tuple[Shape, int]]],
+    hosts: Iterable[HostView],
+) -> PlacementPolicy:
     """Return the policy of a group whose GPUs hold `gpu_capacity` milli-fGPU; `mix` is called where it is needed."""
     if rules.placement_policy == PlacementPolicyName.PACK:
         return PackPolicy()
     if rules.placement_policy == PlacementPolicyName.SPREAD:
         return SpreadPolicy()
-    fragmentation = Fragmentation(mix(), gpu_capacity)
-    is_fgd = rules.placement_policy == PlacementPolicyName.FGD
-    return (FragmentationPolicy if is_fgd else BalancePolicy)(fragmentation, gpu_capacity)
+    return BalancePolicy(mix(), hosts, gpu_capacity)

@@ -3,7 +3,7 @@
 A pass changes it once; forecast and simulation go on with it through time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy as shallow_copy
 from datetime import datetime
 from itertools import chain
@@ -71,6 +71,11 @@ class ClusterState:
         """Whether any running session is bounded."""
         return any(group.ends for group in self.groups.values())
 
+    def is_behind_head(self, request: SessionRequest) -> bool:
+        """Return whether another session is the head of the request's group."""
+        group = self.groups.get(request.group_id)
+        return group is not None and group.head is not None and group.head.id != request.id
+
     def add_running(self, session: RunningSession) -> None:
         """Add a running session, whoever placed it: take its capacity and count it against limits."""
         self.limits.count(session, -1)
@@ -98,14 +103,21 @@ class ClusterState:
     def place(self, request: SessionRequest, now: datetime) -> tuple[Placement, ...]:
         """Start a request within its limits if that does not delay its group's head; return its members' placements.
 
-        A request that cannot start becomes the head of its group if there is none, and has no placements.
+        A request that cannot start becomes the head of its group if there is none, and has no placements. Of a session
+        by GPU memory, which has several entries in the group, the one that can start first is the head.
         """
         group = self.groups.get(request.group_id)
         if group is None:
             return ()
         placements = group.place(request, now)
-        if not placements and group.head is None:
-            group.make_head(request, now)
+        if group.head is None:
+            if not placements:
+                group.make_head(request, now)
+        elif group.head.id == request.id:
+            if placements:
+                group.clear_head()
+            elif not group.is_head(request):
+                group.make_head(request, now)
         for each in placements:
             session = _started(request, each, group, now)
             self.limits.count(session, -1)
@@ -148,6 +160,11 @@ class ClusterState:
         return are_present and could_hold(
             host, group.host_views[host.index], shape.of_members(members, with_main=with_main)
         )
+
+    def predict_ends(self, predict: Callable[[RunningSession], datetime | None]) -> None:
+        """Have sessions end when they are predicted to, those of which nothing is known at their limits: for copies."""
+        for group in self.groups.values():
+            group.predict_ends(predict)
 
     def clear_reservations(self) -> None:
         """Drop all reservations, as at the start of a pass."""
@@ -192,19 +209,24 @@ class ClusterState:
 
 def _started(request: SessionRequest, placement: Placement, group: GroupState, now: datetime) -> RunningSession:
     """Return the session that a request, or a member of it, has become by its placement."""
-    cpu, memory_bytes, _ = request.amounts_of(placement.session_id)
-    return RunningSession(
-        placement.session_id,
+    session_id, host_id, shares = placement
+    cpu, memory_bytes, _ = request.amounts_of(session_id)
+    return RunningSession(  # keywords would take half as long again
+        session_id,
         request.owner_id,
-        placement.host_id,
+        host_id,
         cpu,
         memory_bytes,
-        placement.shares,
+        shares,
         now,
         group.latest_end(request, now),
         request.project_id,
         request.charge_percent,
-        core_milli=request.core_milli,
-        cluster_id=request.id if request.members > 1 else "",
-        is_elastic=request.beside is not None,
+        False,  # not preemptible until it is read again
+        "",
+        request.core_milli,
+        request.id if request.members > 1 else "",
+        request.beside is not None,
+        request.image_id,
+        request.stem,
     )

@@ -1,17 +1,18 @@
 """Mutable state of one resource group: free capacity, running sessions, and the head's reservation. Pure."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy as shallow_copy
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from types import MappingProxyType
 
+from scheduler.core.capacity.fragmentation import gpu_models
 from scheduler.core.capacity.group_capacity import GroupCapacity
 from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.capacity.member_search import MemberSearch
-from scheduler.core.capacity.placement_policy import policy_for
+from scheduler.core.capacity.placement_policy import PlacementPolicy, policy_for
 from scheduler.core.cluster.reservation import (
     Overdue,
     Reservation,
@@ -22,6 +23,7 @@ from scheduler.core.cluster.reservation import (
     reserve_whole_hosts,
 )
 from scheduler.core.types import (
+    GPU_MODEL_TRAIT,
     OVERDUE_GRACE,
     HostView,
     ImageHosts,
@@ -76,7 +78,7 @@ class GroupState:
             for image_id, host_ids in image_hosts.items()
         }
         self._queue = queue
-        self.capacity = GroupCapacity(capacities, policy_for(rules, self.gpu_capacity, self.mix))
+        self.capacity = GroupCapacity(capacities, self._policy())
         self.host_capacities = {host.host_id: host for host in capacities}
         self.head: SessionRequest | None = None
         self.reservation: Reservation | None = None
@@ -87,13 +89,23 @@ class GroupState:
         self._emptied: list[HostCapacity] = []  # the hosts once all but overdue sessions have ended; [] if not known
 
     def mix(self) -> Sequence[tuple[Shape, int]]:
-        """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
-        seen = [session.shape for session in self.running.values()] + [
-            request.shape._replace(traits=())
-            for request in entries_of(self._queue)
-            if request.group_id == self.host_views[0].group_id and request.members == 1
+        """Return the usual requests with their counts: those of the rules, else the running and waiting ones.
+
+        Of their traits, the GPU model alone.
+        """
+        running = [
+            session.shape._replace(traits=(f"{GPU_MODEL_TRAIT}:{session.gpu_model}",) if session.gpu_model else ())
+            for session in self.running.values()
         ]
-        return self.rules.mix or [(shape, 1) for shape in seen]
+        waiting = {  # the first entry of each: by GPU memory it has several
+            request.id: request.shape._replace(traits=gpu_models(request.traits))
+            for request in reversed(entries_of(self._queue))
+            if request.group_id == self.host_views[0].group_id and request.members == 1
+        }
+        return self.rules.mix or [(shape, 1) for shape in (*running, *waiting.values())]
+
+    def _policy(self) -> PlacementPolicy:
+        return policy_for(self.rules, self.gpu_capacity, self.mix, self.host_views)
 
     def place(self, request: SessionRequest, now: datetime) -> tuple[Placement, ...]:
         """Take capacity for `request`, on a reserved host only if that does not delay the head.
@@ -140,7 +152,7 @@ class GroupState:
         """Drop the reservation and rank the hosts anew, as in a new state with the capacities as they are."""
         self.start_over()
         self._queue = queue
-        self.capacity = GroupCapacity(self.capacity.hosts, policy_for(self.rules, self.gpu_capacity, self.mix))
+        self.capacity = GroupCapacity(self.capacity.hosts, self._policy())
 
     def copy(self) -> "GroupState":
         """Return an independent copy with the same head and reservation."""
@@ -180,10 +192,21 @@ class GroupState:
         """Reserve a host for the first request that does not fit, is within its limits and that a host could hold.
 
         Where time limits promise no start, it gets a whole host once it has waited for `reservation_delay`. No-op for
-        a request that no host could hold.
+        a request that no host could hold. Another entry of the head takes its place if it can start sooner.
         """
         if not self.could_hold(request.shape, now):
             return
+        known = self.head, self.reservation
+        self.clear_head()
+        self._reserve(request, now)
+        if known[0] is not None and not _is_sooner(self.reservation, known[1]):
+            self.clear_head()
+            self.head, self.reservation = known
+        for host in self.reserved_hosts:
+            if not host.is_reserved:
+                self.capacity.set_reserved(host, True)
+
+    def _reserve(self, request: SessionRequest, now: datetime) -> None:
         self.head = request
         unknown = self._count_unknown(now)
         ends = islice(self.ends, unknown, None)
@@ -191,9 +214,10 @@ class GroupState:
         self.ends_walked += walked
         if self.reservation is None:
             self.move_whole_hosts(self.capacity.hosts, now)
-        for host in self.reserved_hosts:
-            if not host.is_reserved:
-                self.capacity.set_reserved(host, True)
+
+    def is_head(self, request: SessionRequest) -> bool:
+        """Return whether this very entry is the head: others of its session differ in what its host has."""
+        return self.head is not None and self.head.id == request.id and self.head.traits == request.traits
 
     @property
     def reserved_hosts(self) -> list[HostCapacity]:
@@ -244,6 +268,16 @@ class GroupState:
     def latest_end(self, request: SessionRequest, now: datetime) -> datetime | None:
         """Return when what the request would hold is free again at the latest, if it is placed now; None: unknown."""
         return latest_end(request, now, self.rules)
+
+    def predict_ends(self, predict: Callable[[RunningSession], datetime | None]) -> None:
+        """As in `ClusterState`; no start allowance is added to what is predicted of those that start from now on."""
+        self.clear_head()
+        self.running = {
+            name: session if (end := predict(session)) is None else session._replace(ends_at=end)
+            for name, session in self.running.items()
+        }
+        self._ends = None
+        self.rules = replace(self.rules, overhead=timedelta())
 
     def forget_unknown_ends(self, now: datetime) -> None:
         """Take sessions that are overdue beyond the grace as unbounded, for good: for copies that are consumed."""
@@ -299,3 +333,8 @@ class GroupState:
                 is_later = session.ends_at is None or at is None or session.ends_at > at
                 if is_later and part.shadow is not None:
                     part.shadow.give_back(session.shape, session.shares, sign)
+
+
+def _is_sooner(one: Reservation | None, other: Reservation | None) -> bool:
+    """Return whether one promises a start, and the other none or a later one."""
+    return one is not None and one.at is not None and (other is None or other.at is None or one.at < other.at)

@@ -7,6 +7,9 @@ sessions shares them out.
 
 Shares have two levels, as in Slurm's Fair Tree: projects, and users without one, divide the group by their weights, and
 the members of a project divide its share by theirs.
+
+GPUs count by the weight of their model, both those of the group and those that are held: equal weights are as none.
+What is held is added up in integers, so weights of 1 change no bit (ADR 115).
 """
 
 from collections import Counter
@@ -16,6 +19,7 @@ from math import exp, fsum, log
 from operator import add
 from typing import Final
 
+from resources.amounts.units import PLAIN_WEIGHT
 from scheduler.core.types import (
     EPOCH,
     Association,
@@ -35,6 +39,7 @@ ALL: Final = Association(0, 0)
 Key = tuple[int, int, int, int]  # rank of a request: starving, priority, assured, use
 DueParts = Mapping[Association, float]  # of what siblings divide among them, or of the whole group
 _NOTHING: Final = (0.0, 0.0, 0.0)
+_NOT_HELD: Final = (0, 0, 0)
 
 
 class FairShares:
@@ -50,18 +55,20 @@ class FairShares:
     ) -> None:
         """Take the group's hosts and running sessions, what ended sessions have used, and weights."""
         hosts = tuple(hosts)
-        self._totals = (
-            sum(host.cpu for host in hosts),
-            sum(host.memory_bytes for host in hosts),
-            sum(gpu.capacity_milli for host in hosts for gpu in host.gpus),
-        )
+        gpus = [gpu for host in hosts for gpu in host.gpus]
+        self._gpu_weights = {gpu.id: gpu.weight for gpu in gpus}
+        cpu, memory_bytes = sum(host.cpu for host in hosts), sum(host.memory_bytes for host in hosts)
+        self._gpu_milli = sum(gpu.capacity_milli for gpu in gpus)
+        self._weighted = sum(gpu.capacity_milli * gpu.weight for gpu in gpus)
+        self._totals = cpu, memory_bytes, self._weighted / PLAIN_WEIGHT
+        self._wanted_totals = cpu, memory_bytes, self._weighted * self._gpu_milli
         self._rules = rules
         self._decay = log(2) / rules.half_life.total_seconds()  # per second
         self.used: dict[Association, DecayedUsage] = {}
         self._weights = weights
         self._known_weights: dict[Association, int] = {}
         self._running: dict[Association, dict[str, RunningSession]] = {}
-        self._held: dict[Association, list[int]] = {}  # cores, bytes, milli-fGPU, each times the percentage that counts
+        self._held: dict[Association, list[int]] = {}  # as `_amounts_of`, times the percentage that counts
         self._members: dict[Association, set[Association]] = {}  # of each project
         self._session_counts: Counter[int] = Counter()  # running sessions, by user
         self._last_ends: dict[int, datetime] = {}  # when a user last had a session end
@@ -139,18 +146,22 @@ class FairShares:
             since = max(request.queued_at, self._last_ends.get(owner_id, request.queued_at))
             if now - since >= self._rules.starvation_limit:
                 return STARVING, 0, 0, (since - EPOCH) // timedelta(seconds=1)
-        held = self._held.get(holder, (0, 0, 0))
-        wanted = [mine + request.charge_percent * more for mine, more in zip(held, request.shape[:3], strict=True)]
-        is_assured = self._part(wanted) / 100 <= assured[holder]
+        charge, (cpu, memory, fgpu_milli) = request.charge_percent, request.shape[:3]
+        held = self._held.get(holder, _NOT_HELD)
+        wanted = (  # in integers; what waits counts with the mean weight of the group
+            held[0] + charge * cpu,
+            held[1] + charge * memory,
+            held[2] * self._gpu_milli + charge * fgpu_milli * self._weighted,
+        )
+        is_assured = _part(wanted, self._wanted_totals) / 100 <= assured[holder]
         return 1, -request.priority, not is_assured, self.use(holder, now)
 
     def use(self, holder: Association, now: datetime) -> int:
         """Return its use: microseconds of the whole group, per unit of weight; what is held counts ahead."""
-        held = self._held.get(holder, (0, 0, 0))
-        seconds = [
-            base + AHEAD_SECONDS * amount / 100 for base, amount in zip(self.base(holder, now), held, strict=True)
-        ]
-        return round(SCALE * self._part(seconds) / self.weight(holder))
+        cpu, memory_bytes, weighted = self._held.get(holder, _NOT_HELD)
+        held = zip(self.base(holder, now), (cpu, memory_bytes, weighted / PLAIN_WEIGHT), strict=True)
+        seconds = [base + AHEAD_SECONDS * amount / 100 for base, amount in held]
+        return round(SCALE * _part(seconds, self._totals) / self.weight(holder))
 
     def parts(self, now: datetime, parent: Association = ALL) -> dict[Association, float]:
         """Return what projects and users without one, or the members of a project, have used by now.
@@ -159,7 +170,7 @@ class FairShares:
         """
         members = self._running.keys() | self.used.keys()
         holders = {member.branch for member in members} if parent == ALL else self._members.get(parent, set())
-        return {holder: self._part(self.base(holder, now)) for holder in holders}
+        return {holder: _part(self.base(holder, now), self._totals) for holder in holders}
 
     def base(self, holder: Association, now: datetime) -> tuple[float, float, float]:
         """Return what its sessions, ended or running, have used by `now`: core, byte and milli-fGPU seconds."""
@@ -186,10 +197,6 @@ class FairShares:
         self._bases.pop(holder, None)
         self._bases.pop(holder.branch, None)
 
-    def _part(self, amounts: Iterable[float]) -> float:
-        """Return the largest part that these amounts are of what the group has."""
-        return max((amount / total for amount, total in zip(amounts, self._totals, strict=True) if total), default=0.0)
-
     def _decayed(self, holder: Association, now: datetime) -> tuple[float, float, float]:
         usage = self.used.get(holder)
         if usage is None:
@@ -201,12 +208,27 @@ class FairShares:
         """Return what a session has used since its start, decayed to `now`."""
         ran = max(timedelta(0), now - session.started_at).total_seconds()
         seconds = (1 - exp(-self._decay * ran)) / self._decay * session.charge_percent / 100
+        cpu, memory_bytes, weighted = self._amounts_of(session)
+        return cpu * seconds, memory_bytes * seconds, weighted / PLAIN_WEIGHT * seconds
+
+    def _amounts_of(self, session: RunningSession) -> tuple[int, int, int]:
+        """Return its cores, bytes, and milli-fGPU times the mean weight of its GPUs, in thousandths, rounded down."""
         cpu, memory_bytes, fgpu_milli = session.shape[:3]
-        return cpu * seconds, memory_bytes * seconds, fgpu_milli * seconds
+        weight = session.gpu_weight
+        if weight is None and fgpu_milli:
+            weight = (
+                sum(milli * self._gpu_weights.get(gpu, PLAIN_WEIGHT) for gpu, milli in session.shares) // fgpu_milli
+            )
+        return cpu, memory_bytes, fgpu_milli * (weight or 0)
 
     def _count(self, session: RunningSession, sign: int) -> None:
         holder = association_of(session)
         for each in {holder, holder.branch}:
-            held = self._held.setdefault(each, [0, 0, 0])
-            for position, amount in enumerate(session.shape[:3]):
+            held = self._held.setdefault(each, [*_NOT_HELD])
+            for position, amount in enumerate(self._amounts_of(session)):
                 held[position] += sign * session.charge_percent * amount
+
+
+def _part(amounts: Iterable[float], totals: Iterable[float]) -> float:
+    """Return the largest part that these amounts are of what the group has."""
+    return max((amount / total for amount, total in zip(amounts, totals, strict=True) if total), default=0.0)

@@ -2,7 +2,9 @@
 
 In a FIFO group a point of priority counts as much as waiting for `Rules.ageing`: a session of priority p that joined at
 t ranks as one of priority 0 that joined p * `ageing` earlier. That moment never changes, so waiting never worsens a
-position, and a request that comes much later ranks behind, whatever its priority.
+position, and a request that comes much later ranks behind, whatever its priority. That order says who is the head.
+Behind it, where all that starts must not delay it, the turn is that of the highest priority, then of the shortest
+predicted run time (EASY-SJBF, Tsafrir, Etsion and Feitelson 2007).
 
 Preemptible requests are served after all others of their group: one that started before would be ended for them.
 """
@@ -10,14 +12,16 @@ Preemptible requests are served after all others of their group: one that starte
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace
+from operator import attrgetter
 
 from scheduler.core.queue.fair_share import STARVING, DueParts, FairShares, Key
-from scheduler.core.types import Association, QueueOrder, Rules, SessionRequest, association_of
+from scheduler.core.types import Association, BackfillRank, QueueOrder, Rules, SessionRequest, association_of
 
 Waiting = tuple[int, datetime, int, SessionRequest]  # negated priority, since when, position
 Entry = tuple[Key, datetime, int, Association]  # rank, since when, position
 FairSharesOf = Callable[[int], FairShares | None]  # by group id; None for groups without hosts
 DEFAULT = Rules()
+_RANKED_BY = attrgetter("is_preemptible", "priority", "predicted", "duration")  # quicker than ranks themselves
 
 
 def bonus_of(priority: int, rules: Rules) -> timedelta:
@@ -25,17 +29,14 @@ def bonus_of(priority: int, rules: Rules) -> timedelta:
     return priority * rules.ageing
 
 
-def sequence(
-    queue: Iterable[SessionRequest], rules: Mapping[int, Rules], shares_of: FairSharesOf, now: datetime
-) -> Iterator[SessionRequest]:
-    """Yield the requests in the order to serve: those of all FIFO groups, then those of each fair group.
-
-    The shares are asked at each step of a fair group, so that a start counts at once.
-    """
+def queues_of(
+    entries: Iterable[SessionRequest], rules: Mapping[int, Rules]
+) -> tuple[list[SessionRequest], dict[int, list[SessionRequest]]]:
+    """Return the entries of all FIFO groups, in order, and those of each fair group."""
     fair: dict[int, list[SessionRequest]] = {}
     bonus: dict[tuple[int, int], timedelta] = {}
     fifo: list[SessionRequest] = []
-    for request in queue:
+    for request in entries:
         group_id, priority = request.group_id, request.priority
         if (group_id, priority) not in bonus:
             bonus[group_id, priority] = bonus_of(priority, rules.get(group_id, DEFAULT))
@@ -46,7 +47,32 @@ def sequence(
     fifo.sort(
         key=lambda request: (request.is_preemptible, request.queued_at - bonus[request.group_id, request.priority])
     )
-    yield from fifo
+    return fifo, fair
+
+
+def sequence(
+    fifo: Iterable[SessionRequest],
+    fair: Mapping[int, Iterable[SessionRequest]],
+    shares_of: FairSharesOf,
+    is_behind_head: Callable[[SessionRequest], bool],
+    now: datetime,
+) -> Iterator[SessionRequest]:
+    """Yield the entries of `queues_of` as they are served: those behind the head of their FIFO group by rank.
+
+    Heads and shares are asked for at each step: what a step has changed counts at once.
+    """
+    behind: dict[BackfillRank, list[SessionRequest]] = {}
+    alike: dict[tuple[object, ...], list[SessionRequest]] = {}  # the same lists by what ranks are made of
+    for request in fifo:
+        if not is_behind_head(request):
+            yield request
+        elif (kind := _RANKED_BY(request)) in alike:
+            alike[kind].append(request)
+        else:
+            alike[kind] = behind.setdefault(request.backfill_rank, [])
+            alike[kind].append(request)
+    for rank in sorted(behind):
+        yield from behind[rank]
     for group_id in sorted(fair):
         shares = shares_of(group_id)
         yield from fair[group_id] if shares is None else fair_sequence(fair[group_id], shares, now)
@@ -98,12 +124,10 @@ class _FairTree:
     def pop(self) -> SessionRequest:
         """Remove and return the next request; call `update` once it has started, or has not."""
         while self._branches[0][0][0] == STARVING:
-            members = self._members[self._branches[0][-1]]
-            entry = self._entry(members[0][-1], members[0][-1])
-            if entry == members[0]:
+            entry = self._branch_entry(self._branches[0][-1])
+            if entry == self._branches[0]:
                 break
-            heapreplace(members, entry)
-            heapreplace(self._branches, self._branch_entry(self._branches[0][-1]))
+            heapreplace(self._branches, entry)
         return self._queues[self._members[self._branches[0][-1]][0][-1]].pop()[-1]
 
     def update(self) -> None:
@@ -122,7 +146,10 @@ class _FairTree:
 
     def _branch_entry(self, branch: Association) -> Entry:
         """Return the entry of a branch: that of its first member, by the use of the branch."""
-        first = self._members[branch][0]
+        members = self._members[branch]
+        while members[0][0][0] == STARVING and (entry := self._entry(members[0][-1], members[0][-1])) != members[0]:
+            heapreplace(members, entry)
+        first = members[0]
         return first if first[-1] == branch else self._entry(branch, first[-1])
 
     def _entry(self, holder: Association, member: Association) -> Entry:

@@ -138,7 +138,19 @@ class Group:
         return []
 
     def refuse(self, request: SessionRequest, now: datetime) -> None:
-        """Reserve hosts for the first request that does not fit, but that they could hold: the first in line."""
+        """Reserve hosts for the first request that does not fit, but that they could hold: the first in line.
+
+        Another entry of the first in line, on GPUs of another size, takes its place if it is promised an earlier start.
+        """
+        if self.head is not None and self.head.id == request.id and self.head is not request:
+            known = self.head, self.reserved
+            self.head = self.reserved = None
+            self.refuse(request, now)
+            ats = [it.at for it in (known[1], self.reserved) if it is not None and it.at is not None]
+            is_sooner = self.reserved is not None and self.reserved.at is not None and self.reserved.at == min(ats)
+            if not is_sooner or ats.count(min(ats)) > 1:
+                self.head, self.reserved = known
+            return
         shape = request.shape
         empty = [self._emptied(host, now) for host in self.hosts]
         is_able = member_hosts(shape, empty) if shape.spans_hosts else any(host.fits(shape) for host in empty)
@@ -447,7 +459,7 @@ def groups_of(snapshot: Snapshot) -> dict[int, Group]:
         views = sorted((it for it in snapshot.hosts if it.group_id == group_id), key=lambda it: (it.name, it.id))
         hosts = [Host(it, it.cpu_free, it.memory_free_bytes, [gpu.free_milli for gpu in it.gpus]) for it in views]
         rules = snapshot.rules.get(group_id, Rules())
-        policy = Policy(rules.placement_policy, rules.mix, max(host.capacity for host in hosts))
+        policy = Policy(rules.placement_policy, rules.mix, max(host.capacity for host in hosts), views)
         ids = {view.id for view in views}
         running = {it.session_id: it for it in snapshot.running if it.host_id in ids}
         groups[group_id] = Group(group_id, rules, hosts, policy, dict(snapshot.image_hosts), running)

@@ -6,7 +6,6 @@ Amounts on a device go below zero where a session holds in advance what others l
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import exp, floor
 
 from scheduler.core.types import HostView, PlacementPolicyName, RunningSession, Shape
 
@@ -136,17 +135,31 @@ def cluster_split(host: Host, shape: Shape, places: Sequence[int]) -> Split | No
 class Policy:
     """Which of the hosts that fit takes a shape, and which device the part."""
 
-    def __init__(self, name: PlacementPolicyName, mix: Sequence[tuple[Shape, int]], capacity: int) -> None:
+    def __init__(
+        self, name: PlacementPolicyName, mix: Sequence[tuple[Shape, int]], capacity: int, views: Sequence[HostView]
+    ) -> None:
         self.name = name
         self.capacity = max(1, capacity)
-        ordered = sorted(((count, shape) for shape, count in _counted(mix)), key=lambda it: (-it[0], it[1]))
-        total, needed = 0, 0.95 * sum(count for count, _ in ordered)
+        with_gpu = [(count, shape) for shape, count in _counted(mix) if shape.fgpu_milli]
+        ordered = sorted(with_gpu, key=lambda it: (-it[0], it[1]))
+        total, needed = 0, 95 * sum(count for count, _ in ordered)
         self.usual = []
         for count, shape in ordered:
-            if total < needed:
+            if 100 * total < needed:
                 self.usual.append((shape, count))
                 total += count
-        self.total = total
+        gpus = sum(len(view.gpus) for view in views)
+        self.weights = {
+            shape: 1000 * count * gpus**2 // able**2
+            for shape, count in self.usual
+            if (able := sum(len(view.gpus) for view in views if self._could_hold(view, shape)))
+        }
+        self.all_weight = sum(self.weights.values()) or 1
+
+    def _could_hold(self, view: HostView, shape: Shape) -> bool:
+        has_model = all(trait in view.traits for trait in shape.traits)
+        has_amounts = view.cpu >= shape.cpu and view.memory_bytes >= shape.memory_bytes
+        return has_model and has_amounts and len(view.gpus) * self.capacity >= shape.fgpu_milli
 
     def rank(self, host: Host, shape: Shape) -> tuple[object, ...]:
         """Return the rank of a host: the lowest is taken."""
@@ -159,8 +172,8 @@ class Policy:
         part = shape.fgpu_milli % self.capacity if shape.members == 1 else 0
         device = self.devices(host, shape)[0] if part else None
         later = self._after(host, shape, device) if shape.members == 1 else host.after(shape, self.split(host, shape))
-        growth = self.unusable(later) - self.unusable(host)
-        return -floor(100 / (1 + exp(growth / self.capacity))), *host.name
+        growth, step = self.useless(later) - self.useless(host), max(1, self.all_weight * self.capacity // 12)
+        return -(-growth // step), *host.name
 
     def split(self, host: Host, shape: Shape) -> Split:
         """Return the split of a shape that fits."""
@@ -182,7 +195,7 @@ class Policy:
             return sorted(able, key=lambda place: (host.free[place], place))
         if self.name == PlacementPolicyName.SPREAD:
             return sorted(able, key=lambda place: (-host.free[place], place))
-        left = {place: self.unusable(self._after(host, shape, place)) for place in able}
+        left = {place: self.useless(self._after(host, shape, place)) for place in able}
         return sorted(able, key=lambda place: (left[place], host.free[place], place))
 
     def _after(self, host: Host, shape: Shape, device: int | None) -> Host:
@@ -191,22 +204,21 @@ class Policy:
         split |= dict.fromkeys([place for place in host.empty() if place not in split][:whole], self.capacity)
         return host.after(shape, split)
 
-    def unusable(self, host: Host) -> float:
-        """Return the GPU of a host that the usual requests cannot use, in expectation."""
+    def useless(self, host: Host) -> int:
+        """Return the GPU of a host that the usual requests, or the cores and memory beside it, cannot use, weighed."""
         free = [max(0, amount) for amount in host.free]
-        lost = 0.0
-        for shape, count in self.usual:
+        lost = 0
+        for shape, weight in self.weights.items():
             whole, part = divmod(shape.fgpu_milli, self.capacity)
-            is_able = shape.cpu <= host.cpu and shape.memory_bytes <= host.memory and shape.fgpu_milli > 0
+            is_able = shape.cpu <= host.cpu and shape.memory_bytes <= host.memory
+            is_able = is_able and all(trait in host.view.traits for trait in shape.traits)
             is_able = is_able and free.count(self.capacity) >= whole
-            lost += sum(each for each in free if not is_able or each < (part or self.capacity)) * count / self.total
-        if self.name == PlacementPolicyName.FGD:
-            return lost
-        with_gpu = [(shape, count) for shape, count in self.usual if shape.fgpu_milli]
-        milli = sum(shape.fgpu_milli * count for shape, count in with_gpu)
-        cores = host.cpu * milli / (sum(shape.cpu * count for shape, count in with_gpu) or 1)
-        memory = host.memory * milli / (sum(shape.memory_bytes * count for shape, count in with_gpu) or 1)
-        return lost + max(0.0, sum(free) - cores, sum(free) - memory)
+            lost += sum(each for each in free if not is_able or each < (part or self.capacity)) * weight
+        milli = sum(shape.fgpu_milli * count for shape, count in self.usual)
+        by_cores = host.cpu * milli // (sum(shape.cpu * count for shape, count in self.usual) or 1)
+        by_memory = host.memory * milli // (sum(shape.memory_bytes * count for shape, count in self.usual) or 1)
+        lost = lost if self.weights else sum(free)
+        return lost + max(0, sum(free) - by_cores, sum(free) - by_memory) * self.all_weight
 
 
 def _counted(mix: Sequence[tuple[Shape, int]]) -> Iterator[tuple[Shape, int]]:

@@ -1,9 +1,10 @@
 """A pass by the rules of docs/scheduling.md, over the groups of `oracle`: whose turn it is, who starts, and why not."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import exp, fsum, log
+from fractions import Fraction
+from math import exp, floor, fsum, log
 
 from accounts.limits import Amounts
 from scheduler.core.tests.oracle import Group, entries, groups_of, is_within, member_hosts
@@ -42,6 +43,8 @@ class Pass:
             else:
                 left.append(request)
         names = {session.session_id for session in started}
+        places = [(it.id, it.group_id) for it in self.without_predictions(entries(queue))]
+        left.sort(key=lambda it: places.index((it.id, it.group_id)) if self.is_fifo(it) else len(places))
         return started, [request for request in left if request.id not in names]
 
     def start(self, request: SessionRequest) -> list[RunningSession] | None:
@@ -52,6 +55,8 @@ class Pass:
         sessions = group.place(request, self.now)
         if sessions is None:
             group.refuse(request, self.now)
+        elif group.head is not None and group.head.id == request.id:
+            group.head = group.reserved = None
         for session in sessions or ():
             self.count(session, 1)
         return sessions
@@ -83,7 +88,12 @@ class Pass:
         return None
 
     def reason(self, request: SessionRequest) -> Reason:
-        """Return why a request waits, by the state as it is."""
+        """Return why a request waits, by the state as it is: of the first of its entries that lack only capacity."""
+        reasons = [self.reason_of(it) for it in entries([request]) if it.group_id == request.group_id]
+        far = (Reason.USER_LIMIT, Reason.PROJECT_LIMIT, Reason.NO_SUITABLE_HOST, Reason.NO_STORAGE)
+        return next((it for it in reasons if it not in far), reasons[0])
+
+    def reason_of(self, request: SessionRequest) -> Reason:
         limit, group = self.limit_reached(request), self.groups.get(request.group_id)
         if limit is not None:
             return limit
@@ -108,17 +118,40 @@ class Pass:
     def in_order(self, queue: Iterable[SessionRequest]) -> Iterator[SessionRequest]:
         """Yield the entries as they are served: groups of fair order last, each by itself."""
         waiting = list(queue)
-        fair = [it for it in waiting if self.rules_of(it.group_id).queue_order == QueueOrder.FAIR]
-        yield from sorted(
-            (it for it in waiting if it not in fair),
-            key=lambda it: (it.is_preemptible, it.queued_at - it.priority * self.rules_of(it.group_id).ageing),
-        )
+        fair = [it for it in waiting if not self.is_fifo(it)]
+        yield from self.behind_heads(self.without_predictions(waiting))
         for group_id in sorted({it.group_id for it in fair}):
             mine = [it for it in fair if it.group_id == group_id]
             if group_id in self.groups:
                 yield from FairOrder(self, self.groups[group_id], mine).served()
             else:
                 yield from mine
+
+    def is_fifo(self, request: SessionRequest) -> bool:
+        return self.rules_of(request.group_id).queue_order == QueueOrder.FIFO
+
+    def without_predictions(self, waiting: Iterable[SessionRequest]) -> list[SessionRequest]:
+        """Return the entries of groups that are first come, first served, in the order that makes heads."""
+        return sorted(
+            (it for it in waiting if self.is_fifo(it)),
+            key=lambda it: (it.is_preemptible, it.queued_at - it.priority * self.rules_of(it.group_id).ageing),
+        )
+
+    def behind_heads(self, waiting: Iterable[SessionRequest]) -> Iterator[SessionRequest]:
+        """Yield the entries in that order; those behind another session that is the head last, the shortest first."""
+        later = []
+        for request in waiting:
+            group = self.groups.get(request.group_id)
+            if group is not None and group.head is not None and group.head.id != request.id and self.is_fifo(request):
+                later.append(request)
+            else:
+                yield request
+        yield from sorted(later, key=lambda it: (it.is_preemptible, -it.priority, run_time(it)))
+
+
+def run_time(request: SessionRequest) -> timedelta:
+    """Return what is known of how long a request runs: the prediction, else its limit, else for ever."""
+    return next((it for it in (request.predicted, request.duration) if it is not None), timedelta.max)
 
 
 @dataclass
@@ -187,10 +220,13 @@ class FairOrder:
             if now - since >= self.group.rules.starvation_limit:
                 return 0, 0, 0, since
         mine = [it for it in self.group.running.values() if holder in (_holder(it), _branch(_holder(it)))]
-        held = [sum(it.charge_percent * amounts_of(it)[n] for it in mine) for n in range(3)]
-        wanted = [held[n] + request.charge_percent * amounts_of(request)[n] for n in range(3)]
+        held = [
+            Fraction(sum(it.charge_percent * self._weighted(it)[n] for it in mine), (1, 1, 1000)[n]) for n in range(3)
+        ]
+        mean = (1, 1, self._totals()[2] / (self._plain_gpus() or 1))
+        wanted = [held[n] + request.charge_percent * amounts_of(request)[n] * mean[n] for n in range(3)]
         is_assured = self._part(wanted) / 100 <= due[holder]
-        used = [fsum(column) + 3600 * held[n] / 100 for n, column in enumerate(self._used(holder))]
+        used = [Fraction(fsum(column) + float(3600 * held[n] / 100)) for n, column in enumerate(self._used(holder))]
         return 1, -request.priority, not is_assured, round(10**6 * self._part(used) / self._weight(holder))
 
     def _used(self, holder: Holder) -> list[list[float]]:
@@ -206,18 +242,33 @@ class FairOrder:
             if holder in (_holder(it), _branch(_holder(it))):
                 ran = max(timedelta(0), self.all.now - it.started_at).total_seconds()
                 for n in range(3):
-                    uses[n].append(amounts_of(it)[n] * ((1 - exp(-rate * ran)) / rate * it.charge_percent / 100))
+                    uses[n].append(
+                        self._weighted(it)[n]
+                        / (1, 1, 1000)[n]
+                        * ((1 - exp(-rate * ran)) / rate * it.charge_percent / 100)
+                    )
         return uses
 
-    def _part(self, amounts: list[float] | list[int]) -> float:
+    def _part(self, amounts: Sequence[Fraction]) -> float:
         """Return the largest part of what the group has."""
+        return max((float(it / whole) for it, whole in zip(amounts, self._totals(), strict=True) if whole), default=0.0)
+
+    def _totals(self) -> list[Fraction]:
         views = [host.view for host in self.group.hosts]
-        totals = (
-            sum(it.cpu for it in views),
-            sum(it.memory_bytes for it in views),
-            sum(gpu.capacity_milli for it in views for gpu in it.gpus),
-        )
-        return max((amount / total for amount, total in zip(amounts, totals, strict=True) if total), default=0.0)
+        gpus = Fraction(sum(gpu.capacity_milli * gpu.weight for it in views for gpu in it.gpus), 1000)
+        return [Fraction(sum(it.cpu for it in views)), Fraction(sum(it.memory_bytes for it in views)), gpus]
+
+    def _plain_gpus(self) -> int:
+        return sum(gpu.capacity_milli for host in self.group.hosts for gpu in host.view.gpus)
+
+    def _weighted(self, session: RunningSession) -> tuple[int, int, int]:
+        """Return the amounts of a running session, its GPU in thousandths by the weight that it, or its GPUs, have."""
+        cpu, memory, milli = amounts_of(session)
+        weights = {gpu.id: gpu.weight for host in self.group.hosts for gpu in host.view.gpus}
+        weight = session.gpu_weight
+        if weight is None and milli:
+            weight = floor(sum(share * weights.get(gpu, 1000) for gpu, share in session.shares) / milli)
+        return cpu, memory, milli * (weight or 0)
 
 
 def amounts_of(session: SessionRequest | RunningSession) -> tuple[int, int, int]:
@@ -276,7 +327,7 @@ def forecast(snapshot: Snapshot, now: datetime) -> dict[str, datetime]:
             for one in [it for it in group.running.values() if it.ends_at and it.ends_at <= state.now]:
                 state.end(group, one)
             group.head = group.reserved = None
-        for request in left:
+        for request in state.behind_heads(left):
             if request.id not in starts and state.start(request) is not None:
                 starts[request.id] = state.now
         left = [it for it in left if it.id not in starts]

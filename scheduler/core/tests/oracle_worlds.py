@@ -13,6 +13,7 @@ from scheduler.core.types import (
     Association,
     ClusterMode,
     DecayedUsage,
+    GpuChoice,
     GpuView,
     HostView,
     LimitHolder,
@@ -23,17 +24,22 @@ from scheduler.core.types import (
     SessionRequest,
     Shape,
     Snapshot,
+    by_gpu_memory,
+    entries_of,
+    gpu_size_trait,
     in_groups,
 )
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
 START: Final = EPOCH + 1000 * HOUR
+SIZES: Final = (8, 16, 24, 40, 80)  # of GPUs
 SHARES: Final = (0, 250, 500, 500, 750, 1000, 1000, 1500, 2000, 2500)
 TRAITS: Final = ("gpu_model:a", "storage:1", "storage:2")
 # Usual requests: their parts of all, and their mean amounts, are binary fractions, so that scores are exact.
 WHOLE: Final = 2  # what a core of a session takes of a host where CPU is not overcommitted
 MIX: Final = ((Shape(4, 2, 500), 10), (Shape(4, 4, 1000), 5), (Shape(4, 1, 2000), 5), (Shape(18, 9, 250), 1))
+GPU_WEIGHTS: Final = (1000, 1000, 1000, 2500, 10)
 USERS: Final = (1, 2, 3)
 PROJECTS: Final = (7, 8)
 
@@ -51,6 +57,7 @@ class World:
     image_hosts: dict[int, frozenset[int]]
     unbounded: float  # part of the sessions that run without a time limit
     clusters: float  # part of the requests that are for several members
+    by_memory: float  # part of the requests that name GPU memory
     now: datetime = START
     used: dict[tuple[int, Association], DecayedUsage] = field(default_factory=dict)
     running: dict[str, RunningSession] = field(default_factory=dict)
@@ -117,6 +124,7 @@ class World:
             image_id=random.randint(0, 2),
             charge_percent=random.choice((100, 100, 50)),
             is_preemptible=random.random() < 0.2,
+            predicted=random.choice((None, 10 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR)),
         )
         if random.random() < self.clusters:
             each = Shape(random.randint(1, 3), random.randint(1, 2), random.choice((0, 250, 250, 500, 750, 1000, 2000)))
@@ -131,8 +139,40 @@ class World:
         if random.random() < 0.2:
             others = [group for group in groups if group != request.group_id]
             request = in_groups(request, {group: random.choice(((), ("storage:2",))) for group in others}, core_milli)
+        if random.random() < self.by_memory:
+            request = self._by_memory(request)
         self.waiting[request.id] = request
         return request
+
+    def _by_memory(self, request: SessionRequest) -> SessionRequest:
+        """Return the request as one by GPU memory, on the GPUs on which that fits."""
+        wanted, least = self.random.choice((2, 4, 8, 12, 16, 20, 30, 40, 60, 80)), self.random.choice((0, 0, 0, 250))
+        choices = {
+            group: [
+                GpuChoice(
+                    max(least, 50 * -(-wanted * 20 // size)) if divides else 1000, gpu_size_trait(size, divides=divides)
+                )
+                for size, divides in sorted({size_of(it) for it in self.hosts if it.group_id == group and it.gpus})
+                if size >= wanted
+            ]
+            for group in {entry.group_id for entry in entries_of([request])}
+        }
+        gpus = request.shape.gpu_members if request.members > 1 and request.fgpu_milli else request.members
+        main = request.main and (*request.main[:2], int(request.main[2] > 0 or not request.fgpu_milli))
+        if main and not request.fgpu_milli:
+            gpus = request.members
+        request = request._replace(fgpu_milli=gpus, main=main)
+        request = request._replace(
+            alternatives=tuple(it._replace(fgpu_milli=gpus, main=main) for it in request.alternatives)
+        )
+        return by_gpu_memory(request, choices) if all(choices.values()) else self._without(request)
+
+    @staticmethod
+    def _without(request: SessionRequest) -> SessionRequest:
+        """Return the request without GPU."""
+        main = request.main and (*request.main[:2], 0)
+        others = tuple(it._replace(fgpu_milli=0, main=main) for it in request.alternatives)
+        return request._replace(fgpu_milli=0, main=main, alternatives=others)
 
     def submit_first(self, devices: int) -> None:
         """Add a request for so many whole GPUs, or else for many cores, that has waited for long."""
@@ -194,6 +234,7 @@ class World:
             charge_percent=random.choice((100, 100, 50)),
             is_preemptible=random.random() < 0.4,
             core_milli=core_milli,
+            gpu_weight=700 if cpu == 3 else None,
         )
         if random.random() < self.unbounded:
             session = session._replace(ends_at=None)
@@ -230,8 +271,9 @@ def with_main(random: Random, request: SessionRequest, each: Shape) -> SessionRe
 
 def random_host(random: Random, host_id: int, group_id: int, devices: int) -> HostView:
     """Return a host; names are equal now and then, so that ids decide."""
-    gpus = tuple(GpuView(100 * host_id + place, 1000, 1000) for place in range(devices))
-    cpu, memory = WHOLE * random.choice((8, 8, 12)), random.choice((8, 8, 12))
+    cpu, memory, divides = WHOLE * random.choice((8, 8, 12)), random.choice((8, 8, 12)), random.random() < 0.85
+    weights = [GPU_WEIGHTS[(cpu * host_id + memory + place) % len(GPU_WEIGHTS)] for place in range(devices)]
+    gpus = tuple(GpuView(100 * host_id + place, 1000, 1000, weight) for place, weight in enumerate(weights))
     return HostView(
         id=host_id,
         name=f"host-{random.choice((host_id, 9 - host_id, 5))}",
@@ -241,11 +283,17 @@ def random_host(random: Random, host_id: int, group_id: int, devices: int) -> Ho
         cpu_free=cpu,
         memory_free_bytes=memory,
         gpus=gpus,
-        divides=random.random() < 0.85,
-        traits=frozenset(trait for trait in TRAITS if random.random() < 0.7),
+        divides=divides,
+        traits=frozenset(trait for trait in TRAITS if random.random() < 0.7)
+        | ({gpu_size_trait(random.choice(SIZES), divides=divides)} if devices else set()),
         closeness=random_closeness(random, devices),
         topology=random.choice(((), ("row1",), ("row1", "rack1"), ("row1", "rack2"), ("row2", "rack1"))),
     )
+
+
+def size_of(host: HostView) -> tuple[int, bool]:
+    """Return the size of each GPU of a host, and whether they can be divided."""
+    return next(int(it.split(":")[1]) for it in host.traits if it.startswith("gpu_size:")), host.divides
 
 
 def random_limits(random: Random, part: float) -> PolicyLimits:
@@ -298,6 +346,7 @@ def random_world(random: Random, *, fair: float = 0.4, waiting: int = 7) -> Worl
         image_hosts={image: frozenset(it.id for it in hosts if random.random() < 0.5) for image in (1, 2)},
         unbounded=random.choice((0, 0.15, 0.15, 1)),
         clusters=random.choice((0, 0.15, 0.15, 0.5)),
+        by_memory=random.choice((0, 0.3, 0.6)),
     )
     for group in groups:
         for project, user in ((0, 1), (0, 3), (7, 1), (8, 2)):

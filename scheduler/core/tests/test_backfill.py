@@ -96,7 +96,7 @@ def test_backfill_needs_an_early_end_or_spare_capacity() -> None:
     host = make_host(1, [1000, 1000, 0, 0])
     running = (RunningSession("x", 2, 1, 1, 1, ((102, 1000), (103, 1000)), at(-1), at(2)),)
     head = make_request("head", 3000)
-    long = make_request("long", 500)._replace(duration=3 * HOUR)
+    long = make_request("long", 500)._replace(duration=3 * HOUR, predicted=HOUR)  # as the others
     more = [
         long._replace(id="longer", fgpu_milli=600, duration=None),
         long._replace(id="short", fgpu_milli=1000, duration=2 * HOUR),

@@ -9,6 +9,7 @@ Each test was seen to fail under these faults, planted in the product:
 | projects_and_their_members_get_their_weights | projects are ignored; members are; project weights are |
 | a_project_of_many_counts_as_one | projects are ignored |
 | who_starts_for_one_project_is_not_starving_for_another | ranks of starving members are not computed again |
+| who_starves_no_more_ranks_no_project | the same, in a branch once its first member is done |
 | past_use_locks_nobody_out | nothing is assured |
 | a_large_session_of_a_heavy_user_starts_in_time | nobody is starving |
 """
@@ -152,6 +153,18 @@ def test_who_starts_for_one_project_is_not_starving_for_another() -> None:
     used = {(1, user(1, n)): gpu_hours(50, at(-40)) for n in (1, 2, 3)}
     world = replace(fair_world([make_host(1, [1000] * 2)], [*old, other]), used=used)
     assert list(placed(plan(world))) == ["1", "other"]
+
+
+def test_who_starves_no_more_ranks_no_project() -> None:
+    starving = [
+        make_request("starts", 500, owner=1)._replace(queued_at=at(-30), project_id=7),
+        make_request("too large", 3000, owner=2)._replace(queued_at=at(-30), project_id=8),
+        make_request("fed", 500, owner=1)._replace(queued_at=at(-30), project_id=8),
+    ]
+    urgent = make_request("urgent", 500, owner=3)._replace(project_id=8, priority=1)
+    queue = [*starving, urgent, make_request("other", 500, owner=4)]
+    world = replace(fair_world([make_host(1, [1000])], queue), used={(1, user(3, 8)): gpu_hours(50)})
+    assert list(placed(plan(world))) == ["starts", "urgent"]
 
 
 def test_an_old_flood_does_not_hold_up_a_newcomer() -> None:

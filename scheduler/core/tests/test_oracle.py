@@ -248,9 +248,10 @@ def test_orders_are_those_of_the_oracle(seed: int) -> None:
             expected = [it.id for it in waiting if it.group_id == group_id]
             assert [it.id for it in state.in_order(group_id, world.now, 99)] == expected
             assert [it.id for it in state.in_order(group_id, world.now, 2)] == expected[:2]
-            for position, name in enumerate(expected):
+            once = [*dict.fromkeys(expected)]
+            for position, name in enumerate(once):
                 ahead = state.ahead_of(name, world.now, group_id)
-                assert sorted(it.id for it in ahead) == sorted(expected[:position])
+                assert sorted(it.id for it in ahead) == sorted(once[:position])
 
 
 def test_a_copy_has_what_ended_sessions_have_used() -> None:

@@ -1,10 +1,11 @@
 """The promise to the first in line: told a start, it starts no later, whatever pulls take and whoever overstays.
 
-Replays of random sessions on the incremental state, as a platform goes through them: placed, started after a pull that
-may take longer than the allowance, stopped at the limit or before, and now and then by far too late, as with a process
-that cannot be killed. Some that wait start in another group. A promise is withdrawn where a session that it relies on
-overstays its latest end, where fair share lets another go first, and where one ahead that no host could hold, as a
-session on each had overstayed, starts or becomes the head again. Nothing else may break it.
+Whatever run times are predicted, too. Replays of random sessions on the incremental state, as a platform goes through
+them: placed, started after a pull that may take longer than the allowance, stopped at the limit or before, and now and
+then by far too late, as with a process that cannot be killed. Some that wait start in another group. A promise is
+withdrawn where a session that it relies on overstays its latest end, where fair share lets another go first, and where
+one ahead that no host could hold, as a session on each had overstayed, starts or becomes the head again. Nothing else
+may break it.
 
 Each test was seen to fail under these faults, planted in the product:
 
@@ -71,7 +72,9 @@ class Replay:
             duration = None if self.random.random() < 0.05 else self.random.randint(1, 12) * 20 * MINUTE
             fgpu = self.random.choice((250, 500, 1000, 1000, 2000, 4000))
             request = make_request(name, fgpu, owner=self.random.choice((1, 1, 2)))
-            self.requests[name] = self.as_cluster(request._replace(duration=duration, queued_at=joins))
+            predicted = self.random.choice((None, 10 * MINUTE, HOUR, 5 * HOUR))  # right or wrong
+            request = request._replace(duration=duration, queued_at=joins, predicted=predicted)
+            self.requests[name] = self.as_cluster(request)
             self.expect(joins, "join", name)
             if self.random.random() < 0.2:  # it waits in another group as well
                 self.expect(joins + self.random.randint(1, 180) * MINUTE, "start_elsewhere", name)

@@ -5,16 +5,20 @@ budget that ends the loop instead of the request, and with the first type instea
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.capacity.host_types import could_hold
-from scheduler.core.provisioning import Budget, Wanted, _bins, _take, hosts_wanted
+from scheduler.core.provisioning import COMES_TEXT, Budget, Wanted, _bins, _take, hosts_wanted, starts_on
 from scheduler.core.queue.remaining_limits import HolderLimits
-from scheduler.core.types import HostType, LimitHolder, SessionRequest
+from scheduler.core.types import EPOCH as NOW
+from scheduler.core.types import ComingHost, HostType, LimitHolder, SessionRequest
+from scheduler.core.waiting.forecast import StartEstimate
 
+MINUTE = timedelta(minutes=1)
 NO_LIMITS = HolderLimits({}, {})
 SMALL = HostType("small", 8, 64, 1, 1000, cost_milli=1000)
 BIG = HostType("big", 64, 512, 8, 1000, cost_milli=7000)
@@ -139,3 +143,35 @@ def test_a_spread_cluster_gets_a_host_for_each_member() -> None:
     cluster = request(cpu=3, fgpu=3000, members=3)._replace(mode="spread")
     assert wanted([cluster]).hosts == (SMALL,) * 3
     assert wanted([cluster], budget=Budget(2)) == Wanted((), frozenset())
+
+
+def starts_of(
+    queue: Sequence[SessionRequest], limits: HolderLimits = NO_LIMITS, **known: StartEstimate
+) -> dict[str, int]:
+    """Return when who waits starts on a small host that comes at 5 and another at 9, in minutes."""
+    coming = [ComingHost(SMALL, NOW + minutes * MINUTE) for minutes in (9, 5)]
+    found = starts_on(queue, limits.copy(), coming, known)
+    assert all(start.eta_reason == COMES_TEXT for start in found.values())
+    return {name: (start.at - NOW) // MINUTE for name, start in found.items()}
+
+
+def test_who_has_room_on_what_comes_starts_then() -> None:
+    assert starts_of(gpu_requests(3)) == {"s0": 5, "s1": 9}
+    cluster = request(cpu=2, fgpu=2000, members=2)._replace(id="both", mode="spread")
+    assert starts_of([cluster]) == {"both": 9}, "once all its hosts are there"
+    assert starts_of([request(fgpu=2000)]) == {}
+
+
+def test_who_starts_before_it_comes_leaves_its_room() -> None:
+    soon, late = (StartEstimate(NOW + minutes * MINUTE, "") for minutes in (4, 60))
+    assert starts_of(gpu_requests(3), s0=soon, s1=late) == {"s1": 5, "s2": 9}
+
+
+def test_who_is_at_their_limit_starts_on_nothing_that_comes() -> None:
+    one = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts())
+    assert starts_of(gpu_requests(2), HolderLimits({1: one}, {})) == {"s0": 5}
+
+
+def test_who_starts_before_it_comes_counts_against_limits() -> None:
+    one = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts())
+    assert starts_of(gpu_requests(2), HolderLimits({1: one}, {}), s0=StartEstimate(NOW + 4 * MINUTE, "")) == {}

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster.cluster_state import ClusterState
-from scheduler.core.queue.order import sequence
+from scheduler.core.queue.order import queues_of, sequence
 from scheduler.core.tests.timelines import HOUR, at, many, worlds
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import QueueOrder, Rules, Snapshot
@@ -29,7 +29,8 @@ def order_served(snapshot: Snapshot, now: datetime) -> list[str]:
     """Return the ids in the order in which a pass evaluates them."""
     cluster = ClusterState(snapshot)
     served = []
-    for request in sequence(snapshot.queue, snapshot.rules, cluster.fair_shares, now):
+    queues = queues_of(snapshot.queue, snapshot.rules)
+    for request in sequence(*queues, cluster.fair_shares, lambda _: False, now):
         served.append(request.id)
         if not cluster.limits.are_exceeded_by(request):
             cluster.place(request, now)

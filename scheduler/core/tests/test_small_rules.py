@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.amounts.units import GIB
-from scheduler.core.capacity.fragmentation import usual_shapes
+from scheduler.core.capacity.fragmentation import Fragmentation, usual_shapes, weighed_by_scarcity
 from scheduler.core.capacity.gpu_closeness import GpuCloseness
 from scheduler.core.cluster.candidates import Candidates
 from scheduler.core.cluster.cluster_state import ClusterState
@@ -16,6 +16,7 @@ from scheduler.core.queue.fair_share import STARVING, FairShares
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot
 from scheduler.core.types import (
     EPOCH,
+    GPU_MODEL_TRAIT,
     Association,
     LimitHolder,
     QueueOrder,
@@ -250,7 +251,7 @@ def test_closeness_does_not_count_for_one_device() -> None:
 
 def test_a_shape_is_as_usual_as_all_its_counts() -> None:
     one, other = Shape(1, 1, 500), Shape(2, 2, 1000)
-    assert usual_shapes([(one, 2), (other, 1), (one, 1)]) == [(one, 0.75), (other, 0.25)]
+    assert usual_shapes([(one, 2), (other, 1), (one, 1)]) == [(one, 3), (other, 1)]
 
 
 def test_of_too_many_sets_a_close_one_is_found() -> None:
@@ -331,3 +332,20 @@ def test_a_limit_that_the_pass_has_reached_is_the_reason() -> None:
 def test_one_refused_for_its_traits_refuses_nobody_else() -> None:
     queue = [make_request("a", 1000, roots=(7,)), make_request("b", 1000)]
     assert placed(make_snapshot([make_host(1, [1000])], queue)) == {"b": 1}
+
+
+def test_scarce_requests_weigh_by_the_square_of_supply() -> None:
+    model = f"{GPU_MODEL_TRAIT}:A100"
+    anywhere, wide, nowhere = Shape(1, 1, 500), Shape(1, 1, 8000), Shape(999, 1, 1000)
+    of_model, large = Shape(1, 1, 1000, (model,)), Shape(1, 99, 1000)
+    of_its_model = replace(make_host(1, [1000] * 8, memory=8), traits=frozenset({model, "storage:x"}))
+    hosts = [of_its_model, *(make_host(number, [1000], memory=99) for number in range(2, 10))]
+    usual = [(anywhere, 3), (wide, 1), (nowhere, 9), (of_model, 2), (large, 1)]
+    weighed = [(anywhere, 3000), (wide, 4000), (of_model, 8000), (large, 4000)]
+    assert weighed_by_scarcity(usual, hosts) == weighed
+
+
+def test_requests_of_another_model_can_use_nothing() -> None:
+    model = f"{GPU_MODEL_TRAIT}:A100"
+    measure = Fragmentation([(Shape(1, 1, 1000, (model,)), 3)], 1000)
+    assert [measure.unusable(8, 8, [1000], traits) for traits in (frozenset({model}), frozenset[str]())] == [0, 3000]

@@ -25,6 +25,7 @@ from scheduler.core.types import (
     FILES_TRAIT,
     GPU_MEMORY_TRAIT,
     GPU_MODEL_TRAIT,
+    GPU_SIZE_TRAIT,
     IMAGE_TRAIT,
     STORAGE_TRAIT,
     HostIds,
@@ -32,6 +33,7 @@ from scheduler.core.types import (
     Shape,
     Traits,
     WaitExplanation,
+    entries_in,
 )
 from sessions.lifecycle import Reason
 
@@ -43,6 +45,10 @@ RESERVED_TEXT: Final = (
 )
 MAX_LENGTH: Final = 300  # characters of a session's detail
 WHOLE_HOST_TEXT: Final = "What it needs is free, but kept for a session that has waited in front of it for too long."
+
+BEYOND_CAPACITY: Final = {Reason.USER_LIMIT, Reason.PROJECT_LIMIT, Reason.NO_SUITABLE_HOST, Reason.NO_STORAGE}
+BY_SIZE: Final = {Reason.NO_CAPACITY, Reason.NO_SUITABLE_HOST}  # whose texts name GPUs of one size
+OTHER_SIZES_TEXT: Final = "GPUs of other sizes would do as well."
 
 ReasonText = tuple[Reason, str]
 
@@ -60,9 +66,19 @@ class Explainer:
 
     def explain(self, request: SessionRequest) -> WaitExplanation:
         """Return the reason and the sentence, without an estimate."""
+        reason, text = self._explain_entry(request)
+        if not request.alternatives:
+            return WaitExplanation(request.id, reason, text)
+        others = entries_in(request.group_id, request)[1:]
+        for other in others:  # by GPU memory, on GPUs of another size, where it may be nearer to a start
+            if reason in BEYOND_CAPACITY and (found := self._explain_entry(other))[0] not in BEYOND_CAPACITY:
+                reason, text = found
+        return WaitExplanation(request.id, reason, sizes_text(text, len(others)) if reason in BY_SIZE else text)
+
+    def _explain_entry(self, request: SessionRequest) -> ReasonText:
         if self._cluster.limits.are_exceeded_by(request):
-            return WaitExplanation(request.id, *self._explain_limit(request))
-        return WaitExplanation(request.id, *self.explain_capacity(request.group_id, request.shape))
+            return self._explain_limit(request)
+        return self.explain_capacity(request.group_id, request.shape)
 
     def explain_capacity(self, group_id: int, shape: Shape) -> ReasonText:
         """Return why a group has no capacity for a shape."""
@@ -148,7 +164,7 @@ class Explainer:
             kind: [self._name(trait) for trait in traits if kind_of(trait) == kind]
             for kind in (
                 *(ARCHITECTURE_TRAIT, CORES_TRAIT, STORAGE_TRAIT),
-                *(GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, IMAGE_TRAIT, CLUSTER_TRAIT, FILES_TRAIT),
+                *(GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, GPU_SIZE_TRAIT, IMAGE_TRAIT, CLUSTER_TRAIT, FILES_TRAIT),
             )
         }
         found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
@@ -158,6 +174,7 @@ class Explainer:
             found.append(f"the storage {listing(names[STORAGE_TRAIT])}")
         found += [f"GPUs of the model {name}" for name in names[GPU_MODEL_TRAIT]]
         found += [f"GPUs of {size_text(int(size))} or more" for size in names[GPU_MEMORY_TRAIT]]
+        found += [f"GPUs of {size_text(int(size.partition(':')[0]))}" for size in names[GPU_SIZE_TRAIT]]
         found += [f"the image {name}" for name in names[IMAGE_TRAIT]]
         found += ["networks for clusters" for _ in names[CLUSTER_TRAIT]]
         return found + [f"the files of this parked session, which are on host {name}" for name in names[FILES_TRAIT]]
@@ -215,6 +232,11 @@ def with_traits_text(text: str, phrases: Sequence[str]) -> str:
     """Return a sentence on missing capacity, and that only hosts with `phrases` count, where that has room."""
     addition = f" Only hosts with {listing(phrases)} count." if phrases else ""
     return text + addition if len(text + addition) <= MAX_LENGTH else text
+
+
+def sizes_text(text: str, others: int) -> str:
+    """Return a sentence on GPUs of one size, and that others would do, if there are so many and it has room."""
+    return f"{text} {OTHER_SIZES_TEXT}" if others and len(text) + len(OTHER_SIZES_TEXT) < MAX_LENGTH else text
 
 
 def asked_by(request: SessionRequest) -> dict[str, int]:

@@ -2,12 +2,12 @@
 
 Every request in the queue is new or was refused on the cluster state as it is. So only these can start: new ones, those
 no longer above a limit, and those that fit a host that has gained capacity. The first request of each group is
-evaluated in any case, as it determines the head.
+evaluated in any case, as it determines the head. Until there is a head the turn is that of the queue's order, and then
+that of the shortest predicted run time.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from heapq import heappop, heappush
 from itertools import chain
 from operator import attrgetter
 
@@ -15,8 +15,7 @@ from scheduler.core.capacity.host_capacity import HostCapacity
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.types import ClassKey, Placement, RunningSession, SessionRequest, Shape
 from scheduler.core.waiting.request_class import QueueEntry, QueueKey, RequestClass
-
-Candidate = tuple[QueueKey, RequestClass]  # of the heap from which a pass serves
+from scheduler.core.waiting.turns import Turns
 
 
 class WaitQueue:
@@ -29,8 +28,9 @@ class WaitQueue:
         self._classes: dict[int, dict[ClassKey, RequestClass]] = {group_id: {} for group_id in cluster.groups}
         self._over_limit: dict[tuple[int, int | None], dict[QueueKey, SessionRequest]] = {}  # by user and project
         self._grown = {group_id: GrownHosts() for group_id in cluster.groups}
-        self._complete: set[int] = set()  # groups whose classes are all in the heap
-        self._several = MultiGroupEntries()
+        self._complete: set[int] = set()  # groups whose classes have all had a turn, or will
+        self._turns = Turns()  # of the pass
+        self._several = AlternativeEntries()
         self.over_limit_ids: set[str] = set()  # requests that were above a limit at any time
         self.evaluated = 0  # classes and requests: what a forecast counts as work
 
@@ -53,7 +53,7 @@ class WaitQueue:
                     if cluster.limits.are_exceeded_by(request):
                         copy.remove(key, request)
                         copy._set_aside((key, request))
-                        copy._drop_head(request, [])
+                        copy._drop_head(request)
         for entries in self._over_limit.values():
             for key, request in entries.items():
                 copy.add(key, request, is_new=False)
@@ -73,7 +73,7 @@ class WaitQueue:
             return
         if self._cluster.limits.are_exceeded_by(request):
             self._set_aside((key, request))
-            self._drop_head(request, [])
+            self._drop_head(request)
             return
         class_key = request.class_key
         request_class = classes.get(class_key)
@@ -101,7 +101,7 @@ class WaitQueue:
             del self._over_limit[holder_ids]
 
     def withdraw(self, session_id: str) -> None:
-        """Remove what is left of a session that waited in several groups."""
+        """Remove what is left of a session that had several entries."""
         for key, request in self._several.pop(session_id).items():
             self.remove(key, request)
 
@@ -120,18 +120,17 @@ class WaitQueue:
     def serve(self, at: datetime) -> list[tuple[SessionRequest, tuple[Placement, ...]]]:
         """Start the requests that can start, in order, and remove them; return them with their members' placements."""
         started: list[tuple[SessionRequest, tuple[Placement, ...]]] = []
-        heap: list[Candidate] = []
+        self._turns = Turns()
         chosen = {group_id: self._candidates(group_id, at) for group_id in self._classes}
-        for request_class in chain.from_iterable(chosen.values()):
-            _push(heap, request_class)
+        for group_id, classes in chosen.items():
+            self._turns.rank(self._cluster.groups[group_id])
+            for request_class in classes:
+                self._turns.begin(request_class)
         self._complete = {group_id for group_id, found in chosen.items() if len(found) == len(self._classes[group_id])}
-        while heap:
+        while turn := self._turns.pop():
             self.evaluated += 1
-            key, request_class = heappop(heap)
-            entry = request_class.first()
-            if entry is None or entry[0] != key:
-                continue  # pushed twice, and served already
-            placements = self._serve_entry(heap, request_class, entry, at)
+            request_class, entry = turn
+            placements = self._serve_entry(request_class, entry, at)
             if placements:
                 started.append((entry[1], placements))
         for session_id in self._several.started:
@@ -143,51 +142,45 @@ class WaitQueue:
             grown.clear()
         return started
 
-    def _serve_entry(
-        self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime
-    ) -> tuple[Placement, ...]:
+    def _serve_entry(self, request_class: RequestClass, entry: QueueEntry, at: datetime) -> tuple[Placement, ...]:
         """Start the first request of a class if it can start, and remove it; return its members' placements."""
         request = entry[1]
         if self._several.started and request.id in self._several.started:
-            self._pass_over(heap, request_class, entry, at)
+            self._pass_over(request_class, entry, at)
         elif self._cannot_start(request_class, request):
             self._complete.discard(request.group_id)
         elif self._cluster.limits.are_exceeded_by(request):
             self._set_aside(request_class.pop(entry))
-            self._drop_head(request, heap)
-            self._continue(heap, request_class, request, at)
+            self._drop_head(request)
+            self._continue(request_class, request, at)
         elif placements := self._place(request, at):
             self._several.start(*request_class.pop(entry))
-            self._continue(heap, request_class, request, at)
+            self._continue(request_class, request, at)
             return placements
         else:
             self._complete.discard(request.group_id)
-            self._restrict_to_backfill(heap, request_class, at)
+            self._turns.rank(self._cluster.groups[request.group_id])
+            self._restrict_to_backfill(request_class, at)
         return ()
 
-    def _pass_over(self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime) -> None:
-        """Remove the entry of a session that has started in another group, and what was reserved for it."""
+    def _pass_over(self, request_class: RequestClass, entry: QueueEntry, at: datetime) -> None:
+        """Remove the entry of a session that has started by another, and what was reserved for it."""
         key, request = request_class.pop(entry)
         self._several.remove(key, request)
-        self._drop_head(request, heap)
-        self._continue(heap, request_class, request, at)
+        self._drop_head(request)
+        self._continue(request_class, request, at)
 
-    def _continue(
-        self, heap: list[Candidate], request_class: RequestClass, served: SessionRequest, at: datetime
-    ) -> None:
+    def _continue(self, request_class: RequestClass, served: SessionRequest, at: datetime) -> None:
         """Push the next request of the class, and the first of the group as long as there is no head."""
         group_id, classes = served.group_id, self._classes[served.group_id]
-        following = request_class.first()
-        if following is not None:
-            heappush(heap, (following[0], request_class))
-        elif not request_class.queues:
+        if not self._turns.push(request_class) and not request_class.queues:
             del classes[served.class_key]
         if classes and group_id not in self._complete and self._cluster.groups[group_id].head is None:
             first = self._first(group_id, at)
             if first is not None:
-                _push(heap, first)  # starts, or becomes the head before others start
+                self._turns.begin(first)  # starts, or becomes the head before others start
 
-    def _restrict_to_backfill(self, heap: list[Candidate], request_class: RequestClass, at: datetime) -> None:
+    def _restrict_to_backfill(self, request_class: RequestClass, at: datetime) -> None:
         """Serve only requests of the class that end before the head's start, if the reserved host has capacity."""
         group = self._cluster.groups[request_class.group_id]
         reservation = group.reservation
@@ -195,9 +188,7 @@ class WaitQueue:
             return
         if reservation.fits(request_class.shape):
             request_class.longest = reservation.at - at - group.rules.overhead
-            following = request_class.first()
-            if following is not None:
-                heappush(heap, (following[0], request_class))
+            self._turns.push(request_class)
 
     def _cannot_start(self, request_class: RequestClass, request: SessionRequest) -> bool:
         """Return whether a request that was refused before still is: others have taken the capacity gained."""
@@ -207,7 +198,11 @@ class WaitQueue:
         return head is not None and head.id != request.id
 
     def _place(self, request: SessionRequest, at: datetime) -> tuple[Placement, ...]:
+        group = self._cluster.groups[request.group_id]
+        reserved = group.reserved_hosts if group.head is not None and group.head.id == request.id else []
         placements = self._cluster.place(request, at)
+        if released := [host for host in reserved if not host.is_reserved]:  # by another entry of the session
+            self._offer(request.group_id, released)
         if placements and request.id in self._hypothetical_ids:
             for placement in placements:
                 self._cluster.end(request.group_id, placement.session_id)
@@ -224,7 +219,7 @@ class WaitQueue:
         """Return the class that holds the first request of a group that a host could hold; None if there is none."""
         group = self._cluster.groups[group_id]
         able = (found for found in self._classes[group_id].values() if group.could_hold(found.shape, at))
-        return min(able, key=attrgetter("first_key"), default=None)
+        return min(able, key=attrgetter("first"), default=None)
 
     def _candidates(self, group_id: int, at: datetime) -> list[RequestClass]:
         """Return the classes that may start a request now, and that of the first; drop an outdated reservation."""
@@ -251,23 +246,27 @@ class WaitQueue:
             if request_class is first or request_class.is_new or grown.fits(request_class.shape)
         ]
 
-    def _drop_head(self, request: SessionRequest, heap: list[Candidate]) -> None:
+    def _drop_head(self, request: SessionRequest) -> None:
         """Drop the reservation if `request`, above a limit now, is the head; push the classes that fit its host."""
-        group_id, group = request.group_id, self._cluster.groups[request.group_id]
-        reservation = group.reservation
-        if group.head is None or group.head.id != request.id or reservation is None:
+        group = self._cluster.groups[request.group_id]
+        if group.reservation is None or not group.is_head(request):
             return
+        reserved = group.reserved_hosts
         group.clear_head()
-        for host in reservation.hosts:
+        self._offer(request.group_id, reserved)
+
+    def _offer(self, group_id: int, hosts: Iterable[HostCapacity]) -> None:
+        """Push the classes that fit hosts which are not reserved any more."""
+        for host in hosts:
             self._grown[group_id].add(host)
         self._grown[group_id].update_maximum()
         for request_class in self._classes[group_id].values():
             if request_class.queues and self._grown[group_id].fits(request_class.shape):
-                _push(heap, request_class)
+                self._turns.begin(request_class)
 
 
-class MultiGroupEntries:
-    """Entries of sessions that wait in several groups: once a session has started by one, its others are withdrawn."""
+class AlternativeEntries:
+    """Entries of sessions that have several: once a session has started by one, its others are withdrawn."""
 
     __slots__ = ("_by_session", "started")
 
@@ -275,9 +274,9 @@ class MultiGroupEntries:
         self._by_session: dict[str, dict[QueueKey, SessionRequest]] = {}
         self.started: set[str] = set()  # in this pass: their other entries are passed over
 
-    def copy(self) -> "MultiGroupEntries":
+    def copy(self) -> "AlternativeEntries":
         """Return a copy, in which nothing has started."""
-        copy = MultiGroupEntries()
+        copy = AlternativeEntries()
         copy._by_session = {session_id: entries.copy() for session_id, entries in self._by_session.items()}
         return copy
 
@@ -357,14 +356,10 @@ class GrownHosts:
         cpu, memory_bytes, fgpu_milli = self._maximum
         if shape.cpu > cpu or shape.memory_bytes > memory_bytes or shape.fgpu_milli > fgpu_milli:
             return False
-        hosts, position = self._hosts, self._passed.get(shape, 0)
+        hosts, known = self._hosts, self._passed.get(shape, 0)
+        position = known
         while position < len(hosts) and not hosts[position].fits(shape):
             position += 1
-        self._passed[shape] = position
+        if position != known:
+            self._passed[shape] = position
         return position < len(hosts)
-
-
-def _push(heap: list[Candidate], request_class: RequestClass) -> None:
-    """Serve all requests of a class, from the first on."""
-    request_class.longest = None
-    heappush(heap, (request_class.first_key, request_class))
