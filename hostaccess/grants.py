@@ -7,6 +7,7 @@ security: an expression over `@HOST@`, the id of the host whose role asks, which
 The tables are those of higher packages too; they are named as text, as PostgreSQL knows them.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +39,28 @@ class TableGrant:
     def columns(self) -> set[str]:
         """The columns that this grant knows of."""
         return {*self.read.split(), *self.withheld.split()}
+
+
+# How far ahead of the database's clock a host may write a time; none is before EARLIEST, or without an end. Everybody
+# reads these rows, and Python knows no infinite times.
+EARLIEST: Final = "2020-01-01Z"
+AHEAD: Final = "1 hour"
+AHEAD_OF: Final = {
+    "heartbeat_at": "1 minute",  # after which a host that was revoked is silent
+    **dict.fromkeys(("measure_due_at", "email_due_at", "probe_at"), "1 day"),
+    **dict.fromkeys(("drain_by", "eta", "start_by", "preempt_by"), "100 years"),  # by what administrators set
+}
+LONGEST: Final = "30 days"  # of a duration
+
+
+def time_bounds(types: Mapping[str, str]) -> Iterator[str]:
+    """Yield the conditions that the times and durations of a row are in bounds, by the types of its columns."""
+    for name, kind in types.items():
+        if kind == "timestamp with time zone":
+            latest = f"clock_timestamp() + interval '{AHEAD_OF.get(name, AHEAD)}'"
+            yield f"({name} BETWEEN '{EARLIEST}' AND {latest}) IS NOT FALSE"
+        elif kind == "interval":
+            yield f"({name} BETWEEN interval '0' AND interval '{LONGEST}') IS NOT FALSE"
 
 
 _OWN_CONVERSION: Final = """EXISTS (
@@ -74,15 +97,15 @@ GRANTS: Final = (
         read="id name description fgpu_per_gpu host_loss_grace use_mps placement queue_order ageing"
         " reservation_delay max_lifetime pending_timeout is_active open_to_all sharing start_allowance"
         " half_life starvation_limit deny_private_networks allow_interactive allow_batch preemption_grace"
-        " preemptible_charge_percent end_gpu_overuse cpu_overcommit cluster_host_network",
+        " preemptible_charge_percent end_gpu_overuse cpu_overcommit cluster_host_network accelerator",
         rows=ALL_ROWS,
     ),
     TableGrant(
         table="resources_host",
         read="id name group_id status is_cordoned cordon_reason drain_by cpu memory architecture heartbeat_at lost_at"
-        " gateway_url cluster_address machine_id engine_id boot_id gpu_topology topology",
+        " gateway_url cluster_address machine_id engine_id boot_id gpu_topology gpu_driver topology",
         update="status is_cordoned cordon_reason drain_by cpu memory architecture heartbeat_at lost_at gateway_url"
-        " cluster_address machine_id engine_id boot_id gpu_topology",
+        " cluster_address machine_id engine_id boot_id gpu_topology gpu_driver",
         may_insert=True,
         rows="name = (SELECT hostaccess_name())",
         # A new host joins the group that was chosen for it; later its group is not its own to change.
@@ -97,8 +120,8 @@ GRANTS: Final = (
     ),
     TableGrant(
         table="resources_gpu",  # one that its host no longer has may be taken over by another
-        read="id uuid host_id index name memory is_simulated tier is_present",
-        update="host_id index name memory is_simulated tier is_present",
+        read="id uuid host_id index kind name memory is_simulated tier is_present problem",
+        update="host_id index kind name memory is_simulated tier is_present problem",
         may_insert=True,
         rows="host_id = @HOST@ OR NOT is_present",
         written=OF_HOST,
@@ -107,6 +130,15 @@ GRANTS: Final = (
         table="resources_gpureading",
         read="gpu_id at utilisation memory_used temperature power",
         update="at utilisation memory_used temperature power",
+        may_insert=True,
+        rows="EXISTS (SELECT FROM resources_gpu gpu WHERE gpu.id = gpu_id AND gpu.host_id = @HOST@)",
+    ),
+    TableGrant(
+        table="resources_gpumeasurement",
+        read="gpu_id measured_at reported_by is_simulated driver cuda version hook failed skipped memory_exact"
+        " share_error_points idle_used_percent handback_ms launch_added_ns torch_training_percent jax_training_percent",
+        update="measured_at reported_by is_simulated driver cuda version hook failed skipped memory_exact"
+        " share_error_points idle_used_percent handback_ms launch_added_ns torch_training_percent jax_training_percent",
         may_insert=True,
         rows="EXISTS (SELECT FROM resources_gpu gpu WHERE gpu.id = gpu_id AND gpu.host_id = @HOST@)",
     ),
@@ -185,15 +217,19 @@ GRANTS: Final = (
         " allow_sudo kind command time_limit extension not_before required_roots wanted_roots status reason detail eta"
         " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
-        " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
+        " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory gpu_memory min_fgpu"
+        " is_preemptible preempt_by"
         " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize core_milli"
+        " gpu_weight_milli"
         " cluster_id rank is_elastic is_task previous_output",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
         " ended_at preempt_by preempted_for parked_bytes previous_output",
         rows=f"host_id = @HOST@ OR {_GIVEN_BACK} OR parked_on_id = @HOST@",
         changed=f"host_id = @HOST@ OR {_GIVEN_BACK}",
-        written=f"host_id = @HOST@ OR {_GIVEN_BACK}",
+        # Its owner pays for the time between the two, and had not asked before it was made.
+        written=f"(host_id = @HOST@ OR {_GIVEN_BACK})"
+        " AND least(status_at, started_at, ended_at) > created_at - interval '1 hour'",
     ),
     TableGrant(
         table="compute_cluster",
@@ -248,7 +284,7 @@ GRANTS: Final = (
         table="compute_sessionusage",
         read="id session_id at cpu_milli memory received sent gpu_memory gpu_utilisation",
         may_insert=True,
-        may_delete=True,
+        may_delete=True,  # by workers of the version before
         rows=_of_session(),
     ),
     TableGrant(
@@ -268,8 +304,8 @@ GRANTS: Final = (
     TableGrant(
         table="deployments_revision",
         read="id port health_kind health_path start_seconds interval_seconds timeout_seconds retries",
-        withheld="deployment_id number image_id variant_id command environment cpu memory shared_memory fgpu"
-        " created_by_id created_at note",
+        withheld="deployment_id number image_id variant_id command environment cpu memory shared_memory fgpu gpu_memory"
+        " min_fgpu created_by_id created_at note",
         rows="EXISTS (SELECT FROM deployments_replica mine WHERE mine.revision_id = deployments_revision.id)",
     ),
     TableGrant(table="folders_storageroot", read="id name path key is_shared is_enabled is_default", rows=ALL_ROWS),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 PATH: Final = "/api/v1/hosts/join/"
 ROOT: Final = Path(__file__).resolve().parent.parent
-TIMEOUT_SECONDS: Final = 30
+TIMEOUT_SECONDS: Final = 120
 TOKEN_VARIABLE: Final = "GPUPLATFORM_JOIN_TOKEN"  # noqa: S105  # a name
 HEADING: Final = """# Written by `manage.py join`: this host's own credentials. Do not copy them to another machine.
 # What else differs from the defaults is set in .env beside this file; see docs/hosts.md.
@@ -69,6 +69,9 @@ def credentials(url: str, token: str) -> dict[str, str]:
             found = json.load(answer)
     except urllib.error.HTTPError as error:
         raise JoinError(_reason(error)) from error
+    except TimeoutError as error:
+        advice = "The platform may take the token all the same: ask for another one if it says that this was used."
+        raise JoinError(f"{url} did not respond within {TIMEOUT_SECONDS} s. {advice}") from error
     except urllib.error.URLError as error:
         raise JoinError(f"{url} cannot be reached: {error.reason}") from error
     except ValueError as error:

@@ -12,7 +12,7 @@ from typing import Final
 
 import redis
 from django.conf import settings
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from hostaccess.models import HostAccess
 from messaging import clients
@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 SENDER: Final = "_send"  # end of the name of the user that sends
 PRIORITY: Final = "\x06\x16"  # between a queue's name and a priority, in Celery's transport
 TIMEOUT_SECONDS: Final = 3.0
-CONNECTING: Final = ("+ping", "+hello", "+client|setname", "+client|setinfo", "+client|getname", "+select", "+info")
+SETINFO: Final = "+client|setinfo"  # Redis 7.0 refuses it, since it has no such command; clients do without
+CONNECTING: Final = ("+ping", "+hello", "+client|setname", SETINFO, "+client|getname", "+select", "+info")
 
 
 class RedisUsersUnavailableError(Exception):
@@ -51,6 +52,7 @@ def rules(host_name: str) -> dict[str, tuple[str, ...]]:
             "~:1:scheduler.kicked",
             "~:1:scheduler.kicked.arrays",
             "&gp.routes",
+            f"&gp.routes.{host_name}",
         ),
         *("+brpop", "+blpop", "+lpush", "+rpush", "+llen", "+expire", "+pexpire", "+set", "+get", "+del", "+exists"),
         *("+zadd", "+zrem", "+zrange", "+zrevrangebyscore", "+zrangebyscore", "+hset", "+hget", "+hdel"),
@@ -102,12 +104,12 @@ def hold(accesses: Collection[HostAccess], prefix: str) -> None:
 
 
 def _bring_in_line(server: redis.Redis, accesses: Iterable[HostAccess], prefix: str) -> None:
-    known = {words[1]: words for words in (str(line).split() for line in server.acl_list())}
+    known = {words[1]: set(words) for words in (str(line).split() for line in server.acl_list())}
     own = {f"{access.role}{suffix}": access for access in accesses for suffix in ("", SENDER)}
     if gone := [name for name in known if name.startswith(prefix) and name not in own]:
         server.acl_deluser(*gone)
         logger.warning("Redis users of revoked hosts were dropped: %s", ", ".join(gone))
-    lacking = (access for name, access in own.items() if f"#{access.redis_digest}" not in known.get(name, ()))
+    lacking = (access for name, access in own.items() if not known.get(name, set()) >= _marks(name, access))
     for access in {access.pk: access for access in lacking if access.redis_digest}.values():
         _set(server, access)
         if HostAccess.objects.filter(pk=access.pk, redis_digest=access.redis_digest).exists():
@@ -116,10 +118,23 @@ def _bring_in_line(server: redis.Redis, accesses: Iterable[HostAccess], prefix: 
             server.acl_deluser(access.role, f"{access.role}{SENDER}")
 
 
+def _marks(user: str, access: HostAccess) -> set[str]:
+    """Return by what it is known that a user is as this version makes it: its digest, and its channels."""
+    rule = rules(access.name)[user.removeprefix(access.role)]
+    return {f"#{access.redis_digest}", *(word for word in rule if word.startswith("&"))}
+
+
 def _set(client: redis.Redis, access: HostAccess) -> None:
     for suffix, rule in rules(access.name).items():
         words = ("reset", "resetchannels", "on", f"#{access.redis_digest}", *rule)
-        client.execute_command("ACL SETUSER", f"{access.role}{suffix}", *words)  # type: ignore[no-untyped-call]
+        name = f"{access.role}{suffix}"
+        try:
+            client.execute_command("ACL SETUSER", name, *words)  # type: ignore[no-untyped-call]
+        except ResponseError as error:
+            if SETINFO not in str(error):
+                raise
+            others = (word for word in words if word != SETINFO)
+            client.execute_command("ACL SETUSER", name, *others)  # type: ignore[no-untyped-call]
 
 
 def _servers() -> Iterator[tuple[redis.Redis, bool]]:

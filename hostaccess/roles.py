@@ -13,7 +13,7 @@ from typing import Any, Final, LiteralString
 from django.db import ProgrammingError, connection, transaction
 from psycopg import sql
 
-from hostaccess.grants import FUNCTIONS, GRANTS, HOST, TableGrant
+from hostaccess.grants import AHEAD, AHEAD_OF, FUNCTIONS, GRANTS, HOST, TableGrant, time_bounds
 from resources.models import Installation
 
 logger = logging.getLogger(__name__)
@@ -25,14 +25,20 @@ POLICIES: Final[dict[str, LiteralString]] = {
     "UPDATE": "CREATE POLICY {name} ON {table} FOR UPDATE TO {group} USING ({changed}) WITH CHECK ({written})",
     "DELETE": "CREATE POLICY {name} ON {table} FOR DELETE TO {group} USING ({changed})",
 }
-# Triggers guard what a host does not see, so they run with the rights of the tables' owner.
+# Triggers guard what a host does not see, so they run with the rights of the tables' owner. Temporary tables come last:
+# else those of a host would be taken for the platform's, and triggers of its own would run with the owner's rights.
+SEARCH_PATH: Final = "search_path=public, pg_temp"
 TRIGGER_FUNCTIONS: Final = """
     SELECT DISTINCT function.oid::regprocedure::text FROM pg_trigger trigger
     JOIN pg_class owned ON owned.oid = trigger.tgrelid
     JOIN pg_proc function ON function.oid = trigger.tgfoid
-    WHERE NOT trigger.tgisinternal AND owned.relnamespace = 'public'::regnamespace AND NOT function.prosecdef
+    WHERE NOT trigger.tgisinternal AND owned.relnamespace = 'public'::regnamespace
+    AND NOT (function.prosecdef AND %s = ANY (coalesce(function.proconfig, '{}')))
 """
 
+COLUMN_TYPES: Final = (
+    "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = %s"
+)
 GRANTED_TABLES: Final = "SELECT DISTINCT table_name FROM information_schema.role_column_grants WHERE grantee = %s"
 
 
@@ -71,8 +77,10 @@ def apply_grants() -> None:
         if not _exists(group_name()):
             _execute("CREATE ROLE {group} NOLOGIN", group=group)
         _execute("GRANT USAGE ON SCHEMA public TO {group}", group=group)
-        for function in _rows(TRIGGER_FUNCTIONS):
-            _execute("ALTER FUNCTION {f} SECURITY DEFINER SET search_path = public, pg_temp", f=_raw(function))
+        database = sql.Identifier(str(connection.settings_dict["NAME"]))
+        _execute("REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC", database=database)
+        for function in _rows(TRIGGER_FUNCTIONS, SEARCH_PATH):
+            _execute("ALTER FUNCTION {f} SECURITY DEFINER SET {path}", f=_raw(function), path=_raw(SEARCH_PATH))
         for function in FUNCTIONS:
             _execute("GRANT EXECUTE ON FUNCTION {f} TO {group}", f=_raw(function), group=group)
         for table in set(_rows(GRANTED_TABLES, group_name())) - {grant.table for grant in GRANTS}:
@@ -141,15 +149,24 @@ def _apply(grant: TableGrant, group: sql.Identifier) -> None:
     conditions = {
         "rows": _condition(grant.rows),
         "changed": _condition(grant.changed or grant.rows),
-        "written": _condition(grant.written or grant.rows),
     }
+    types = _column_types(grant.table)
+    changeable = {name: types[name] for name in grant.update.split()}
     for verb in (verb for verb, is_wanted in wanted.items() if is_wanted):
+        bounds = time_bounds(changeable if verb == "UPDATE" else types)
         name = sql.Identifier(f"{group_name()}_{verb.lower()}")
-        _execute(POLICIES[verb], name=name, table=table, group=group, **conditions)
+        written = _condition(" AND ".join([f"({grant.written or grant.rows})", *bounds]))
+        _execute(POLICIES[verb], name=name, table=table, group=group, written=written, **conditions)
 
 
 def _digest() -> str:
-    return hashlib.sha256(repr((GRANTS, FUNCTIONS, POLICIES)).encode()).hexdigest()
+    return hashlib.sha256(repr((GRANTS, FUNCTIONS, POLICIES, AHEAD, AHEAD_OF)).encode()).hexdigest()
+
+
+def _column_types(table: str) -> dict[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute(COLUMN_TYPES, [table])
+        return dict(cursor.fetchall())
 
 
 def _columns(names: str) -> sql.Composable:

@@ -17,6 +17,7 @@ from hostaccess.host_file import is_this_machine
 from hostaccess.models import HostAccess
 from messaging import redis_url
 from proxy.authorization.signing import digest
+from resources.accelerators.kinds import NVIDIA
 from resources.models import Host, ResourceGroup
 from resources.registries.credentials import registry_keys
 
@@ -43,16 +44,21 @@ class Invitation:
     expires_at: Any
 
 
-def add(name: str, group_name: str, lifetime: timedelta = TOKEN_LIFETIME) -> Invitation:
+def add(
+    name: str, group_name: str, lifetime: timedelta = TOKEN_LIFETIME, token: str = "", accelerator: str = NVIDIA
+) -> Invitation:
     """Let a host of this name join once, into this group, and return the token that it takes, good for `lifetime`.
 
+    A group that there is not is made, for this kind of accelerators.
+
+    The token is new unless it is given: who asks again for the same host must not change what it was sent.
     A host that has joined keeps its credentials until it joins again. Raises ValidationError,
     roles.RolesUnavailableError.
     """
     roles.ensure_grants()
-    token = secrets.token_urlsafe(32)
+    token = token or secrets.token_urlsafe(32)
     with transaction.atomic():
-        group, _ = ResourceGroup.objects.get_or_create(name=group_name)
+        group, _ = ResourceGroup.objects.get_or_create(name=group_name, defaults={"accelerator": accelerator})
         access = HostAccess.objects.filter(name=name).first() or HostAccess(name=name, role=secrets.token_hex(8))
         access.group, access.token_digest = group, digest(token)
         access.token_expires_at = timezone.now() + lifetime

@@ -6,7 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.factories import make_group
+from hostaccess.models import HostAccess
+from sessions.models import Session
+from tests.factories import make_group, make_host, make_user, run_session
 from tests.joined_hosts import connected, hosts_may_join, joined_host
 
 
@@ -23,3 +25,10 @@ def host_connection(variables: dict[str, str]) -> Iterator[psycopg.Connection[An
     """A connection to PostgreSQL with the credentials of `gpu7`."""
     with connected(variables) as opened:
         yield opened
+
+
+@pytest.fixture
+def own(variables: dict[str, str]) -> Session:
+    """A session that runs on the host whose credentials are used."""
+    group = HostAccess.objects.get(name="gpu7").group
+    return run_session(host=make_host(name="gpu7", group=group, gpus=1), owner=make_user(), fgpu=1000)

@@ -20,6 +20,7 @@ from hostworker.images import host_images  # noqa: E402
 from hostworker.replicas.replica_watch import ReplicaWatch  # noqa: E402
 from hostworker.runtime_protocol import HeldImage  # noqa: E402
 from resources.hosts import health as host_health  # noqa: E402
+from resources.hosts import measurements  # noqa: E402
 from resources.hosts import services as hosts  # noqa: E402
 from resources.models import Gpu, GpuReading, Host  # noqa: E402
 from sessions import notes  # noqa: E402
@@ -27,6 +28,7 @@ from sessions.conversion import services as conversions  # noqa: E402
 from sessions.lifecycle import Kind, Reason, Status  # noqa: E402
 from sessions.models import Conversion, Session, SessionUsage  # noqa: E402
 from sessions.resizing import services as resizing  # noqa: E402
+from tests.gpu_reports import report_of  # noqa: E402
 from tests.wait import until  # noqa: E402
 
 
@@ -42,6 +44,7 @@ def work() -> None:
     assert due.is_due(Work.SESSIONS)
     hosts.declare_joining(host)
     hosts.record_readings([GpuReading(gpu=gpu) for gpu in Gpu.objects.filter(host=host)])
+    measurements.store(host.name, report_of(Gpu.objects.get(host=host)), by="root@gpu7")
     notes.note(session, Reason.PROCESS_OUT_OF_MEMORY, "A process was killed.")
     assert session.resize
     assert resizing.finish(session.pk, session.resize["id"], "It uses more.")

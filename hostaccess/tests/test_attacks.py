@@ -1,5 +1,6 @@
 """With all that a GPU host has, what is others' cannot be read or written."""
 
+import json
 from typing import Any
 
 import psycopg
@@ -7,15 +8,17 @@ import pytest
 from django.db import connection
 from psycopg.errors import InsufficientPrivilege
 
-from accounts.models import ApiToken
-from hostaccess import services
-from hostaccess.models import HostAccess
-from resources.models import Host
+from accounts.models import ApiToken, AuditEntry
+from hostaccess import roles, services
+from hostaccess.grants import GRANTS
+from resources import versions
+from resources.models import Gpu, Host
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_endpoint, make_folder, make_host, make_image, make_session, make_user, run_session
 from tests.joined_hosts import connected, joined_host
 
+NO_TIMES = ("'infinity'", "'-infinity'", "'9999-12-31'", "'1999-12-31'")
 HIDDEN_TABLES = """
     SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
     AND NOT has_any_column_privilege(current_user, oid, 'SELECT')
@@ -33,13 +36,6 @@ def changed(host: psycopg.Connection[Any], statement: str, *parameters: object) 
 def refused(host: psycopg.Connection[Any], statement: str, *parameters: object) -> None:
     with pytest.raises(InsufficientPrivilege):
         host.execute(statement.encode(), parameters)
-
-
-@pytest.fixture
-def own(variables: dict[str, str]) -> Session:
-    """A session that runs on the host whose credentials are used."""
-    group = HostAccess.objects.get(name="gpu7").group
-    return run_session(host=make_host(name="gpu7", group=group, gpus=1), owner=make_user(), fgpu=1000)
 
 
 @pytest.fixture
@@ -182,3 +178,74 @@ def test_a_session_of_another_host_does_not_move_here(own: Session, host_connect
     ended = run_session(host=make_host(name="gpu8"))
     ended.move_to(Status.ERROR, Reason.CONTAINER_LOST, "x")
     assert rows(host_connection, "SELECT id FROM compute_session WHERE id = %s", ended.pk) == []
+
+
+def test_a_host_reads_but_cannot_write_what_versions_note(host_connection: psycopg.Connection[Any]) -> None:
+    ((note,),) = rows(host_connection, versions.READ)
+    assert json.loads(note)["last"]
+    refused(host_connection, "SELECT name FROM django_migrations")
+    refused(host_connection, "COMMENT ON TABLE django_migrations IS 'anything'")
+
+
+def test_each_time_that_hosts_change_is_bounded(variables: dict[str, str]) -> None:
+    for grant in (grant for grant in GRANTS if grant.update):
+        types = roles._column_types(grant.table)
+        times = {name for name in grant.update.split() if types[name].startswith(("time", "date", "interval"))}
+        (written,) = roles._rows(
+            "SELECT with_check FROM pg_policies WHERE tablename = %s AND cmd = 'UPDATE' AND %s = ANY (roles)",
+            grant.table,
+            roles.group_name(),
+        )
+        assert {name for name in times if f"({name} >= " in written and f"({name} <= " in written} == times
+
+
+def test_a_host_writes_no_endless_times(own: Session, host_connection: psycopg.Connection[Any]) -> None:
+    for table, column, values in (
+        ("resources_host", "heartbeat_at", (*NO_TIMES, "now() + interval '2 minutes'")),
+        ("resources_host", "lost_at", NO_TIMES),
+        ("resources_host", "is_cordoned = true, drain_by", ("'infinity'", "'9999-12-31'")),
+        ("compute_session", "last_activity_at", (*NO_TIMES, "now() + interval '2 hours'")),
+        ("compute_session", "started_at", (*NO_TIMES, "now() - interval '1 year'")),
+        ("compute_session", "preempt_by", ("'infinity'", "'-infinity'", "'9999-12-31'")),
+    ):
+        for value in values:
+            refused(host_connection, f"UPDATE {table} SET {column} = {value}")
+        assert changed(host_connection, f"UPDATE {table} SET {column} = clock_timestamp() + interval '1 second'") == 1
+
+
+def test_a_host_adds_no_rows_of_other_times(own: Session, host_connection: psycopg.Connection[Any]) -> None:
+    for value in NO_TIMES:
+        for table, more in (("compute_sessionevent", ", '', '', '', ''"), ("compute_sessionusage", "")):
+            names = ", old_status, new_status, reason, detail" if more else ""
+            statement = f"INSERT INTO {table} (session_id, at{names}) VALUES (%s, {value}{more})"
+            refused(host_connection, statement, own.pk)
+    health = "INSERT INTO resources_hosthealth (host_id, failures, gpu_failures, problem, probe_pause) VALUES"
+    for value in ("1000000 years", "-1 day"):
+        refused(host_connection, f"{health} (%s, 0, 0, '', %s)", own.host_id, value)
+    assert changed(host_connection, f"{health} (%s, 0, 0, '', '1 hour')", own.host_id) == 1
+
+
+MEASURE = (
+    "INSERT INTO resources_gpumeasurement (gpu_id, measured_at, reported_by, is_simulated, driver, cuda, version, hook,"
+    " failed, skipped) VALUES (%s, now(), 'admin@web', true, %s, '', '', '', '', '')"
+    " ON CONFLICT (gpu_id) DO UPDATE SET driver = excluded.driver"
+)
+
+
+def test_measurements_are_of_own_gpus_and_audited(
+    own: Session, others: Session, host_connection: psycopg.Connection[Any]
+) -> None:
+    mine, theirs = (Gpu.objects.get(host__name=name).pk for name in ("gpu7", "gpu8"))
+    refused(host_connection, MEASURE, theirs, "1")
+    assert changed(host_connection, MEASURE, mine, "1") == 1
+    assert changed(host_connection, MEASURE, mine, "2") == 1
+    entries = AuditEntry.objects.filter(action="measured")
+    assert {(entry.actor_name, entry.object_text) for entry in entries} == {("admin@gpu7", "gpu7")}
+    assert [entry.changes["driver"] for entry in entries] == [["1", "2"], [None, "1"]]
+    refused(host_connection, "DELETE FROM resources_gpumeasurement")
+    refused(host_connection, "UPDATE accounts_auditentry SET action = 'x'")
+    for date in ("infinity", "-infinity", "9999-12-31", "1999-12-31"):
+        refused(host_connection, "UPDATE resources_gpumeasurement SET measured_at = %s", date)
+    for number in range(58):
+        changed(host_connection, MEASURE, mine, f"n{number}")
+    refused(host_connection, MEASURE, mine, "one more within the hour")

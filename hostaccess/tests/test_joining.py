@@ -1,6 +1,7 @@
 """A host joins once with a token; what it is given is its own."""
 
 import os
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from django.utils import timezone
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from hostaccess import host_file, keys, services
+from hostaccess import host_file, keys, roles, services
+from hostaccess.grants import GRANTS
 from hostaccess.host_file import JoinError
 from hostaccess.models import HostAccess
 from resources.models import Host
@@ -76,6 +78,19 @@ def test_joining_again_replaces_the_credentials() -> None:
         assert HostAccess.objects.count() == 1
 
 
+def test_the_first_host_locks_one_table_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply, depths = roles._apply, list[int]()
+
+    def noted(*arguments: Any) -> None:
+        depths.append(len(connection.savepoint_ids))
+        apply(*arguments)
+
+    monkeypatch.setattr(roles, "_apply", noted)
+    monkeypatch.setattr(roles, "_digest", lambda: "of another version")
+    call_command("add_host", "gpu7", "--group", "lab", "--create-group")
+    assert depths == [0] * len(GRANTS), "in a transaction each: together they would deadlock with what runs meanwhile"
+
+
 def test_the_commands_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("add_host", "gpu7", "--group", "lab", "--create-group")
     said = capsys.readouterr()
@@ -123,6 +138,13 @@ def test_a_host_is_told_of_others_in_its_group() -> None:
     make_host(cluster_address="10.0.0.9")
     with joined_host("gpu7", "lab") as found:
         assert found["COMPUTE_CLUSTER_PEERS"] == "10.0.0.8"
+
+
+@pytest.mark.loopback
+def test_join_says_that_a_slow_platform_may_take_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_file, "TIMEOUT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(JoinError, match="may take the token"):
+        host_file.credentials(f"http://127.0.0.1:{server.getsockname()[1]}", "token")
 
 
 def test_join_sends_no_token_in_the_clear(tmp_path: Path) -> None:

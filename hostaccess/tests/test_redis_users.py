@@ -12,8 +12,9 @@ from gpuplatform import cache_values
 from hostaccess import redis_users, services, tasks
 from hostaccess.models import HostAccess
 from hostaccess.roles import role_prefix
-from sessions.notify import proxies_redis, send_to_host
-from tests.joined_hosts import joined_host
+from sessions.notify import proxies_redis, routes_channel, send_to_host
+from tests.factories import make_group
+from tests.joined_hosts import hosts_may_join, joined_host
 from tests.queues import take_all
 from tests.wait import SECONDS
 
@@ -53,6 +54,16 @@ def test_other_hosts_queues_cannot_be_consumed(taker: redis.Redis, sender: redis
     assert take_all("host.gpu8") == [("hostworker.tasks.stop_session", ("abc", 1))]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_redis_without_client_setinfo_takes_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis 7.0 refuses rules that name a command that it has not; one that no version has stands for it."""
+    monkeypatch.setattr(redis_users, "SETINFO", "+nothing")
+    monkeypatch.setattr(redis_users, "CONNECTING", (*redis_users.CONNECTING, "+nothing"))
+    make_group(name="lab")
+    with hosts_may_join(), joined_host("gpu8", "lab") as found, redis.Redis.from_url(found["REDIS_URL"]) as client:
+        assert client.ping()
+
+
 def test_redis_users_come_back_after_redis_lost_them(variables: dict[str, str], taker: redis.Redis) -> None:
     access = HostAccess.objects.get(name="gpu7")
     proxies_redis().acl_deluser(access.role, f"{access.role}{redis_users.SENDER}")
@@ -61,6 +72,17 @@ def test_redis_users_come_back_after_redis_lost_them(variables: dict[str, str], 
     tasks.hold_redis_users()
     with redis.Redis.from_url(variables["REDIS_URL"]) as again:
         assert again.ping()
+
+
+def test_users_of_the_version_before_get_what_is_new(variables: dict[str, str], taker: redis.Redis) -> None:
+    access, channel = HostAccess.objects.get(name="gpu7"), routes_channel("gpu7")
+    proxies_redis().execute_command("ACL", "SETUSER", access.role, "resetchannels", "&gp.routes")
+    with pytest.raises(NoPermissionError):
+        taker.publish(channel, "x")
+    tasks.hold_redis_users()
+    assert taker.publish(channel, "x") == 0
+    with pytest.raises(NoPermissionError):
+        taker.publish(routes_channel("gpu8"), "x")
 
 
 def test_a_revoked_host_is_out_of_redis_at_once(transactional_db: None) -> None:

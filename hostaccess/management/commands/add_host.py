@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from accounts import audit
-from hostaccess import services
+from hostaccess import roles, services
 from hostaccess.models import HostAccess
-from hostaccess.roles import RolesUnavailableError
+from resources.accelerators.kinds import NVIDIA, kind_problem
 from resources.models import ResourceGroup
 
 
@@ -24,18 +24,22 @@ class Command(BaseCommand):
         parser.add_argument("name", help="of the host, such as gpu7")
         parser.add_argument("--group", default=settings.COMPUTE_HOST_GROUP, help="resource group that a new host joins")
         parser.add_argument("--create-group", action="store_true", help="make the group if there is none of this name")
+        parser.add_argument("--accelerator", default=NVIDIA, help="kind that the new group lends, such as amd.com/gpu")
 
-    def handle(self, *args: Any, name: str, group: str, create_group: bool, **options: Any) -> None:
+    def handle(self, *args: Any, name: str, group: str, create_group: bool, accelerator: str, **options: Any) -> None:
         """Print what is to be run on the host."""
+        if problem := kind_problem(accelerator):
+            raise CommandError(problem)
         if not create_group:
             self._require_group(group)
         try:
+            roles.ensure_grants()  # before the transaction, which would lock all tables together
             with audit.act(None, "add host") as made:
-                invitation = services.add(name, group)
+                invitation = services.add(name, group, accelerator=accelerator)
                 made.append(HostAccess.objects.get(name=name))
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
-        except RolesUnavailableError as error:
+        except roles.RolesUnavailableError as error:
             raise CommandError(str(error)) from error
         if problem := services.reach_problem():
             self.stderr.write(f"Hosts on other machines cannot work yet. {problem}.")
