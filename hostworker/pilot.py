@@ -2,8 +2,8 @@
 
 `python -m hostworker.pilot URL` joins with the token in the environment, runs host worker and gateway with what Slurm
 granted as their bounds, and replaces them when they end. On SIGUSR1, which Slurm sends before the time limit, or
-SIGTERM, on scancel and preemption, it has the host leave by `manage.py leavehost`, and ends with 0. Nothing but the
-standard library until then: a node that has not joined has no settings.
+SIGTERM, on scancel and preemption, it has the host leave by `manage.py leavehost`, and ends with 0. Nothing that needs
+Django: a node that has not joined has no settings.
 
 What a pilot that was killed leaves is removed by the next one of its user on the node, and by
 `python -m hostworker.pilot --clean` in the epilog of the job: a pilot that lives holds the lock of its folder.
@@ -20,20 +20,25 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import docker
 
-from engine.containers import HOST_LABEL
+from engine import products
+from engine.containers import HOST_LABEL, SESSION_LABEL
 from hostaccess.host_file import ROOT, TOKEN_VARIABLE, JoinError, credentials
+from hostworker.enforcement.arbiter import Arbiter
+from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for
+from hostworker.enforcement.programs import Programs
 
 VAR_DIR: Final = os.environ.get("COMPUTE_VAR_DIR", "")
 # Of the pilots of this user; refused where it is another's.
 FOLDERS: Final = Path(VAR_DIR, "pilots") if VAR_DIR else Path(f"/var/tmp/gpuplatform-pilots-{os.getuid()}")  # noqa: S108
 HOST_FILE: Final = "host"
+ARBITER_LINK: Final = "arbiter"  # to the folder of that of its GPUs; unlike a file, it is never there by half
 NAME: Final = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
 MARGIN_SECONDS: Final = 5  # in which worker and pilot end, of those that the job has left
 RESTART_SECONDS: Final = 2
@@ -89,32 +94,53 @@ def bounds(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def clean() -> None:
-    """Remove the containers and folders of pilots that are gone."""
+    """Remove the containers, arbiters and folders of pilots that are gone."""
     for folder in FOLDERS.iterdir():
         with suppress(FileNotFoundError), _locked(folder) as is_gone:  # its own pilot may remove it meanwhile
             if is_gone:
-                remove_containers((folder / HOST_FILE).read_text() if (folder / HOST_FILE).exists() else "")
+                _remove_what_runs(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_containers(host_name: str) -> None:
-    """Remove all containers of the host, running or not."""
-    if not NAME.match(host_name):
-        return
-    client = docker.DockerClient(os.environ.get("COMPUTE_DOCKER_URL", "unix:///var/run/docker.sock"))
-    for container in client.api.containers(all=True, filters={"label": f"{HOST_LABEL}={host_name}"}):
-        try:
-            client.api.remove_container(container["Id"], force=True, v=True)
-        except docker.errors.APIError as error:
-            if error.status_code not in (404, 409):  # gone, or on its way
-                raise PilotError(f"the container engine: {error}") from error
+def _remove_what_runs(folder: Path) -> None:
+    """Remove all containers of the host of a pilot, running or not, and end the arbiter, which outlives its worker."""
+    if (folder / HOST_FILE).exists() and NAME.match(name := (folder / HOST_FILE).read_text()):
+        with _engine() as engine:
+            for container in engine.containers(all=True, filters={"label": f"{HOST_LABEL}={name}"}):
+                try:
+                    engine.remove_container(container["Id"], force=True, v=True)
+                except docker.errors.APIError as error:
+                    if error.status_code not in (404, 409):  # gone, or on its way
+                        raise PilotError(f"the container engine: {error}") from error
+    if (folder / ARBITER_LINK).is_symlink():
+        arbiter = Arbiter(Programs(folder, folder), ArbiterFolder((folder / ARBITER_LINK).readlink()))
+        for key in arbiter.folder.keys():  # noqa: SIM118  # a method of its own
+            arbiter.folder.discard(key)
+        arbiter.end()
+
+
+def _has_sessions(host_name: str) -> bool:
+    """Return whether there are containers of sessions of the host."""
+    labels = [f"{HOST_LABEL}={host_name}", SESSION_LABEL]
+    with _engine() as engine:
+        return bool(engine.containers(all=True, filters={"label": labels}))
+
+
+def _engine() -> closing[docker.APIClient]:
+    return closing(docker.APIClient(os.environ.get("COMPUTE_DOCKER_URL", "unix:///var/run/docker.sock")))
 
 
 def _serve(folder: Path, url: str, token: str, notice: int, grace: int) -> None:
     """Join, run the processes of a host until Slurm wants the node back, and leave."""
     limits = bounds(os.environ)
+    with _engine() as engine:  # before the token is spent
+        if refused := products.problem(engine.version()):
+            raise PilotError(f"the container engine will not do: {refused}.")
     joined = credentials(url, token)
-    (folder / HOST_FILE).write_text(joined["COMPUTE_HOST_NAME"])
+    name, configured = joined["COMPUTE_HOST_NAME"], os.environ.get("COMPUTE_ARBITER_DIR", "")
+    arbiter = folder_for(f"{configured}/{folder.name}" if configured else "", folder).resolve()
+    (folder / HOST_FILE).write_text(name)
+    (folder / ARBITER_LINK).symlink_to(arbiter)
     own = _address_towards(url)
     listening = os.environ.get("COMPUTE_GATEWAY_ADDRESS") or f"{own}:{_free_port()}"
     environment = {
@@ -122,6 +148,7 @@ def _serve(folder: Path, url: str, token: str, notice: int, grace: int) -> None:
         "COMPUTE_GATEWAY_URL": f"http://{own}:{listening.rpartition(':')[2]}",
         **os.environ,
         "COMPUTE_VAR_DIR": str(folder),
+        "COMPUTE_ARBITER_DIR": str(arbiter),
         **limits,
         **joined,
         "COMPUTE_SHARED_ENGINE": "true",  # with other pilots on the node; each is held to its own part
@@ -130,10 +157,10 @@ def _serve(folder: Path, url: str, token: str, notice: int, grace: int) -> None:
     try:
         signum = children.run_until((signal.SIGTERM, signal.SIGUSR1))
         seconds = max(1, (notice if signum == signal.SIGUSR1 else grace) - MARGIN_SECONDS)
-        children.leave(seconds, grace)
+        children.leave(seconds, grace, lambda: _has_sessions(name))
     finally:
         children.end()
-        remove_containers(joined["COMPUTE_HOST_NAME"])
+        _remove_what_runs(folder)
 
 
 class Children:
@@ -150,12 +177,17 @@ class Children:
             if found := signal.sigtimedwait(signals, RESTART_SECONDS):
                 return found.si_signo
 
-    def leave(self, seconds: int, grace: int) -> None:
-        """Have the host leave: its sessions are warned, and end within this time, or that of a SIGTERM that follows."""
+    def leave(self, seconds: int, grace: int, has_sessions: Callable[[], bool]) -> None:
+        """Have the host leave: its sessions are warned, and end within this time, or that of a SIGTERM that follows.
+
+        One that was given back has no way to the database any more, and nothing to wait for without sessions.
+        """
         deadline = time.monotonic() + seconds
         leaving: subprocess.Popen[bytes] | None = None
         while (left := deadline - time.monotonic()) > 0:
             if leaving is None or leaving.poll():  # killed by a SIGTERM that was for the job, or without a database
+                if leaving is not None and leaving.returncode > 0 and not has_sessions():
+                    return
                 leaving = self._start("leavehost", "--seconds", str(int(left)))
             elif leaving.poll() == 0:
                 return

@@ -10,6 +10,7 @@ from typing import Protocol
 from fgpu.mounts import BindMount
 from hostworker.cluster_protocol import ClusterControl, ClusterPlace
 from hostworker.conversion.base import ImageEngine
+from resources.accelerators.kinds import NVIDIA
 from resources.amounts.units import CORE_MILLI
 from resources.gpus.shares import Sharing
 from resources.gpus.tiers import Tier
@@ -91,6 +92,7 @@ class GpuGrant:
     memory_bytes: int  # of the whole device
     is_simulated: bool
     tier: Tier = Tier.HOOK
+    kind: str = NVIDIA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from celery import shared_task
 from django.conf import settings
 
+from hostworker.agent import due_work
 from hostworker.agent.acts import ACTS
 from hostworker.images import image_maker
 from hostworker.runtime.factory import get_runtime
@@ -27,7 +28,8 @@ def _register(name: str, act: Callable[..., None]) -> None:
     @shared_task(name=f"{__name__}.{name}")
     @wraps(act)
     def run(*arguments: Any) -> None:
-        act(get_runtime(), *arguments)
+        with due_work.follows(settings.COMPUTE_HOST_NAME):
+            act(get_runtime(), *arguments)
 
 
 for name, act in ACTS.items():

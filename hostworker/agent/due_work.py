@@ -2,17 +2,21 @@
 
 A thousand hosts that ask a dozen tables each, every few seconds, would be most of what the database does. So a loop
 that waits for rows asks here first, and reads its tables only where there are any. The conditions are those of the
-loops' own queries, and every loop runs in full now and then whatever was answered. To plan the statement takes ten
-times as long as to execute it, and to compose it longer still, so it is composed once and prepared.
+loops' own queries, and every loop runs in full now and then whatever was answered. Who sends the host a message has
+changed what it was answered, so it asks anew then. To plan the statement takes ten times as long as to execute it, and
+to compose it longer still, so it is composed once and prepared. It is no part of the heartbeat, which a lock on one of
+the tables, as an upgrade takes, would then hold up.
 """
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from functools import reduce, wraps
 from operator import or_
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import psycopg
 from django.db import connection
@@ -29,7 +33,7 @@ from resources.hosts import health as host_health
 from resources.hosts import services as hosts
 from resources.models import Host
 
-ASK_SECONDS: Final = 2.0  # how old an answer may be
+ASK_SECONDS: Final = 5.0  # how old an answer may be
 FULL_SECONDS: Final = 60.0  # after which every kind of work counts as due
 
 Rows = Callable[[Host], QuerySet[Any]]
@@ -57,15 +61,34 @@ class Work(Enum):
         return reduce(or_, (Exists(rows(host)) for rows in functions))
 
 
+_by_host: "Final[WeakValueDictionary[str, DueWork]]" = WeakValueDictionary()
+
+
+@contextmanager
+def follows(host_name: str) -> Iterator[None]:
+    """Have what is due on the host be asked anew from the start of the block, a message's act, and after it."""
+    known = _by_host.get(host_name)
+    if known:
+        known.forget()
+    try:
+        yield
+    finally:
+        if known:
+            known.forget()
+
+
 class DueWork:
     """What is due on one host; its threads share the answers."""
 
     def __init__(self, host: Host) -> None:
-        self._statement = _statement(host)
+        """`sharing` is what becomes of idle GPU time in the host's group, as of the last answer."""
+        self.sharing = ""
+        self._question = _question(host)
         self._lock = threading.Lock()
         self._due: frozenset[Work] = frozenset()
         self._asked_at = float("-inf")
         self._due_at = dict.fromkeys(Work, float("-inf"))  # when each was last found due
+        _by_host[host.name] = self
 
     def is_due(self, work: Work) -> bool:
         """Return whether the host has such work, or none was looked for in FULL_SECONDS; one query, or none."""
@@ -87,25 +110,27 @@ class DueWork:
         return act_if_due
 
     def forget(self) -> None:
-        """Ask anew next time, as the host itself has changed what the answer depends on."""
+        """Ask anew next time, as what the answer depends on has changed."""
         with self._lock:
             self._asked_at = float("-inf")
 
     def _answer(self, now: float) -> frozenset[Work]:
         if now - self._asked_at >= ASK_SECONDS:
-            self._due, self._asked_at = _ask(*self._statement), now
+            self.sharing, *found = _row(*self._question) or (self.sharing,)
+            self._due = frozenset(work for work, is_due in zip(Work, found, strict=False) if is_due)
+            self._asked_at = now
         return self._due
 
 
-def _statement(host: Host) -> tuple[str, Sequence[Any]]:
+def _question(host: Host) -> tuple[str, Sequence[Any]]:
     """Return the statement and its parameters; it has a row, with a column for each kind, while the host is known."""
     conditions = [work.condition(host) for work in Work]
-    sql, parameters = Host.objects.filter(pk=host.pk).order_by().values_list(*conditions).query.sql_with_params()
+    rows = Host.objects.filter(pk=host.pk).order_by().values_list("group__sharing", *conditions)
+    sql, parameters = rows.query.sql_with_params()
     return sql, parameters
 
 
-def _ask(sql: str, parameters: Sequence[Any]) -> frozenset[Work]:
+def _row(sql: str, parameters: Sequence[Any]) -> Sequence[Any] | None:
     connection.ensure_connection()
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:  # Django's prepare nothing
-        rows = cursor.execute(sql, parameters, prepare=True).fetchall()
-    return frozenset(work for row in rows for work, is_due in zip(Work, row, strict=True) if is_due)
+        return cursor.execute(sql, parameters, prepare=True).fetchone()

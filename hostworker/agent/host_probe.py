@@ -95,6 +95,7 @@ def _spec(host: Host, image: Image) -> ContainerSpec:
                 memory_bytes=gpu.memory,
                 is_simulated=gpu.is_simulated,
                 tier=tier,
+                kind=gpu.kind,
             )
             for gpu, (milli, _), tier in zip(gpus, parts, tiers, strict=True)
         ),

@@ -18,14 +18,16 @@ from hostworker.agent import cluster_watch, host_probe, kernel_watch, output_wat
 from hostworker.agent.cluster_watch import ClusterWatch
 from hostworker.agent.due_work import DueWork, Work
 from hostworker.agent.image_loops import ImageLoops
+from hostworker.agent.kernel_watch import KernelWatch
 from hostworker.agent.output_watch import OutputWatch
 from hostworker.app_processes import jupyter_activity
 from hostworker.app_processes import starter as app_starter
 from hostworker.app_processes.jupyter_activity import JupyterActivity
 from hostworker.containers import resizer, runner
 from hostworker.enforcement.arbiter import Arbiter
-from hostworker.gpus import arbiter_watch, gpu_readings, usage_recorder
+from hostworker.gpus import accelerator_watch, arbiter_watch, gpu_readings, usage_recorder
 from hostworker.gpus import watchdog as gpu_watchdog
+from hostworker.gpus.accelerator_watch import AcceleratorWatch
 from hostworker.gpus.arbiter_watch import ArbiterWatch
 from hostworker.gpus.gpu_readings import GpuReadings
 from hostworker.gpus.usage_recorder import UsageRecorder
@@ -83,12 +85,13 @@ class HostWorker:
         privileges: HostPrivileges | None = None,
         readings: GpuReadings | None = None,
         arbiter: Arbiter | None = None,
-        watch_kernel: Callable[[], None] | None = None,
+        kernel: KernelWatch | None = None,
+        accelerators: AcceleratorWatch | None = None,
     ) -> None:
         self.runtime = runtime
         self.host = host
         self._hold_firewall = hold_firewall
-        self._watch_kernel = watch_kernel
+        self._kernel = kernel
         self._arbiter = arbiter
         self._stopped = threading.Event()
         reserve_bytes = bytes_from(settings.COMPUTE_DISK_RESERVE)
@@ -102,10 +105,13 @@ class HostWorker:
         self._replicas = ReplicaWatch(host)
         self._storage = FolderStorage(runtime, host, privileges or HostPrivileges(), self._stopped)
         self.loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]  # each returns soon
+        if accelerators:
+            self.loops.append((accelerators.poll, accelerator_watch.POLL_INTERVAL_SECONDS))
         if hold_firewall:
             self.loops.append((self.apply_firewall, RECONCILE_SECONDS))
-        if watch_kernel:
-            self.loops.append((watch_kernel, kernel_watch.POLL_SECONDS))
+        if kernel:
+            kernel.may_have_sessions = lambda: self._running is None or bool(self._running)
+            self.loops.append((kernel.poll, kernel_watch.POLL_SECONDS))
         if runtime.clusters and host.cluster_address:
             clusters = ClusterWatch(runtime, runtime.clusters, host, lambda: self._due.is_due(Work.CLUSTERS))
             self.loops.append((clusters.poll, cluster_watch.POLL_SECONDS))
@@ -147,15 +153,15 @@ class HostWorker:
         if readings:
             loops.append((readings.poll, gpu_readings.POLL_INTERVAL_SECONDS))
         if arbiter:
-            loops.append((ArbiterWatch(self.host, arbiter).poll, arbiter_watch.POLL_INTERVAL_SECONDS))
+            loops.append((ArbiterWatch(arbiter, lambda: self._due.sharing).poll, arbiter_watch.POLL_INTERVAL_SECONDS))
         return loops
 
     def begin(self) -> None:
         """Reconcile once, so that the host is ready if its engine is, then start the loops."""
         if self._hold_firewall:
             self._once(self.apply_firewall)
-        if self._watch_kernel:
-            self._once(self._watch_kernel)
+        if self._kernel:
+            self._once(self._kernel.poll)
         self._once(self._storage.check_storage)  # so that the first sessions are placed where their folders are
         self._once(self.watch_disk)
         self._once(self.reconcile)

@@ -9,6 +9,7 @@ from engine.http import HttpResponseError, get
 TIMEOUT_SECONDS: Final = 5.0  # for one exchange
 BODY_LIMIT: Final = 2**20  # bytes
 BUSY: Final = "busy"
+EARLIEST: Final = datetime(2020, 1, 1, tzinfo=UTC)  # before which a host may write no time (hostaccess/grants.py)
 TOKEN_VARIABLE: Final = "JUPYTER_TOKEN"  # noqa: S105  # by which apps that are Jupyter servers take their token
 
 
@@ -39,7 +40,8 @@ async def _get(address: str, port: int, token: str, path: str) -> Any:
 
 def _moment(text: object) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(str(text))
+        said = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = said if said.tzinfo else said.replace(tzinfo=UTC)
+    return moment if moment >= EARLIEST else None

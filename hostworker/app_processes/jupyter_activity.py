@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from django.db.models import F
-from django.utils import timezone
 
 from hostworker.app_processes.jupyter import TOKEN_VARIABLE, last_use
+from resources import clock
 from resources.models import Host
 from sessions.access import activity
 from sessions.lifecycle import Status
@@ -58,7 +58,7 @@ async def _last_uses(servers: Iterable[JupyterServer]) -> list[tuple[str, dateti
 
     async def ask(server: JupyterServer) -> tuple[str, datetime | None]:
         async with slots:
-            return server.session_id, await last_use(server.address, server.port, server.token, timezone.now())
+            return server.session_id, await last_use(server.address, server.port, server.token, clock.now())
 
     responses = await asyncio.gather(*map(ask, servers))
     return [(session_id, at) for session_id, at in responses if at]

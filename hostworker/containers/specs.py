@@ -36,6 +36,7 @@ def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str 
                 memory_bytes=share.gpu.memory,
                 is_simulated=share.gpu.is_simulated,
                 tier=tier,
+                kind=share.gpu.kind,
             )
             for share, tier in shares
         ),

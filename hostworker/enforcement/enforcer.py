@@ -20,6 +20,7 @@ from hostworker.enforcement.simulation import shared_state, trim_state, write_li
 from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
+from resources.accelerators.discovery import AcceleratorSource
 from resources.gpus.tiers import Tier
 
 logger = logging.getLogger(__name__)
@@ -49,11 +50,12 @@ class Enforcer:
         arbiter: Arbiter | None = None,
         sees_files: bool = False,
         pins_cpus: bool = True,
+        accelerators: AcceleratorSource | None = None,
     ) -> None:
         """Without `privileges` this process must be root itself, and without an `arbiter` idle GPU time is lost.
 
         With `sees_files` the engine sees this process's files, being on this machine: then containers read their own
-        figures, and get users' variables in a file.
+        figures, and get users' variables in a file. `accelerators` are the devices of this host that nothing divides.
         """
         self.programs = programs
         self.privileges = privileges or HostPrivileges()
@@ -63,6 +65,7 @@ class Enforcer:
         self.simulation = root / "simulation"
         self._sees_files = sees_files
         self.context_memory = context_memory
+        self.accelerators = accelerators
         self._mps_folder = mps_folder
 
     def problem(self) -> str:

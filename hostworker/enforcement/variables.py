@@ -10,10 +10,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from resources.accelerators.kinds import RUNTIME_PREFIXES
+
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of the dynamic linker and the C library, of Go's runtime (NVIDIA's hooks are in Go), of where programs look for their
-# configuration, and of NVIDIA's runtime, which can be asked for devices that no lease holds.
-HOOK_PREFIXES: Final = ("LD_", "GLIBC_", "GCONV_PATH", "LOCPATH", "MALLOC_", "GO", "XDG_", "NVIDIA_")
+# configuration, and of vendors' runtimes, which can be asked for devices that no lease holds.
+HOOK_PREFIXES: Final = ("LD_", "GLIBC_", "GCONV_PATH", "LOCPATH", "MALLOC_", "GO", "XDG_", *RUNTIME_PREFIXES)
 HARMLESS_PREFIXES: Final = ("GOLANG_", "GOOGLE_", "GOPATH", "GOROOT", "NVIDIA_REQUIRE_")  # NVIDIA_REQUIRE_ only refuses
 
 

@@ -11,6 +11,7 @@ from hostworker.gpus.watchdog import SessionGpuUse
 from hostworker.runtime_protocol import ContainerUse, Key, Runtime
 from resources import clock
 from resources.gpus.shares import share_bytes
+from resources.hosts.frequent import insert_rows
 from resources.models import Host
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Session, SessionUsage, UsageHistory
@@ -19,7 +20,6 @@ from sessions.usage.points import FIELDS, FIRST_STEP_SECONDS, UsagePoints
 POLL_INTERVAL_SECONDS: Final = 2.0  # how old what programs read as their memory may be
 RECORD_SECONDS: Final = FIRST_STEP_SECONDS
 FOLD_SECONDS: Final = 60
-USAGE_RETENTION: Final = timedelta(hours=2)
 FOLDED_AFTER_END: Final = timedelta(minutes=10)  # a session's last records are added within this
 
 Moment = tuple[float, ContainerUse]  # seconds of the monotonic clock
@@ -36,7 +36,7 @@ class UsageRecorder:
         self._recorded_at = self._folded_at = 0.0
 
     def poll(self) -> None:
-        """Measure, record when due, and delete what is no longer shown.
+        """Measure, record when due, and add the records to the histories now and then.
 
         Raises EngineUnreachableError; the next poll continues.
         """
@@ -49,7 +49,6 @@ class UsageRecorder:
         if now - self._folded_at >= FOLD_SECONDS:
             self._folded_at = now
             fold_records(self._host, clock.now())
-            SessionUsage.objects.filter(at__lt=clock.now() - USAGE_RETENTION).delete()
 
     def _record(self, uses: Mapping[Key, ContainerUse], now: float) -> None:
         """Store what each session uses; two queries, none where nothing is used."""
@@ -66,7 +65,7 @@ class UsageRecorder:
                 row.gpu_memory, row.gpu_utilisation = gpu.memory_bytes, gpu.utilisation
             if use or gpu:
                 rows.append(row)
-        SessionUsage.objects.bulk_create(rows)
+        insert_rows(rows)
         self._before = {key: (now, use) for key, use in uses.items()}
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from django.db.models import Prefetch
+
 from hostworker.enforcement.arbiter_folder import Charge
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
 from hostworker.gpus.gpu_times import GpuTimes
@@ -32,7 +34,7 @@ from resources.models import Gpu, Host
 from sessions import notes
 from sessions.launching import services
 from sessions.lifecycle import Status
-from sessions.models import Session
+from sessions.models import GpuShare, Session
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +125,8 @@ class Watchdog:
     def _sessions(self) -> dict[str, Session]:
         """Return the running sessions of this host that hold GPUs, by container."""
         running = Session.objects.filter(host=self._host, status=Status.RUNNING, fgpu__gt=0)
-        related = running.select_related("resource_group", "host").prefetch_related("lease__shares__gpu")
+        shares = Prefetch("lease__shares", GpuShare.objects.select_related("gpu"))
+        related = running.select_related("resource_group", "host", "lease").prefetch_related(shares)
         return {session.container_id: session for session in related}
 
     def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, str]) -> dict[SessionDevice, GpuUse]:

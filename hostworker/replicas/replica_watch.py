@@ -162,7 +162,7 @@ def _interval(row: dict[str, Any]) -> float:
 
 
 def _store(row: dict[str, Any], after: HealthRecord, *, has_changed: bool) -> None:
-    """Store what was found, unless the replica has stopped or was started anew meanwhile."""
+    """Store what was found, unless the replica has stopped, drains or was started anew meanwhile."""
     changes: dict[str, Any] = {
         "health": after.health,
         "failures": after.failures,
@@ -174,8 +174,9 @@ def _store(row: dict[str, Any], after: HealthRecord, *, has_changed: bool) -> No
     elif has_changed:
         changes |= {"unhealthy_at": now}
     with transaction.atomic():
-        same = Replica.objects.filter(pk=row["session_id"], health=row["health"], session__status=Status.RUNNING)
-        if same.filter(session__attempt=row["session__attempt"]).update(**changes) and has_changed:
+        same = Replica.objects.filter(pk=row["session_id"], health=row["health"], draining_since=None)
+        started = {"session__status": Status.RUNNING, "session__attempt": row["session__attempt"]}
+        if same.filter(**started).update(**changes) and has_changed:
             logger.info("session %s: %s %s", row["session_id"], after.health, after.detail)
             is_healthy = after.health == health.HEALTHY
             more = {"healthy": row["session_id"], "attempt": row["session__attempt"]} if is_healthy else {}

@@ -2,14 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SESSION_LABEL
 from fgpu.mounts import BindMount
 from hostworker.clusters import member_files
 from hostworker.runtime import mlflow_metrics
-from hostworker.runtime.gpu_access import CDI_KIND, LEGACY, GpuAccess
+from hostworker.runtime.gpu_access import LEGACY, NO_DEVICES, GpuAccess
 from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount
+from resources.accelerators.kinds import NVIDIA
 from resources.amounts.units import CORE_MILLI
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
@@ -120,7 +122,11 @@ def container_config(
         **hostname,
         "HostConfig": {
             **_host_config(spec, network, setup, access),
-            "Devices": [_device(node) for node in (*access.device_nodes, *device_nodes)],
+            "Devices": [
+                *map(_device, (*access.device_nodes, *device_nodes)),
+                *(_device(node.source, node.target, node.permissions) for node in access.edits.nodes),
+            ],
+            "GroupAdd": [str(group) for group in access.edits.groups],
             "SecurityOpt": _security_options(spec, seccomp),
             "Ulimits": [NO_CORE_DUMPS, *(UNLIMITED if lifts_limits else ())],
             **({"StorageOpt": {"size": str(spec.disk_bytes)}} if has_quotas and spec.disk_bytes else {}),
@@ -159,21 +165,23 @@ def network_options(name: str) -> dict[str, str]:
 def _environment(spec: ContainerSpec, setup: EnforcementSetup, access: GpuAccess) -> dict[str, str]:
     """Return the spec's environment with the devices pinned.
 
-    Where NVIDIA's runtime is the engine's default, this variable alone decides which GPUs a container sees, and many
-    images set it to "all"; so it is ours, whatever the image or the user says. What an image has the linker preload is
-    left out, since the engine's hooks on the host are run with the container's variables; and so are the user's own and
-    others of the image, where a file sets them inside. With CDI the variable is void: nothing is to add to the devices
-    that the engine was asked for.
+    Where a vendor's runtime is the engine's default, such a variable alone decides which devices a container gets, and
+    many images set it to "all"; so they are ours, whatever the image or the user says. What an image has the linker
+    preload is left out, since the engine's hooks on the host are run with the container's variables; and so are the
+    user's own and others of the image, where a file sets them inside. But for NVIDIA's without CDI nothing is to add to
+    the devices that the engine was asked for.
     """
     uuids = [] if access.uses_cdi else real_gpus(spec)
     hostname = {"HOSTNAME": spec.hostname} if spec.hostname else {}  # the engine's would be that of a sandbox
     return {
         **hostname,
+        **dict(each.split("=", 1) for each in access.edits.environment),
         **spec.environment,
         **({} if setup.sets_variables else spec.variables),
         **setup.environment,
         **dict.fromkeys(setup.withheld, ""),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids) or "void",
+        **NO_DEVICES,
+        **({"NVIDIA_VISIBLE_DEVICES": ",".join(uuids)} if uuids else {}),
         "LD_PRELOAD": "",
         "LD_AUDIT": "",
     }
@@ -215,15 +223,19 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, acc
         "CapDrop": ["ALL"],
         "CapAdd": list(SUDO_CAPABILITIES) if spec.allow_sudo else [],
         "NetworkMode": network,
-        "Mounts": [*map(_mount, setup.mounts), *map(_folder_mount, spec.folders)],
+        "Mounts": [
+            *map(_mount, setup.mounts),
+            *(_mount(BindMount(Path(each.source), each.target, each.is_read_only)) for each in access.edits.mounts),
+            *map(_folder_mount, spec.folders),
+        ],
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_FILE_SIZE, "max-file": LOG_FILE_COUNT}},
         "DeviceRequests": _device_requests(real_gpus(spec), access),
     }
 
 
-def _device(node: str) -> dict[str, str]:
-    return {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rw"}
+def _device(node: str, target: str = "", permissions: str = "rw") -> dict[str, str]:
+    return {"PathOnHost": node, "PathInContainer": target or node, "CgroupPermissions": permissions}
 
 
 def cpu_shares(spec: ContainerSpec) -> int:
@@ -237,13 +249,14 @@ def _security_options(spec: ContainerSpec, seccomp: str) -> list[str]:
 
 
 def real_gpus(spec: ContainerSpec) -> list[str]:
-    """Return the UUIDs of the container's devices that are not simulated."""
-    return [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
+    """Return the UUIDs of the container's GPUs of NVIDIA's that are not simulated."""
+    return [gpu.uuid for gpu in spec.gpus if gpu.kind == NVIDIA and not gpu.is_simulated]
 
 
 def _device_requests(uuids: Sequence[str], access: GpuAccess) -> list[dict[str, object]]:
+    by_cdi = [*access.cdi_names, *(f"{NVIDIA}={uuid}" for uuid in uuids if access.uses_cdi)]
+    if by_cdi:
+        return [{"Driver": "cdi", "DeviceIDs": by_cdi}]
     if not uuids:
         return []
-    if access.uses_cdi:
-        return [{"Driver": "cdi", "DeviceIDs": [f"{CDI_KIND}={uuid}" for uuid in uuids]}]
     return [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu", "compute", "utility"]]}]

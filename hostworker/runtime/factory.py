@@ -4,7 +4,7 @@ import os
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -12,6 +12,7 @@ from docker import APIClient
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
+from engine import products
 from engine.containers import HOST_LABEL
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for
@@ -19,10 +20,14 @@ from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.host_privileges import HostPrivileges
+from hostworker.runtime.gpu_access import accelerators_here
 from hostworker.runtime.sandboxes import image as sandbox_image
 from hostworker.runtime_protocol import Runtime
+from resources.accelerators.discovery import AcceleratorSource, Found
 from resources.amounts.units import bytes_from
 from resources.models import Installation
+
+CONFIGURATION: Final = "/etc/gpuplatform"  # of installed packages, with the host's credentials
 
 
 def get_runtime() -> Runtime:
@@ -38,9 +43,14 @@ def get_runtime() -> Runtime:
 
 def engine_id() -> str:
     """Return the id of the container engine, "" where it does not answer."""
+    return str(_engine_info().get("ID", ""))
+
+
+def engine_problem() -> str:
+    """Return why the container engine cannot run sessions, "" where it can or does not answer."""
     try:
         with closing(APIClient(base_url=settings.COMPUTE_DOCKER_URL)) as client:
-            return str(client.info()["ID"])
+            return products.problem(client.version())
     except (DockerException, RequestException, OSError):
         return ""
 
@@ -59,6 +69,7 @@ def get_enforcer() -> Enforcer:
         is_engine_here(),
         settings.COMPUTE_PIN_CPUS,
         settings.COMPUTE_ARBITER_DIR,
+        tuple(settings.COMPUTE_CDI_DIRS),
     )
 
 
@@ -88,6 +99,33 @@ def cluster_problem() -> str:
     return firewall_problem() or get_privileges().clusters_problem()
 
 
+def find_accelerators() -> Found:
+    """Return the accelerators of this host beside NVIDIA's, by all that finds them."""
+    return accelerators_here(get_enforcer().accelerators, _engine_info())
+
+
+def find_accelerators_again() -> Found | None:
+    """As `find_accelerators`; None where the engine does not answer, which knows some of them alone."""
+    info = _engine_info()
+    return accelerators_here(get_enforcer().accelerators, info) if info else None
+
+
+def _engine_info() -> dict[str, Any]:
+    """Return what the container engine says of itself, {} where it does not answer."""
+    try:
+        with closing(APIClient(base_url=settings.COMPUTE_DOCKER_URL)) as client:
+            return dict(client.info())
+    except (DockerException, RequestException, OSError):
+        return {}
+
+
+def _protected(folder: Path) -> tuple[Path, ...]:
+    """Return the paths of which no container gets anything for its devices' sake: the platform's, and the engine's."""
+    of_engine = str(settings.COMPUTE_DOCKER_URL).removeprefix("unix://") if is_engine_here() else CONFIGURATION
+    own = (settings.BASE_DIR, settings.COMPUTE_VAR_DIR, settings.COMPUTE_STORAGE_DIR, settings.COMPUTE_BACKUP_DIR)
+    return tuple(map(Path, (*own, folder, CONFIGURATION, of_engine)))
+
+
 @lru_cache
 def _make(class_path: str, installation: str, host: str, engine_url: str, sandboxes: int) -> Runtime:
     runtime = import_string(class_path)
@@ -107,6 +145,7 @@ def _make_enforcer(
     sees_files: bool,
     pins_cpus: bool,
     arbiter_folder: str,
+    cdi_folders: tuple[str, ...],
 ) -> Enforcer:
     programs = Programs(build=Path(settings.BASE_DIR) / "fgpu" / "build", store=folder / "programs")
     return Enforcer(
@@ -117,5 +156,8 @@ def _make_enforcer(
         privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else HostPrivileges(),
         sees_files=sees_files,
         pins_cpus=pins_cpus,
+        accelerators=AcceleratorSource(
+            host_name=host, cdi_folders=tuple(map(Path, cdi_folders)), protected=_protected(folder)
+        ),
         arbiter=Arbiter(programs, ArbiterFolder(folder_for(arbiter_folder, folder / host))),
     )

@@ -33,6 +33,7 @@ def report():
     try:
         import mlflow
 
+        os.environ.update(MLFLOW_HTTP_REQUEST_MAX_RETRIES="1", MLFLOW_HTTP_REQUEST_TIMEOUT="10")  # it ends
         run = mlflow.last_active_run()
         if run is None:
             return

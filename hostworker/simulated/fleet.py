@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final, cast
 
 from celery import current_app
@@ -20,6 +21,7 @@ from django.db.models import Prefetch
 from kombu import Queue
 from kombu.mixins import ConsumerMixin
 
+from hostworker.agent import due_work
 from hostworker.agent.acts import ACTS
 from hostworker.agent.worker import HostWorker
 from hostworker.containers import runner, specs
@@ -131,7 +133,7 @@ class SimulatedFleet(ConsumerMixin):
         host = self._hosts.get(message.delivery_info["routing_key"])
         act = ACTS.get(message.headers.get("task", "").removeprefix("hostworker.tasks."))
         if host and act:
-            self._messages.submit(self._once, act, host.runtime, *body[0])
+            self._messages.submit(self._once, _followed(host, act), *body[0])
 
     def _keep_time(self) -> None:
         """Give each call to the pool when it is due."""
@@ -158,6 +160,15 @@ class SimulatedFleet(ConsumerMixin):
             logger.exception("%s failed", function.__qualname__)
         finally:
             connections.close_all()
+
+
+def _followed(host: SimulatedHost, act: Callable[..., None]) -> Callable[..., None]:
+    @wraps(act)
+    def follow(*arguments: object) -> None:
+        with due_work.follows(host.host.name):
+            act(host.runtime, *arguments)
+
+    return follow
 
 
 def register(

@@ -170,9 +170,22 @@ def test_a_host_that_has_withdrawn_itself_asks_anew(monkeypatch: pytest.MonkeyPa
     assert due.is_due(Work.READINESS)
 
 
+def test_a_message_has_the_host_ask_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due_work, "ASK_SECONDS", math.inf)
+    host = make_host()
+    due = asked(host)
+    with due_work.follows(host.name):
+        assert not due.is_due(Work.PULLS)
+        have_pull(host)
+        assert not due.is_due(Work.PULLS)
+    assert due.is_due(Work.PULLS)  # what the message has led to
+    with due_work.follows("unknown"):
+        pass
+
+
 def test_an_error_of_the_database_is_one_of_django() -> None:
     due = DueWork(make_host())
-    due._statement = ("SELECT nothing FROM nowhere", ())
+    due._question = ("SELECT nothing FROM nowhere", ())
     for work in Work:
         assert due.is_due(work)
     with pytest.raises(ProgrammingError):

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -12,6 +13,7 @@ from django.test import override_settings
 from hostworker.agent import engine_lock
 from hostworker.management.commands import hostworker
 from resources.hosts import claims
+from tests.podman import answering_podman
 from tests.wait import SECONDS
 
 HOLDER = (
@@ -48,4 +50,14 @@ def test_a_second_host_worker_starts_only_where_shared(monkeypatch: pytest.Monke
         call_command("hostworker")
     lock.close()
     with override_settings(COMPUTE_SHARED_ENGINE=False), pytest.raises(CommandError, match="went on"):
+        call_command("hostworker")
+
+
+@pytest.mark.django_db
+def test_a_host_worker_does_not_start_on_podman(tmp_path: Path) -> None:
+    with (
+        answering_podman(tmp_path) as url,
+        override_settings(COMPUTE_DOCKER_URL=url),
+        pytest.raises(CommandError, match="will not do: it is Podman"),
+    ):
         call_command("hostworker")

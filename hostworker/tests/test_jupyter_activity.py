@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -61,6 +61,8 @@ STATUS = {"last_activity": "2026-03-01T10:00:00Z", "kernels": 1}
         (None, [IDLE], NOW.replace(hour=11, minute=30, microsecond=250_000)),
         ({"last_activity": "2026-03-01T11:00:00"}, None, NOW.replace(hour=11)),
         ({"last_activity": "2099-01-01T00:00:00Z"}, [], NOW),
+        ({"last_activity": "1999-12-31T00:00:00Z"}, [{"last_activity": "2020-01-01T00:00:00+14:00"}], None),
+        ({"last_activity": "0001-01-01T00:00:00+14:00"}, [IDLE], NOW.replace(hour=11, minute=30, microsecond=250_000)),
         ({"last_activity": "yesterday"}, [{"last_activity": 7}, "kernel", None, {}], None),
         ({"last_activity": None}, {"execution_state": "busy"}, None),
         ([STATUS], "busy", None),
@@ -133,6 +135,20 @@ async def test_poll_records_last_uses_despite_missing_servers() -> None:
     assert noted is not None
     assert noted >= before
     assert await sync_to_async(last_use_of)(away) is None
+    await sync_to_async(connections.close_all)()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_time_of_use_is_the_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = await sync_to_async(lambda: make_host(name=settings.COMPUTE_HOST_NAME))()
+    before = timezone.now()
+    async with jupyter_that_says({"status": {}, "kernels": [BUSY]}) as port:
+        session = await sync_to_async(with_jupyter)(host, port)
+        monkeypatch.setattr(timezone, "now", lambda: before + timedelta(hours=3))
+        await asyncio.to_thread(_poll, host)
+    noted = await sync_to_async(last_use_of)(session)
+    assert noted is not None
+    assert noted < before + timedelta(hours=1)
     await sync_to_async(connections.close_all)()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
 from hostworker.agent.kernel_watch import Excess, KernelWatch, excesses
 from hostworker.privileged.base import KernelUse
@@ -90,6 +91,17 @@ def test_who_takes_less_than_half_goes_on(host: Host, kernel: Kernel) -> None:
         watch.poll()
     assert {state(each)[0] for each in sessions} == {Status.RUNNING}
     assert sum(each.events.filter(reason=Reason.SHARED_LIMIT).count() for each in sessions) == 1
+
+
+@pytest.mark.django_db
+def test_without_sessions_the_limits_are_held_and_nobody_is_asked(
+    host: Host, kernel: Kernel, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    watch = KernelWatch(host, kernel)
+    watch.may_have_sessions = lambda: False
+    with django_assert_num_queries(0):
+        watch.poll()
+    assert kernel.raised == 1
 
 
 @pytest.mark.django_db

@@ -220,10 +220,19 @@ def test_a_replica_that_hangs_holds_up_no_other(host: Host, watch: ReplicaWatch,
 
 
 @pytest.mark.loopback
-def test_what_a_probe_of_an_earlier_start_found_is_dropped(host: Host, watch: ReplicaWatch, serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda: Session.objects.update(attempt=7), id="of an earlier start"),
+        pytest.param(lambda: Replica.objects.update(draining_since=clock.now()), id="before it drained"),
+    ],
+)
+def test_what_a_probe_found_too_late_is_dropped(
+    host: Host, watch: ReplicaWatch, serve: Serve, change: Callable[[], int]
+) -> None:
     _, [replica] = running(host, serve(b"HTTP/1.1 200 OK\r\n\r\n"), interval_seconds=300)
     watch.poll()
-    Session.objects.filter(pk=replica.pk).update(attempt=7)
+    change()
     until(lambda: all(each.problem.done() for each in watch._under_way.values()))
     watch.poll()
     assert health_of(replica) == ReplicaHealth.STARTING

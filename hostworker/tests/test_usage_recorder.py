@@ -86,16 +86,6 @@ def test_records_are_rates_and_what_the_watchdog_saw(
     assert (of_gpu.gpu_memory, of_gpu.gpu_utilisation) == (GIB, 40)
 
 
-def test_records_are_kept_for_two_hours(
-    host: Host, runtime: FaultInjectingRuntime, clock: Clock, start: Callable[..., Session]
-) -> None:
-    session = start()
-    ago = timezone.now() - timedelta(hours=2, seconds=1)
-    old = SessionUsage.objects.create(session=session, at=ago, memory=1)
-    UsageRecorder(runtime, host, dict).poll()
-    assert not SessionUsage.objects.filter(pk=old.pk).exists()
-
-
 def record(session: Session, second: float, **fields: int) -> None:
     assert session.started_at
     SessionUsage.objects.create(session=session, at=session.started_at + timedelta(seconds=second), **fields)

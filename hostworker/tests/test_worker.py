@@ -11,7 +11,10 @@ from django.utils import timezone
 
 from hostworker.agent import due_work
 from hostworker.agent import worker as worker_module
+from hostworker.agent.due_work import Work
+from hostworker.agent.kernel_watch import KernelWatch
 from hostworker.agent.worker import HostWorker
+from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime_protocol import ContainerSpec, EngineUnreachableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
@@ -226,3 +229,16 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
         assert worker._starts._work_queue.qsize() == 2
         go_on.set()
         until(lambda: Session.objects.filter(status=Status.RUNNING).count() == len(slow))
+
+
+def test_the_kernel_watch_takes_no_turn_from_the_reconciler(runtime: FaultInjectingRuntime, host: Host) -> None:
+    kernel = KernelWatch(host, HostPrivileges())
+    worker = HostWorker(runtime, host, kernel=kernel)
+    assert kernel.may_have_sessions()  # nothing is known yet
+    assert worker._due.is_due(Work.SESSIONS)  # as all is now and then
+    worker.reconcile()
+    assert not kernel.may_have_sessions()
+    session = session_in(Status.SCHEDULED, host=host)
+    start_session(runtime, session.pk, session.attempt)
+    worker.reconcile()
+    assert kernel.may_have_sessions()

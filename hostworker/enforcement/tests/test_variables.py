@@ -13,11 +13,15 @@ def test_what_acts_on_hooks_is_withheld_of_an_image() -> None:
         "XDG_CONFIG_HOME": "/proc/self/cwd",
         "NVIDIA_IMEX_CHANNELS": "0",
         "NVIDIA_GDS": "enabled",
+        "AMD_GPU_DEVICE_MODE": "0666",
+        "DOCKER_RESOURCE_GPU": "all",
+        "HABANA_VISIBLE_DEVICES_X": "all",
         "GODEBUG": "x=1",
         "GLIBC_TUNABLES": "glibc.malloc.check=3",
         "GCONV_PATH": "/x",
     }
     harmless = {"PATH": "/bin", "GOLANG_VERSION": "1.24", "NVIDIA_REQUIRE_CUDA": "cuda>=12.4", "LANG": "C.UTF-8"}
+    harmless |= {"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "0"}
     entries = [f"{name}={value}" for name, value in (harmful | harmless).items()]
     assert withheld([*entries, "LD_bad name=x", "=x", "LD_EMPTY"]) == harmful | {"LD_EMPTY": ""}
 

@@ -4,7 +4,7 @@ import logging
 import signal
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 from importlib import import_module
@@ -25,12 +25,17 @@ from hostworker.agent.worker import HostWorker
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
+from hostworker.gpus.accelerator_watch import AcceleratorWatch
 from hostworker.gpus.gpu_readings import GpuReadings
+from hostworker.gpus.sysfs_sampler import SysfsSampler
 from hostworker.gpus.watchdog import Watchdog
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import (
     cluster_problem,
     engine_id,
+    engine_problem,
+    find_accelerators,
+    find_accelerators_again,
     firewall_problem,
     get_enforcer,
     get_privileges,
@@ -38,12 +43,14 @@ from hostworker.runtime.factory import (
     is_engine_here,
 )
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
+from resources.accelerators.kinds import NVIDIA
 from resources.checks import HOST_TAG
-from resources.gpus.discovery import Machine, this_machine
+from resources.gpus.discovery import Device, Machine, this_machine
 from resources.hosts import local_address
 from resources.hosts.claims import HostNameTakenError, claim, this_identity
 from resources.hosts.services import register_host
 from resources.models import Host
+from resources.versions import VERSION_TAG
 from sessions.notify import host_queue
 
 TASKS_AT_ONCE = 16  # threads: they wait for the engine most of the time
@@ -55,7 +62,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     """Register this host, take up its sessions again, then start and stop sessions as told."""
 
-    requires_system_checks = (HOST_TAG,)  # all others load all pages
+    requires_system_checks = (HOST_TAG, VERSION_TAG)  # all others load all pages
     help = "Register this machine as a host and run its sessions until stopped; running sessions outlive it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -70,6 +77,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         if pooler := pooler_problem():
             raise CommandError(pooler)
+        if refused := engine_problem():
+            raise CommandError(f"The container engine at {settings.COMPUTE_DOCKER_URL} will not do: {refused}.")
         if problem := get_enforcer().problem():
             logger.warning("host %s: lends whole GPUs only: %s", name, problem)
         machine, engine = _machine(name, can_hook=not problem), engine_id()
@@ -96,10 +105,12 @@ class Command(BaseCommand):
             cluster_address=_cluster_address(name),
             identity=asdict(identity),
         )
-        watchdog = _watchdog(host, machine)
-        readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
+        watched = tuple(device for device in machine.devices if device.kind == host.group.accelerator == NVIDIA)
+        watchdog = _watchdog(host, watched)
+        accelerators = _accelerator_watch(host, machine, sampler := SysfsSampler())
+        readings = GpuReadings(host, NvmlTelemetry() if watchdog else sampler) if watchdog or accelerators else None
         import_module("hostworker.tasks")
-        arbiter = get_enforcer().arbiter if machine.devices else None
+        arbiter = get_enforcer().arbiter if watched else None
         worker = HostWorker(
             get_runtime(),
             host,
@@ -108,7 +119,8 @@ class Command(BaseCommand):
             get_privileges(),
             readings,
             arbiter,
-            KernelWatch(host, get_privileges()).poll if is_engine_here() else None,
+            KernelWatch(host, get_privileges()) if is_engine_here() else None,
+            accelerators,
         )
         signal.signal(signal.SIGTERM, end_before_celery)
         try:
@@ -130,6 +142,9 @@ def end_before_celery(number: int, frame: object) -> None:
 
 def _machine(name: str, *, can_hook: bool) -> Machine:
     """Return the part of this machine that the settings let the host lend. Raises CommandError."""
+    accelerators = find_accelerators()
+    for problem in accelerators.problems:
+        logger.warning("host %s: %s", name, problem)
     try:
         return this_machine(
             host_name=name,
@@ -139,6 +154,7 @@ def _machine(name: str, *, can_hook: bool) -> Machine:
             gpus=settings.COMPUTE_HOST_GPUS,
             can_hook=can_hook,
             context_bytes=get_enforcer().context_memory,
+            accelerators=accelerators,
         )
     except ValueError as error:
         raise CommandError(str(error)) from error
@@ -175,14 +191,23 @@ def _firewall(host: Host) -> Callable[[], None] | None:
     return FirewallWatch(host, get_privileges(), bridge_device(NETWORK)).hold
 
 
-def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
-    """Return the watch over the machine's GPUs; None where it has none, or none that can be watched."""
-    enforcer = get_enforcer()
-    if not machine.devices:
+def _accelerator_watch(host: Host, machine: Machine, sampler: SysfsSampler) -> AcceleratorWatch | None:
+    """Return the watch over accelerators that NVML does not know; None where the host's group lends others."""
+    if host.group.accelerator == NVIDIA:
         return None
-    if any(device.is_simulated for device in machine.devices):
+    named = {*settings.COMPUTE_HOST_GPUS, *(device.uuid for device in machine.devices)}
+    may_lend = named.__contains__ if settings.COMPUTE_HOST_GPUS else lambda uid: True
+    return AcceleratorWatch(host, find_accelerators_again, may_lend, sampler)
+
+
+def _watchdog(host: Host, devices: Sequence[Device]) -> Watchdog | None:
+    """Return the watch over these GPUs of NVIDIA's; None where there are none, or none that can be watched."""
+    enforcer = get_enforcer()
+    if not devices:
+        return None
+    if any(device.is_simulated for device in devices):
         try:
-            sizes = {device.uuid: device.memory for device in machine.devices}
+            sizes = {device.uuid: device.memory for device in devices}
             load_nvml(enforcer.programs.installed() / NVML, enforcer.simulation, sizes)
         except (ProgramsMissingError, OSError) as error:
             logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)

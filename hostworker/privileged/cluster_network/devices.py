@@ -111,10 +111,10 @@ def keep(own: Collection[ClusterNetwork], owner: str) -> None:
 
     Have the packet filter's rules in place, which every host needs: sessions are not to send to others' networks.
     """
-    kept = {each.device for each in own}
+    wanted = {each.device for each in own}
     with _alone():
         for device, shown in _devices().items():
-            if device not in kept and _is_of(owner, shown):
+            if device not in wanted and _is_of(owner, shown):
                 _run(["ip", "link", "delete", device])
         rules.hold(_peers())
 

@@ -18,7 +18,7 @@ from hostworker.privileged.cluster_network.devices import namespace_of
 CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
 DISCARD: Final = 9  # the port asked; that a connection is refused is answer enough
 ANSWER_SECONDS: Final = 0.3
-ANSWERS: Final = (0, errno.ECONNREFUSED)
+REACHED: Final = (0, errno.ECONNREFUSED)
 
 Target = tuple[str, int]  # address and port
 
@@ -62,14 +62,14 @@ def unanswered(targets: Collection[Target]) -> list[Target]:
         if (error := connection.connect_ex((address, port))) == errno.EINPROGRESS:
             poller.register(connection, select.POLLOUT)
             pending += 1
-        if error not in ANSWERS:
+        if error not in REACHED:
             silent_ones[connection.fileno()] = address, port
     until = time.monotonic() + ANSWER_SECONDS
     while pending and (left := until - time.monotonic()) > 0:
         for descriptor, _ in poller.poll(left * 1000):
             poller.unregister(descriptor)
             pending -= 1
-            if asked[descriptor].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in ANSWERS:
+            if asked[descriptor].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in REACHED:
                 del silent_ones[descriptor]
     for connection in asked.values():
         connection.close()

@@ -22,7 +22,7 @@ from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
 from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime import infiniband
-from hostworker.runtime.container_config import HOST_NETWORK, NETWORK, container_config, joined_network, real_gpus
+from hostworker.runtime.container_config import HOST_NETWORK, NETWORK, container_config, joined_network
 from hostworker.runtime.docker.client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker.clusters import DockerClusters
 from hostworker.runtime.docker.disks import DockerDisks
@@ -125,7 +125,7 @@ class DockerRuntime:
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
         self.outputs: HostOutputs = DockerOutputs(self._client, self._owner, is_here=engine_url.startswith("unix://"))
         self._created: dict[Key, _Created] = {}  # until it is started
-        self._gpus = DockerGpus(self._client)
+        self._gpus = DockerGpus(self._client, enforcer.accelerators if enforcer else None)
         self._uses = ContainerUses()
         self.resizer: Resizer = DockerResizer(self._client, self._owner, enforcer, self._uses)
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
@@ -147,7 +147,7 @@ class DockerRuntime:
                 self._owner,
                 joined_network(sandbox.id) if sandbox else network,
                 setup,
-                self._gpus.access(real_gpus(spec)),
+                self._gpus.access(spec),
                 has_quotas=self._disks.has_quotas(),
                 seccomp=self._seccomp(),
                 lifts_limits=can_lift_limits(self._info(), self._pool.containers),

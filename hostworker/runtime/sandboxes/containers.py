@@ -23,6 +23,7 @@ from hostworker.runtime.engine_requests import (
     inspect,
     label_filter,
 )
+from hostworker.runtime.gpu_access import NO_DEVICES
 from hostworker.runtime.sandboxes import image as sandbox_image
 from hostworker.runtime_protocol import Key, StartError
 
@@ -100,7 +101,7 @@ def sandbox_config(
         "Entrypoint": [sandbox_image.PROGRAM],
         "Hostname": hostname,
         "Labels": {**owner, SANDBOX_LABEL: "1"},
-        "Env": ["NVIDIA_VISIBLE_DEVICES=void"],
+        "Env": [f"{name}={value}" for name, value in NO_DEVICES.items()],
         "HostConfig": {
             "NetworkMode": network,
             "Memory": MEMORY,
@@ -155,6 +156,11 @@ class SandboxContainers:
         if not inspected["State"]["Running"]:  # as where another worker, which ends, removes it
             raise StartError("A sandbox ended as soon as it was made.")
         return inspected
+
+    def is_running(self, container_id: str) -> bool:
+        """Return whether the container is there and runs."""
+        inspected = inspect(self._client(), container_id)
+        return bool(inspected and inspected["State"]["Running"])
 
     def rename(self, name: str, key: Key) -> None:
         """Give the free sandbox to the attempt; the engine does this for one caller alone."""

@@ -116,6 +116,9 @@ class SandboxKeeper:
         if is_nameable:
             self._state.add_free(name, Sandbox(made, address_in(inspected)))
             return
-        logger.warning("no networks are made ready: this worker has no root on the engine's own host, as naming takes")
-        self._size = 0
+        if self._containers.is_running(made):  # else another worker, which ends, has removed it meanwhile
+            logger.warning(
+                "no networks are made ready: this worker has no root on the engine's own host, as naming takes"
+            )
+            self._size = 0
         self._containers.remove(made)

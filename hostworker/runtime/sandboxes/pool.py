@@ -14,7 +14,7 @@ from docker.errors import APIError, NotFound
 
 from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
-from hostworker.runtime.engine_requests import CONFLICT, retry_on_conflict
+from hostworker.runtime.engine_requests import BAD_REQUEST, CONFLICT, retry_on_conflict
 from hostworker.runtime.sandboxes import image as sandbox_image
 from hostworker.runtime.sandboxes.containers import Sandbox, SandboxContainers, address_in
 from hostworker.runtime.sandboxes.keeper import SandboxKeeper
@@ -112,6 +112,8 @@ class SandboxPool:
             except NotFound:  # gone, or another worker's
                 continue
             except APIError as error:
+                if error.status_code == BAD_REQUEST:  # it has that name now: another worker makes this same attempt
+                    return None
                 if error.status_code != CONFLICT:
                     raise
                 self.state.add_free(name, sandbox)  # the attempt has one already, from a worker that died

@@ -19,7 +19,8 @@ from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SES
 from fgpu.mounts import BUILD
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.memory.runtime import MemoryRuntime
-from hostworker.runtime.sandboxes.containers import SANDBOX_LABEL
+from hostworker.runtime.sandboxes.containers import FREE, SANDBOX_LABEL
+from hostworker.runtime.sandboxes.keeper import RECONCILE_SECONDS
 from hostworker.runtime_protocol import ContainerSpec, ExecResult, Runtime
 from tests.containers import remove_containers
 from tests.exclusive import exclusive
@@ -58,6 +59,9 @@ class World(Protocol):
 
     def runtime(self, installation: str = "", host: str = "here") -> Runtime:
         """Return another runtime on the same engine; of this world's installation if none is named."""
+
+    def worker(self) -> Runtime:
+        """Return the runtime that is this world's own host worker's; the same one for each test that shares a world."""
 
     def plant(self, session: str, attempt: int) -> None:
         """Put a running container without labels under the name of this key."""
@@ -105,6 +109,9 @@ class MemoryWorld:
     def runtime(self, installation: str = "", host: str = "here") -> MemoryRuntime:
         return MemoryRuntime(installation or self.installation, host, self._url)
 
+    def worker(self) -> MemoryRuntime:
+        return self.runtime()
+
     def plant(self, session: str, attempt: int) -> None:
         stranger = self.runtime("no labels", "")
         stranger.create(make_spec(self.image, session=session, attempt=attempt))
@@ -151,7 +158,10 @@ def ensure_sandbox_built() -> None:
 
 
 class DockerWorld:
-    """The Docker Engine of this machine, in an installation of its own; its runtimes keep `sandboxes` ready each."""
+    """The Docker Engine of this machine, in an installation of its own; its runtimes keep `sandboxes` ready each.
+
+    Tests may share one, which is emptied between them: the networks that its worker has ready stay.
+    """
 
     network = f"gp-test-{process_number()}"  # what is tested of addresses allows no other process on it
 
@@ -162,18 +172,34 @@ class DockerWorld:
         self._installations = {self.installation}
         self.client = APIClient(ENGINE_URL, version="auto")
         self._sandboxes = sandboxes
-        self._stopped = threading.Event()
-        self._keepers: list[threading.Thread] = []
+        self._worker: DockerRuntime | None = None
+        self._keepers: dict[DockerRuntime, tuple[threading.Thread, threading.Event]] = {}
 
     def runtime(self, installation: str = "", host: str = "here") -> DockerRuntime:
         name = installation or self.installation
         self._installations.add(name)
         made = DockerRuntime(name, host, ENGINE_URL, network=self.network, sandboxes=self._sandboxes)
         if self._sandboxes:
-            self._keepers.append(threading.Thread(target=made.keep_warm, args=(self._stopped,)))
-            self._keepers[-1].start()
+            stopped = threading.Event()
+            keeper = threading.Thread(target=made.keep_warm, args=(stopped,))
+            self._keepers[made] = keeper, stopped
+            keeper.start()
             until(lambda: len(made._pool.state.free) == self._sandboxes)
         return made
+
+    def worker(self) -> DockerRuntime:
+        worker = self._worker = self._worker or self.runtime()
+        if self._sandboxes and not self._is_ready(worker):
+            worker._pool.keeper._reconciled_at = -RECONCILE_SECONDS  # so that it notices at once what is gone
+            until(lambda: self._is_ready(worker))
+        return worker
+
+    def _is_ready(self, worker: DockerRuntime) -> bool:
+        """Return whether the worker knows all networks that are ready, and they are as many as it keeps."""
+        alive = {
+            name for name, each in self.sandboxes().items() if name.startswith(FREE) and each["State"] == "running"
+        }
+        return worker._pool.state.free.keys() == alive and len(alive) == self._sandboxes
 
     def sandboxes(self) -> dict[str, dict[str, Any]]:
         """Return what the engine's list says of each sandbox, by name."""
@@ -243,16 +269,33 @@ class DockerWorld:
         container: dict[str, Any] = self.client.inspect_container(container_name(session, attempt))
         return container
 
+    def empty(self) -> None:
+        """Remove what a test has left, but for the networks that the worker has ready."""
+        self._end_keepers(spared=self._worker)
+        spared = FREE if self._worker else ""
+        for mark in self._marks():
+            remove_containers(mark, spared=spared)
+        self._installations = {self.installation}
+        until(lambda: all(name.startswith(FREE) for name in self.sandboxes()))  # the keeper may be removing one too
+
     def clean_up(self) -> None:
-        self._stopped.set()
-        for keeper in self._keepers:
-            keeper.join()
-        for mark in (
-            *(f"{INSTALLATION_LABEL}={name}" for name in self._installations),
-            f"gpuplatform-test={self.installation}",
-        ):
+        self._end_keepers()
+        for mark in self._marks():
             remove_containers(mark)
         self.client.close()
+
+    def _marks(self) -> list[str]:
+        return [
+            *(f"{INSTALLATION_LABEL}={name}" for name in self._installations),
+            f"gpuplatform-test={self.installation}",
+        ]
+
+    def _end_keepers(self, spared: DockerRuntime | None = None) -> None:
+        ending = [self._keepers.pop(runtime) for runtime in [*self._keepers] if runtime is not spared]
+        for _, stopped in ending:
+            stopped.set()
+        for keeper, _ in ending:
+            keeper.join()
 
 
 def hand_made_labels(world: DockerWorld) -> dict[str, str]:
@@ -278,14 +321,6 @@ EVERY_WORLD: Final = [
 ]
 
 
-def each_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Be a fixture with EVERY_WORLD as its parameters."""
-    sandboxes = 1 if request.param == "docker with sandboxes" else 0
-    made: World = MemoryWorld() if request.param == "memory" else DockerWorld(ensure_tiny_image(), sandboxes)
-    yield made
-    made.clean_up()
-
-
 def tiny_world() -> Iterator[DockerWorld]:
     """Be a fixture: the Docker Engine with an image that has nothing but busybox."""
     made = DockerWorld(ensure_tiny_image())
@@ -294,8 +329,8 @@ def tiny_world() -> Iterator[DockerWorld]:
 
 
 def runtime_of(world: World) -> Runtime:
-    """Be a fixture: a runtime on the engine of the fixture `world`."""
-    return world.runtime()
+    """Be a fixture: the worker of the fixture `world`."""
+    return world.worker()
 
 
 def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:

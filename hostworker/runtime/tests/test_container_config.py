@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from hostworker.runtime.container_config import NO_ENFORCEMENT, container_config, without_quota
-from hostworker.runtime.gpu_access import LEGACY, GpuAccess
+from hostworker.runtime.gpu_access import LEGACY, GpuAccess, runs_hooks
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from hostworker.runtime_protocol import ContainerSpec, EnforcementSetup, FolderMount, GpuGrant
+from resources.accelerators.devices import ContainerEdits
 from resources.amounts.units import GIB
 from resources.gpus.tiers import Tier
 
@@ -96,6 +97,23 @@ def test_no_device_request_without_real_devices() -> None:
         requests, environment = asked_of_the_engine(spec)
         assert requests == []
         assert "NVIDIA_VISIBLE_DEVICES=void" in environment
+
+
+def test_no_vendors_runtime_is_asked_for_devices() -> None:
+    """Whatever image or user say: "void" and nothing are all devices to Habana's."""
+    asked = {"NVIDIA_VISIBLE_DEVICES": "all", "AMD_VISIBLE_DEVICES": "all", "HABANA_VISIBLE_DEVICES": "void"}
+    access = GpuAccess(edits=ContainerEdits(environment=("HABANA_VISIBLE_DEVICES=all",)))
+    _, environment = asked_of_the_engine(make_spec("any", environment=asked, variables=asked), access=access)
+    assert {each for each in environment if "_VISIBLE_DEVICES=" in each} == {
+        "NVIDIA_VISIBLE_DEVICES=void",
+        "AMD_VISIBLE_DEVICES=none",
+        "HABANA_VISIBLE_DEVICES=none",
+    }
+
+
+def test_images_are_inspected_where_hooks_may_run() -> None:
+    assert not any(map(runs_hooks, ({}, {"DefaultRuntime": "runc"}, {"DefaultRuntime": "io.containerd.runc.v2"})))
+    assert all(runs_hooks({"DefaultRuntime": name}) for name in ("nvidia", "amd", "habana"))
 
 
 def test_the_engine_bounds_what_is_written_where_it_can() -> None:

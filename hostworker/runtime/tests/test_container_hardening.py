@@ -78,14 +78,51 @@ def test_containers_hold_the_benchmark_and_the_kernel_filters_their_calls(
         results = world.execute(spec.session, 1, "/tmp/probe; grep ^Seccomp: /proc/self/status")[1]
         assert dict(re.findall(r"(\S+) (\d+)", results)) == {name: str(number) for name, number in EXPECTED.items()}
         assert "Seccomp:\t2" in results, "a filter"
+        tried = [f"({attempt}) > /dev/null 2>&1 && echo {number}" for number, attempt in enumerate(ATTEMPTS)]
+        succeeded = world.execute(spec.session, 1, "\n".join([*tried, "echo end"]))[1].split()
+        assert [each if each == "end" else ATTEMPTS[int(each)] for each in succeeded] == ["end"]
 
 
 EXPECTED = {
     **dict.fromkeys(("unshare", "clone", "mount", "bpf", "perf_event_open", "userfaultfd", "keyctl"), EPERM),
     **dict.fromkeys(("vsock", "vsock_above_int", "alg", "packet", "personality"), EPERM),
+    **dict.fromkeys(("raw", "mknod_disk", "mknod_memory", "setns", "open_by_handle_at", "fanotify_init"), EPERM),
+    **dict.fromkeys(("init_module", "kexec_load", "reboot", "swapon", "quotactl", "syslog"), EPERM),
+    **dict.fromkeys(("clock_settime", "adjtimex", "sethostname", "add_key", "request_key"), EPERM),
+    **dict.fromkeys(("chroot", "pivot_root", "umount2", "fsopen", "open_tree", "move_mount", "acct"), EPERM),
+    "sched_setscheduler": EPERM,
     **dict.fromkeys(("io_uring_setup", "clone3"), ENOSYS),
     **dict.fromkeys(("inet", "unix", "ptrace", "fork"), 0),
 }
+# Files that a session's root may not write to: settings of the kernel, programs that it runs, limits of the session.
+NOT_WRITTEN = """
+    /proc/sys/kernel/core_pattern /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward /proc/sys/vm/drop_caches
+    /proc/sysrq-trigger /proc/irq/default_smp_affinity /proc/sys/fs/binfmt_misc/register /sys/kernel/uevent_helper
+    /sys/power/state /sys/fs/cgroup/*/release_agent /sys/fs/cgroup/*/notify_on_release /sys/fs/cgroup/*/tasks
+    /sys/fs/cgroup/*/memory.limit_in_bytes /sys/fs/cgroup/*/pids.max /sys/fs/cgroup/*/devices.allow
+    /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids.max /sys/fs/cgroup/cgroup.procs /etc/hosts
+"""
+# And those of which it reads nothing: what the kernel and the devices tell of the host.
+NOT_READ = """
+    /proc/kcore /proc/keys /proc/timer_list /proc/sched_debug /proc/latency_stats /proc/kmsg /dev/kmsg /dev/mem
+    /dev/sda /dev/vda /sys/firmware/* /sys/kernel/debug/* /sys/kernel/security/* /sys/fs/bpf/*
+"""
+# Commands of it that must fail: they raise limits, reach the engine, or take the place of a neighbour on the bridge.
+ATTEMPTS = (
+    *(f"for file in {path}; do [ -e $file ] && echo 1 > $file && exit 0; done; false" for path in NOT_WRITTEN.split()),
+    *(f'for file in {path}; do [ "$(head -c 1 $file)" ] && exit 0; done; false' for path in NOT_READ.split()),
+    "grep -v '^0* ' /proc/kallsyms",
+    "echo -1000 > /proc/self/oom_score_adj",
+    "cd /sys/fs/cgroup; [ -d memory ] && cd memory; busybox mkdir below",
+    "ulimit -c unlimited",
+    "ls /var/run/docker.sock || ls /run/docker.sock || ls /run/containerd",
+    "ip link set eth0 down",
+    "ip link set eth0 address 02:00:00:00:00:01",
+    "ip addr add 172.31.255.9/16 dev eth0",
+    "ip neigh add 172.31.255.9 lladdr 02:00:00:00:00:01 dev eth0",
+    "ip route add 10.255.0.0/16 dev eth0",
+    "grep -v ' lo$' /proc/net/if_inet6",  # an address of IPv6, which the packet filter would have to know
+)
 
 
 def compiled(folder: Path) -> bytes:

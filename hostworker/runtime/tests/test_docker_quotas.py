@@ -4,15 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.containers import SESSION_LABEL
 from hostworker.runtime.docker.disks import DockerDisks
 from hostworker.runtime.docker.quotas import quota_problem
-from hostworker.runtime.docker.runtime import DockerRuntime
-from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, make_spec, new_session
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, runtime_of, tiny_world
+from hostworker.runtime_protocol import Runtime
 from resources import procfs
 from resources.amounts.units import GIB
-from tests.containers import remove_containers
-from tests.tiny_image import ensure_tiny_image
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -21,6 +18,9 @@ MOUNTS = """\
 """
 XFS = [["Backing Filesystem", "xfs"], ["Supports d_type", "true"]]
 INFO = {"Driver": "overlay2", "DriverStatus": XFS, "DockerRootDir": "/var/lib/docker"}
+
+world = pytest.fixture(tiny_world)
+runtime = pytest.fixture(runtime_of)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_what_the_engine_reports_decides(
 
 
 @pytest.mark.docker
-def test_a_refused_quota_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_quota_is_not_asked_for_again(
+    world: DockerWorld, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine of this machine has none, and says so itself."""
     refusals: list[str] = []
     is_quota_refused = DockerDisks.is_quota_refused
@@ -58,12 +60,6 @@ def test_a_refused_quota_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("hostworker.runtime.docker.disks.quota_problem", lambda *_, **__: "")
     monkeypatch.setattr(DockerDisks, "is_quota_refused", note)
-    runtime = DockerRuntime(new_session(), "here", ENGINE_URL)
-    specs = [make_spec(ensure_tiny_image(), disk_bytes=GIB) for _ in range(2)]
-    try:
-        for spec in specs:
-            assert runtime.create(spec)
-        assert len(refusals) <= 1  # none where the engine has quotas
-    finally:
-        for spec in specs:
-            remove_containers(f"{SESSION_LABEL}={spec.session}")
+    for _ in range(2):
+        assert runtime.create(make_spec(world.image, disk_bytes=GIB))
+    assert len(refusals) <= 1  # none where the engine has quotas

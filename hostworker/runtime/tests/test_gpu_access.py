@@ -1,6 +1,7 @@
 """How an engine is asked for GPUs, by what it says of itself; NVML, /dev and /proc are played by stand-ins."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from hostworker.runtime import gpu_access
 from hostworker.runtime.gpu_access import LEGACY, GpuAccess, cdi_devices, choose
+from resources.accelerators.cdi_files import FILE_BYTES, MAX_FILES
 
 ONE, OTHER = "GPU-00000000-0000-4000-8000-000000000001", "GPU-00000000-0000-4000-8000-000000000002"
 MIG = "MIG-00000000-0000-4000-8000-000000000003"
@@ -42,6 +44,18 @@ def test_engine_from_25_uses_cdi_where_its_folders_have_it(tmp_path: Path, name:
     info = {"CDISpecDirs": [str(tmp_path), "/nonexistent"]}
     assert choose(info, [ONE]) == GpuAccess(uses_cdi=True)
     assert choose(info, [ONE, OTHER]) == LEGACY
+
+
+def test_pipes_and_huge_files_of_engines_are_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    (tmp_path / "b.json").mkdir()
+    (tmp_path / "huge.yaml").write_text(YAML.replace(ONE, OTHER) + "#" * FILE_BYTES)
+    (tmp_path / "nvidia.yaml").write_text(YAML)
+    info = {"CDISpecDirs": [str(tmp_path)]}
+    assert cdi_devices(info) == {"nvidia.com/gpu=0", f"nvidia.com/gpu={ONE}"}
+    for number in range(MAX_FILES):
+        (tmp_path / f"x{number}.json").write_text(json.dumps(SPEC | {"devices": [{"name": f"n{number}"}]}))
+    assert len(cdi_devices(info)) < MAX_FILES + 2
 
 
 def test_an_engine_that_lists_its_devices_is_believed() -> None:

@@ -5,21 +5,15 @@ from ipaddress import ip_address
 import pytest
 
 from hostworker.runtime.tests.runtime_worlds import (
-    EVERY_WORLD,
     World,
-    each_world,
     launch,
     make_spec,
     new_session,
-    runtime_of,
 )
 from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, Runtime
 from tests.wait import until
 
 GRACE = 60  # seconds: more than a container takes to end well on a busy machine
-
-world = pytest.fixture(params=EVERY_WORLD)(each_world)
-runtime = pytest.fixture(runtime_of)
 
 
 @pytest.fixture

@@ -11,16 +11,13 @@ import pytest
 
 from hostworker.runtime import engine_requests as docker_requests
 from hostworker.runtime.tests.runtime_worlds import (
-    EVERY_WORLD,
     MIB,
     DockerWorld,
     MemoryWorld,
     World,
-    each_world,
     launch,
     make_spec,
     new_session,
-    runtime_of,
 )
 from hostworker.runtime_protocol import (
     ContainerPhase,
@@ -35,9 +32,6 @@ from hostworker.runtime_protocol import (
 from tests.wait import SECONDS, until
 
 GRACE = 60  # seconds: more than a container takes to end well on a busy machine
-
-world = pytest.fixture(params=EVERY_WORLD)(each_world)
-runtime = pytest.fixture(runtime_of)
 
 
 @pytest.fixture
@@ -194,24 +188,15 @@ def test_stopping_what_never_started_leaves_it_created(world: World, runtime: Ru
     assert phases(runtime) == {(spec.session, 1): ContainerPhase.CREATED}
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        lambda runtime, session: runtime.stop(session, 1, GRACE),
-        lambda runtime, session: runtime.remove(session, 1),
-        lambda runtime, session: runtime.logs(session, 1, 10),
-    ],
-    ids=["stop", "remove", "logs"],
-)
 @pytest.mark.parametrize("has_existed", [False, True])
-def test_what_is_gone_counts_as_done(
-    world: World, runtime: Runtime, operation: Callable[[Runtime, str], object], has_existed: bool
-) -> None:
+def test_what_is_gone_counts_as_done(world: World, runtime: Runtime, has_existed: bool) -> None:
     session = new_session()
     if has_existed:
         launch(runtime, make_spec(world.image, session=session))
         world.lose_container(session, 1)
-    assert not operation(runtime, session)
+    runtime.stop(session, 1, GRACE)
+    assert runtime.logs(session, 1, 10) == ""
+    runtime.remove(session, 1)
 
 
 @pytest.mark.parametrize("ending", ["created", "running", "exited"])
@@ -244,23 +229,23 @@ def test_threads_that_remove_one_container_at_once_all_succeed(world: World, run
     assert runtimes[0].containers() == []
 
 
-@pytest.mark.parametrize(("installation", "host"), [("stranger", "here"), ("", "elsewhere")])
 def test_another_installations_or_hosts_container_is_out_of_reach(
-    world: World, running: ContainerSpec, installation: str, host: str, monkeypatch: pytest.MonkeyPatch
+    world: World, running: ContainerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         docker_requests, "CONFLICT_TIMEOUT_SECONDS", 0.5
     )  # for which a name that is taken may become free
-    stranger = world.runtime(installation and f"{installation}-{world.installation}", host)
-    assert stranger.containers() == []
-    stranger.stop(running.session, running.attempt, grace_seconds=0)
-    stranger.remove(running.session, running.attempt)
-    assert stranger.logs(running.session, running.attempt, 10) == ""
-    with pytest.raises(StartError):
-        stranger.create(running)
-    with pytest.raises(StartError):
-        stranger.start(running.session, running.attempt)
-    assert phases(world.runtime()) == {(running.session, 1): ContainerPhase.RUNNING}
+    for installation, host in ((f"stranger-{world.installation}", "here"), ("", "elsewhere")):
+        stranger = world.runtime(installation, host)
+        assert stranger.containers() == []
+        stranger.stop(running.session, running.attempt, grace_seconds=0)
+        stranger.remove(running.session, running.attempt)
+        assert stranger.logs(running.session, running.attempt, 10) == ""
+        with pytest.raises(StartError):
+            stranger.create(running)
+        with pytest.raises(StartError):
+            stranger.start(running.session, running.attempt)
+        assert phases(world.runtime()) == {(running.session, 1): ContainerPhase.RUNNING}
 
 
 def test_container_with_our_name_only_is_untouched(world: World, runtime: Runtime) -> None:

@@ -5,19 +5,15 @@ from dataclasses import replace
 import pytest
 
 from hostworker.runtime.tests.runtime_worlds import (
-    EVERY_WORLD,
     MIB,
     DockerWorld,
     World,
     cgroup_value,
-    each_world,
     launch,
     make_spec,
     new_session,
 )
 from hostworker.runtime_protocol import ContainerSpec, ResizeError
-
-world = pytest.fixture(params=EVERY_WORLD)(each_world)
 
 
 def kernel_limits(world: DockerWorld, spec: ContainerSpec) -> tuple[int, float]:

@@ -9,17 +9,13 @@ import pytest
 from engine.containers import saved_reference
 from hostworker.runtime.docker.images.saved import environment_of
 from hostworker.runtime.tests.runtime_worlds import (
-    EVERY_WORLD,
     DockerWorld,
     World,
-    each_world,
     launch,
     make_spec,
 )
 from hostworker.runtime_protocol import Runtime, SaveError
 from tests.wait import until
-
-world = pytest.fixture(params=EVERY_WORLD)(each_world)
 
 
 @pytest.fixture

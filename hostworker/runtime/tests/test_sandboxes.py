@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from engine.containers import container_name
-from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
+from hostworker.privileged.base import ContainerFiles
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME, can_name
 from hostworker.runtime.docker.runtime import DockerRuntime
 from hostworker.runtime.engine_requests import inspect
 from hostworker.runtime.sandboxes import image as sandbox_image
 from hostworker.runtime.sandboxes.containers import FREE, RETIRED, sandbox_name
 from hostworker.runtime.sandboxes.state import QUIET_SECONDS
-from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec, runtime_of
+from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec, tiny_world
 from hostworker.runtime_protocol import ContainerPhase, ContainerSpec, StartError
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -23,14 +24,14 @@ from tests.wait import until
 pytestmark = pytest.mark.docker
 
 
-@pytest.fixture
-def world() -> Iterator[DockerWorld]:
+@pytest.fixture(scope="module")
+def docker_world() -> Iterator[DockerWorld]:
     made = DockerWorld(ensure_tiny_image(), sandboxes=2)
     yield made
     made.clean_up()
 
 
-runtime = pytest.fixture(runtime_of)
+own_world = pytest.fixture(tiny_world)
 
 
 def launch(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
@@ -116,6 +117,17 @@ def test_sandbox_of_dead_worker_is_used_by_the_next(world: DockerWorld, runtime:
     launch(runtime, spec)
     assert network_of(world, spec) == f"container:{left.id}"
     assert runtime.address(spec.session, 1) == address_of(world, spec)
+
+
+def test_sandbox_given_by_another_worker_is_used(world: DockerWorld, runtime: DockerRuntime) -> None:
+    """As where two workers make the same attempt at once, and both know the same sandbox."""
+    spec = make_spec(world.image)
+    with runtime._pool.pause_background_work():
+        name, sandbox = runtime._pool.state.free.popitem()
+        runtime._pool.state.free = {sandbox.id: sandbox}  # found by its old name for a moment longer, here by its id
+        world.client.rename(name, sandbox_of(world, spec))
+        launch(runtime, spec)
+    assert network_of(world, spec) == f"container:{sandbox.id}"
 
 
 def test_address_changed_during_start_is_announced_again(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -258,32 +270,55 @@ def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, r
     assert len(next_worker._pool.state.free) == 1
 
 
-def test_ending_worker_removes_discarded_containers_first(world: DockerWorld) -> None:
+def test_sandbox_removed_while_made_is_made_again(own_world: DockerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by another worker of the host, which ends: no sign that this one has no root."""
+    removed = list[str]()
+
+    def remove_first(container: ContainerFiles) -> bool:
+        if not removed:
+            removed.append(container.container_id)
+            own_world.client.remove_container(container.container_id, force=True)
+        return can_name(container)
+
+    monkeypatch.setattr("hostworker.privileged.hostnames.can_name", remove_first)
     stopped = threading.Event()
-    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
+    runtime = DockerRuntime(own_world.installation, "here", ENGINE_URL, network=own_world.network, sandboxes=1)
+    keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
+    keeper.start()
+    try:
+        until(lambda: len(runtime._pool.state.free) == 1)
+    finally:
+        stopped.set()
+        keeper.join()
+    assert len(removed) == 1
+
+
+def test_ending_worker_removes_discarded_containers_first(own_world: DockerWorld) -> None:
+    stopped = threading.Event()
+    runtime = DockerRuntime(own_world.installation, "here", ENGINE_URL, network=own_world.network, sandboxes=1)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
     until(lambda: len(runtime._pool.state.free) == 1)
     with runtime._pool.pause_background_work():
-        spec = ended(runtime, launch(runtime, make_spec(world.image)))
+        spec = ended(runtime, launch(runtime, make_spec(own_world.image)))
         stopped.set()
         keeper.join()
-    assert not is_there(world, spec)
-    assert world.sandboxes() == {}
+    assert not is_there(own_world, spec)
+    assert own_world.sandboxes() == {}
 
 
-def test_a_worker_that_ends_takes_its_sandboxes_along(world: DockerWorld) -> None:
+def test_a_worker_that_ends_takes_its_sandboxes_along(own_world: DockerWorld) -> None:
     stopped = threading.Event()
-    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
+    runtime = DockerRuntime(own_world.installation, "here", ENGINE_URL, network=own_world.network, sandboxes=1)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
     until(lambda: len(runtime._pool.state.free) == 1)
-    spec = launch(runtime, make_spec(world.image))
+    spec = launch(runtime, make_spec(own_world.image))
     until(lambda: len(runtime._pool.state.free) == 1)
     stopped.set()
     keeper.join()
-    assert set(world.sandboxes()) == {sandbox_of(world, spec)}  # sessions outlive their worker
-    assert world.execute(spec.session, 1, f"ip addr | grep -c {address_of(world, spec)}/") == (0, "1\n")
+    assert set(own_world.sandboxes()) == {sandbox_of(own_world, spec)}  # sessions outlive their worker
+    assert own_world.execute(spec.session, 1, f"ip addr | grep -c {address_of(own_world, spec)}/") == (0, "1\n")
 
 
 def test_sessions_in_sandboxes_cannot_reach_each_other(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -298,6 +333,7 @@ def test_sessions_in_sandboxes_cannot_reach_each_other(world: DockerWorld, runti
 
 
 def test_a_session_in_a_sandbox_has_its_own_hostname_everywhere(world: DockerWorld, runtime: DockerRuntime) -> None:
+    hosts_own = Path("/proc/sys/kernel/hostname").read_text()
     specs = [launch(runtime, make_spec(world.image, hostname=name)) for name in ("my-work", "")]
     for spec in specs:
         assert is_joined(world, spec)
@@ -306,14 +342,7 @@ def test_a_session_in_a_sandbox_has_its_own_hostname_everywhere(world: DockerWor
         seen = world.execute(spec.session, 1, command)[1].split()
         assert seen[:4] == [name, name, address_of(world, spec), name]
     assert world.execute(specs[0].session, 1, "echo $HOSTNAME") == (0, "my-work\n")
-
-
-def test_the_host_keeps_its_own_name(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with open("/proc/sys/kernel/hostname") as file:
-        before = file.read()
-    launch(runtime, make_spec(world.image, hostname="my-work"))
-    with open("/proc/sys/kernel/hostname") as file:
-        assert file.read() == before
+    assert Path("/proc/sys/kernel/hostname").read_text() == hosts_own
 
 
 def test_session_in_sandbox_sees_only_its_processes(world: DockerWorld, runtime: DockerRuntime) -> None:
