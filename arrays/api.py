@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 from django.db.models import Expression, F, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
@@ -196,5 +197,7 @@ def chosen_tasks(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:
     elif table in ("parameters", "metrics") and name:
         by = KeyTransform(name, table)
     else:
-        raise ValidationError({"order": [f"Write one of {', '.join(ORDERS)}, parameters.NAME and metrics.NAME."]})
+        raise ValidationError(
+            {"order": [_("Write one of %(orders)s, parameters.NAME and metrics.NAME.") % {"orders": ", ".join(ORDERS)}]}
+        )
     return tasks.order_by(by.desc(nulls_last=True) if is_descending else by.asc(nulls_last=True), "index")

@@ -185,7 +185,7 @@ def _draw_between(name: str, kind: str, low: float, high: float) -> Callable[[ra
 
 def _listed(given: Any, most: int) -> tuple[list[Parameters], Any]:
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-        raise SpaceError("list is a list of objects, one of each task.")
+        raise SpaceError("Write a list of objects, one for each task.")
     _bound(len(given), most)
     sets = [{name: _value(name, value) for name, value in _named(each).items()} for each in given]
     return sets, None  # its tasks have them

@@ -34,6 +34,7 @@ MAX_REASONS: Final = 10  # shown why a session was left out
 MEMORY: Final = memory_column("memory", "memory")
 SHARED_MEMORY: Final = memory_column("shared_memory", "shared memory")
 FGPU: Final = fgpu_column("fgpu", "fGPU")
+GPU_MEMORY: Final = memory_column("gpu_memory", "GPU memory")
 
 
 @admin.display(description="why", ordering="reason")
@@ -195,7 +196,7 @@ class SessionAdmin(ReadOnlyAdmin):
     fieldsets = (
         (None, {"fields": ("shown_name", "id", "cluster", "owner", "kind", "status", "result", WHY, "status_at")}),
         ("Start", {"fields": ("eta", "eta_reason", "not_before")}),
-        ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU)}),
+        ("Asked for", {"fields": ("image", "resource_group", "cpu", MEMORY, SHARED_MEMORY, FGPU, GPU_MEMORY)}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
         ("Life", {"fields": ("host", "attempt", "avoided_hosts", "container_id", "exit_code")}),
         ("Times", {"fields": ("created_at", "started_at", "ended_at")}),

@@ -115,7 +115,16 @@ class SessionViewSet(
         order = search.DEFAULT_SORT
         if self.action == "list":
             sessions, order = _filtered(sessions, self.query, user), self.query["order"]
-        related = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice")
+        related = (
+            "owner__policy",
+            "project__policy",
+            "image",
+            "resource_group",
+            "host",
+            "lease",
+            "idle_notice",
+            "start_estimate",
+        )
         return (
             sessions.with_members()
             .select_related(*related)
@@ -250,7 +259,7 @@ def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict
     """Return the service's {field of LaunchRequest: message} as {field of the request: messages}."""
     names = {"environment": "env", "is_preemptible": "preemptible", GENERAL: "non_field_errors"}
     if "preset" in body:
-        names |= dict.fromkeys(AMOUNTS, "preset")
+        names |= dict.fromkeys((*AMOUNTS, "gpu_memory"), "preset")
     if "image" not in body:
         names["image"] = "version"
     by_field: dict[str, list[str]] = {}

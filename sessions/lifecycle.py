@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
+START_CERTAINTY: Final = (8, 10)  # of so many starts so many are to lie in the range that was told
+
 
 class Status(StrEnum):
     """The state of a session."""
@@ -46,6 +48,7 @@ class Reason(StrEnum):
     PROCESS_OUT_OF_MEMORY = "PROCESS_OUT_OF_MEMORY"  # the kernel killed a process at the memory limit; its status stays
     DISK_NEARLY_FULL = "DISK_NEARLY_FULL"  # it has written almost as much as its policy allows; its status stays
     OUTPUT_SLOWED = "OUTPUT_SLOWED"  # it writes more to its output than its host copies; its status stays
+    DEVICE_HEALTH = "DEVICE_HEALTH"  # a device that it holds is not in order, or is again; its status stays
     RESIZING = "RESIZING"  # its host is to change what it holds; its status stays
     RESIZED = "RESIZED"  # it holds other amounts now; its status stays
     RESIZE_REFUSED = "RESIZE_REFUSED"  # its host did not change what it holds; its status stays
@@ -55,7 +58,7 @@ class Reason(StrEnum):
     PARKED = "PARKED"  # put aside: its container is saved, and what it held is free for others
     RESUMED = "RESUMED"  # back in the queue for the host that saved it
     RESUME_FAILED = "RESUME_FAILED"  # its host did not start it again; parked as before
-    PARK_TIMEOUT = "PARK_TIMEOUT"  # parked for longer than the owner's policy allows
+    PARK_TIMEOUT = "PARK_TIMEOUT"  # parked for longer than the owner's policy allows, or its host is kept
     FILES_LOST = "FILES_LOST"  # its host no longer has what was saved of it
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin, or by a manager of its project

@@ -29,7 +29,7 @@ from messaging.background import BackgroundThread
 logger = logging.getLogger(__name__)
 
 SUPERADMINS: Final = "superadmins"
-ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/routing/feed.py defines its messages
+ROUTES_CHANNEL: Final = "gp.routes"  # of Redis, for app proxies; endpoints/routing/feed.py defines its messages
 
 REPLIES: Final = "gp.withdrawn"  # how the names of lists of acknowledgements begin; hosts may write no others
 REPLY_TTL_SECONDS: Final = 10  # expiry of such a list in Redis
@@ -112,19 +112,32 @@ def send_to_scheduler(task: str) -> None:
     transaction.on_commit(partial(_send_task, task, (), "scheduler"))
 
 
-def routes_changed(session_id: str) -> None:
-    """After the commit, have every app proxy read the routes of this session again."""
-    publish_to_proxies({"session": session_id})
+def routes_channel(host_name: str) -> str:
+    """Return the channel of Redis on which the gateway of this host hears of routes, its own alone."""
+    return f"{ROUTES_CHANNEL}.{host_name}"
 
 
-def publish_to_proxies(message: Mapping[str, object]) -> None:
-    """After the commit, send the message to every process that caches routes."""
-    transaction.on_commit(partial(_proxies.run, _publish, message))
+def routes_changed(session_id: str, host_name: str = "") -> None:
+    """After the commit, have every app proxy, and one host's gateway, read the routes of this session again."""
+    publish_to_proxies({"session": session_id}, host_name)
 
 
-def publish(message: Mapping[str, object]) -> int:
-    """Send the message to every process that caches routes; return how many got it. Raises RedisError, OSError."""
-    return int(proxies_redis().publish(ROUTES_CHANNEL, json.dumps(message)))
+def publish_to_proxies(message: Mapping[str, object], host_name: str = "") -> None:
+    """After the commit, send the message as `publish` does."""
+    transaction.on_commit(partial(_proxies.run, _publish, message, host_name))
+
+
+def publish(message: Mapping[str, object], host_name: str = "") -> int:
+    """Send the message to every app proxy, and to the gateway of one host, by default this process's.
+
+    Return how many got it. Were every gateway sent what concerns another host, then messages, and what gateways ask
+    the database because of them, would grow with the square of the hosts. Raises RedisError, OSError.
+    """
+    data = json.dumps(message)
+    with proxies_redis().pipeline(transaction=False) as pipeline:
+        for channel in (ROUTES_CHANNEL, routes_channel(host_name or settings.COMPUTE_HOST_NAME)):
+            pipeline.publish(channel, data)
+        return sum(map(int, pipeline.execute()))
 
 
 def ask(message: Mapping[str, object], seconds: float) -> int:
@@ -152,9 +165,9 @@ def proxies_redis() -> redis.Redis:
     )
 
 
-def _publish(message: Mapping[str, object]) -> None:
+def _publish(message: Mapping[str, object], host_name: str) -> None:
     try:
-        publish(message)
+        publish(message, host_name)
     except (RedisError, OSError) as error:
         logger.warning("could not send %s to the app proxies: %s; they poll for it", message, error)
 

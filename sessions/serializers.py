@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
+from resources.accelerators.kinds import named_for
 from resources.amounts.fields import FgpuTextField, SpanField
 from resources.amounts.units import fgpu_text
 from resources.gpus.tiers import Tier
@@ -74,6 +75,14 @@ class GroupWaitSerializer(serializers.Serializer[Any]):
     eta_reason = serializers.CharField(help_text="Why not before")
 
 
+class StartRangeSerializer(serializers.Serializer[Any]):
+    """Between which times a session that waits is likely to start, by how long others like it ran."""
+
+    starts_from = serializers.DateTimeField(allow_null=True)
+    starts_until = serializers.DateTimeField(allow_null=True)
+    certainty = serializers.FloatField(allow_null=True, help_text="Part of the starts that lie in their range: 0.8")
+
+
 class ClusterMemberSerializer(serializers.Serializer[Session]):
     """A member of a cluster, which is a session with an id of its own."""
 
@@ -84,6 +93,8 @@ class ClusterMemberSerializer(serializers.Serializer[Session]):
     cpu = serializers.IntegerField()
     memory = serializers.IntegerField()
     fgpu = FgpuTextField()
+    gpu_memory = serializers.IntegerField(help_text="Bytes that it asked for in place of a share; 0: none")
+    min_fgpu = FgpuTextField(help_text="With GPU memory: the least that it gets")
     host = serializers.CharField(source="host.name", default=None, allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
 
@@ -129,7 +140,7 @@ class SessionSerializer(ShownSerializer[Session]):
     owner = serializers.EmailField(source="owner.email", read_only=True)
     status = serializers.ChoiceField(source="whole_status", choices=[status.value for status in Status], read_only=True)
     reason = serializers.ChoiceField(choices=[reason.value for reason in Reason], read_only=True)
-    detail = serializers.CharField(read_only=True, help_text="The reason in words")
+    detail = serializers.SerializerMethodField(help_text="The reason in words")
     project = serializers.CharField(
         source="project.name", default=None, read_only=True, allow_null=True, help_text="Whose limits apply as well"
     )
@@ -142,6 +153,7 @@ class SessionSerializer(ShownSerializer[Session]):
         help_text="Of a session that may start in several groups: why it waits in each, the preferred first"
     )
     fgpu = FgpuTextField(read_only=True)
+    min_fgpu = FgpuTextField(read_only=True, help_text="With GPU memory: the least that it gets")
     host = serializers.CharField(source="host.name", default=None, read_only=True, allow_null=True)
     gpus = serializers.SerializerMethodField()
     resizing = SessionSizeSerializer(
@@ -187,7 +199,10 @@ class SessionSerializer(ShownSerializer[Session]):
     eta = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="When a waiting session starts, as far as is known"
     )
-    eta_reason = serializers.CharField(read_only=True, help_text="Why not before")
+    eta_reason = serializers.SerializerMethodField(help_text="Why not before")
+    estimate = serializers.SerializerMethodField(
+        help_text="Between which times a waiting session is likely to start; null where nothing is known"
+    )
     mounts = MountSerializer(many=True, read_only=True, help_text="Folders that it mounts")
     cluster = ClusterSerializer(read_only=True, allow_null=True, help_text="Of which it is a member")
     result = serializers.CharField(read_only=True, help_text="SUCCESS or FAILURE of a batch session that has ended")
@@ -196,7 +211,7 @@ class SessionSerializer(ShownSerializer[Session]):
         model = Session
         fields = (
             *("id", "name", "owner", "project", "status", "reason", "detail", "image", "environment", "version"),
-            *("resource_group", "resource_groups", "waits", "gpu_model", "min_gpu_memory"),
+            *("resource_group", "resource_groups", "waits", "gpu_model", "min_gpu_memory", "gpu_memory", "min_fgpu"),
             *(
                 "cpu",
                 "cpu_guaranteed_milli",
@@ -210,12 +225,20 @@ class SessionSerializer(ShownSerializer[Session]):
                 "priority",
             ),
             *("cluster", "kind", "command", "time_limit", "not_before", "depends_on", "dependencies"),
-            *("eta", "eta_reason", "result"),
+            *("eta", "eta_reason", "estimate", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),
             "idle_ends_at",
             *("last_activity_at", "ssh", "apps", "mounts"),
         )
+
+    def get_detail(self, session: Session) -> str:
+        """Return what is said of its status, with what its group's devices are called."""
+        return named_for(session.resource_group.accelerator_name, session.detail)
+
+    def get_eta_reason(self, session: Session) -> str:
+        """Return what it waits for until then, likewise."""
+        return named_for(session.resource_group.accelerator_name, session.eta_reason)
 
     @extend_schema_field(GpuShareSerializer(many=True))
     def get_gpus(self, session: Session) -> Any:
@@ -227,6 +250,12 @@ class SessionSerializer(ShownSerializer[Session]):
             {"uuid": share.gpu.uuid, "fgpu": fgpu_text(share.milli), "tier": tier.value}
             for share, tier in session.held_shares
         ]
+
+    @extend_schema_field(StartRangeSerializer(allow_null=True))
+    def get_estimate(self, session: Session) -> Any:
+        """Return the range, which the view has fetched, while the session waits."""
+        told = getattr(session, "start_estimate", None) if session.status == Status.PENDING else None
+        return None if told is None else StartRangeSerializer(told).data
 
     def get_resource_groups(self, session: Session) -> list[str]:
         """Return their names, the preferred first."""

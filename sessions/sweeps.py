@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import DurationField, ExpressionWrapper, F, Max, Q
@@ -40,6 +40,8 @@ CLAIM_DEADLINE: Final = timedelta(seconds=30)
 CONVERSION_DEADLINE: Final = timedelta(minutes=30)  # until its host begins, after those that were asked for before
 PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the start
 DRAINED: Final = "Its host was taken out of service."
+PARKED_LONG: Final = "It was parked for as long as its owner's policy allows."
+HOST_NOT_KEPT: Final = "Its host was made for sessions that run, and is not kept any longer for parked ones."
 WAITED_IN_ONE: Final = "It waited for longer than its resource group allows."
 WAITED_IN_SEVERAL: Final = "It waited for longer than its resource groups allow."
 
@@ -174,10 +176,16 @@ def _return_parked(session: Session) -> None:
 
 
 def end_long_parked() -> None:
-    """End sessions that have been parked for longer than their owner's policy allows; their host removes the files."""
-    parked = Session.objects.filter(status=Status.PARKED).annotate(end=parking.retained_until_expression())
-    for session in parked.filter(end__lt=Now()):
-        services.end(session, Reason.PARK_TIMEOUT, "It was parked for as long as its owner's policy allows.")
+    """End sessions that have been parked for longer than their owner's policy allows; their host removes the files.
+
+    So those that would keep a host that was made for sessions, which costs, or whose host is taken back.
+    """
+    parked = Session.objects.filter(status=Status.PARKED)
+    ends = parked.annotate(end=parking.retained_until_expression(), policy_end=parking.policy_end_expression())
+    session: Any  # with both
+    for session in ends.filter(end__lt=Now()):
+        detail = PARKED_LONG if session.end == session.policy_end else HOST_NOT_KEPT
+        services.end(session, Reason.PARK_TIMEOUT, detail)
 
 
 def cancel_dependents() -> None:

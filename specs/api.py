@@ -67,6 +67,7 @@ class SpecDocumentSerializer(serializers.Serializer[Any]):
     cpu = serializers.IntegerField(allow_null=True, help_text="Of each, all members of a cluster together")
     memory = serializers.IntegerField(allow_null=True, help_text="Bytes")
     fgpu = FgpuTextField(allow_null=True)
+    gpu_memory = serializers.IntegerField(help_text="Bytes, asked for in place of a share; 0: it is not")
     estimate = EstimateSerializer(allow_null=True, help_text="Of a dry run: when all would have started")
 
 
@@ -190,5 +191,6 @@ def as_data(outcome: SpecOutcome) -> dict[str, Any]:
         "resource_group": asked and asked.resource_group.name,
         "count": asked.count if asked else 0,
         **{name: asked and getattr(asked.together, name) for name in ("cpu", "memory", "fgpu")},
+        "gpu_memory": asked.gpu_memory if asked else 0,
         "estimate": outcome.estimate and estimate_data(outcome.estimate),
     }

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +33,9 @@ class SpecExport(NamedTuple):
     left_out: list[str]
 
 
+LEFT_OUT_AT_ZERO: Final = ("gpu_memory", "min_gpu_memory")
+
+
 def session_spec(session: Session, reader: User) -> SpecExport:
     """Return a session, or the cluster of which it is the first member, as a spec file for this reader."""
     return _text(*session_document(session, reader))
@@ -48,9 +52,11 @@ def session_document(session: Session, reader: User) -> tuple[str, dict[str, Any
     if cluster := shown["cluster"]:
         main, *others = cluster["members"]
         if cluster["main_differs"] and others:
-            amounts = ("cpu", "memory", "fgpu")
+            amounts = ("cpu", "memory", "fgpu", "gpu_memory", "min_fgpu")
             fields |= _taken(LaunchRequestSerializer(), {name: others[0][name] for name in amounts})
-            fields["cluster"]["main"] = _taken(LaunchRequestSerializer(), {name: main[name] for name in amounts})
+            own = {name: main[name] for name in amounts}
+            fields["cluster"]["main"] = _taken(LaunchRequestSerializer(), own)
+            fields["cluster"]["main"].pop("gpu_memory", None)  # as the others have
     return "cluster" if cluster else "session", fields
 
 
@@ -82,6 +88,9 @@ def _shown(kind: type[BaseSerializer[Any]], row: Any, reader: User) -> dict[str,
 def _taken(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is shown of the fields that a body takes, without what says nothing."""
     found = {}
+    if shown.get("gpu_memory"):  # by which it was given a share, on a GPU that has it
+        least = shown["min_fgpu"]
+        shown = {**shown, "min_gpu_memory": 0, "fgpu": least if Decimal(least) else None}
     for name, field in body.fields.items():
         value = shown.get(name)
         if name == "mounts":
@@ -92,7 +101,7 @@ def _taken(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
             value = next((f"{value // size}{unit}" for size, unit in UNITS if value and not value % size), value)
         elif isinstance(value, int) and isinstance(field, SpanField):
             value = f"{value // 60}m" if value % 60 == 0 else value
-        if not (value is None or value is False or value in ("", [], {}) or (name == "min_gpu_memory" and not value)):
+        if not (value is None or value is False or value in ("", [], {}) or (name in LEFT_OUT_AT_ZERO and not value)):
             found[name] = value
     return found
 

@@ -37,6 +37,7 @@ POLL_SECONDS: Final = 2.0
 WRITABLE_INTERVAL: Final = timedelta(minutes=1)  # while a session may write to the folder
 IDLE_INTERVAL: Final = timedelta(hours=6)
 PAUSE_FACTOR: Final = 19  # times the duration of the last measurement; 1 where files are made in a hurry
+MAX_PAUSE: Final = timedelta(days=30)  # the longest that a host may write (hostaccess/grants.py)
 WALK_FACTOR: Final = 2  # times the files that the holder may have, after which a walk ends
 CLAIM: Final = timedelta(minutes=30)  # after which a host that measures is taken for dead
 DRAFT_LIFETIME: Final = timedelta(days=1)  # of a file among the uploads that no upload is about
@@ -169,7 +170,7 @@ def _record(folder: Folder, usage: Usage, took: timedelta) -> None:
         used_bytes=usage.bytes,
         used_files=usage.files,
         measured_at=clock.now(),
-        measure_pause=took * PAUSE_FACTOR,
+        measure_pause=min(took * PAUSE_FACTOR, MAX_PAUSE),
         measuring_since=None,
     )
 

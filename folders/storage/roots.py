@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from django.db import transaction
+from django.db.models import F, FilteredRelation, Q
 
 from folders.files.kernel_quota import KernelQuota
 from folders.files.roots import RootProbe, RootState, write_marker
 from folders.models import HostRoot, QuotaSupport, StorageRoot
 from resources import clock
 from resources.amounts.units import listing
+from resources.hosts.frequent import insert_rows
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus
 
@@ -35,19 +36,21 @@ def check(
 ) -> list[StorageRoot]:
     """Store which roots this machine, which is `host`, has, and return all that there are.
 
-    Takes at most CHECK_TIMEOUT_SECONDS, and five queries; one where there are no roots.
+    Takes at most CHECK_TIMEOUT_SECONDS, and two queries; one where there are no roots.
 
     `can_limit` is asked whether this process may set quotas, where a file system enforces them. `problem_of` says
     why sessions of the host cannot mount folders of a root as it was found; the host then counts as lacking it.
     """
-    roots = list(StorageRoot.objects.all())
+    here = FilteredRelation("on_hosts", condition=Q(on_hosts__host=host))
+    known = StorageRoot.objects.annotate(here=here, was_present=F("here__is_present"))
+    before = {root.pk: root.was_present for root in known}
+    roots: list[StorageRoot] = [*known]
     if not roots:
         return roots
     for root in roots:
         _probe(root).begin()
     found = {root: _probe(root).state(CHECK_TIMEOUT_SECONDS, CHECK_TIMEOUT_SECONDS) for root in roots}
     found = {root: replace(state, problem=problem_of(root, state)) for root, state in found.items()}
-    before = dict(HostRoot.objects.filter(host=host).values_list("root_id", "is_present"))
     now = clock.now()
     rows = [
         HostRoot(
@@ -63,12 +66,11 @@ def check(
         for root, state in found.items()
     ]
     fields = ["is_present", "problem", "quota_support", "total_bytes", "free_bytes", "checked_at"]
-    with transaction.atomic():
-        HostRoot.objects.bulk_create(rows, update_conflicts=True, unique_fields=["host", "root"], update_fields=fields)
-        if any(before.get(row.root_id, False) != row.is_present for row in rows):
-            kick_scheduler()
+    insert_rows(rows, ["host", "root"], fields)
+    if any(bool(before[row.root_id]) != row.is_present for row in rows):
+        kick_scheduler()
     for root, state in found.items():
-        _log(host, root, state, was_present=before.get(root.pk))
+        _log(host, root, state, was_present=before[root.pk])
     return roots
 
 

@@ -155,6 +155,12 @@ def test_growth_during_a_measurement_has_it_measured_again(root: StorageRoot, fo
     assert measure_all(root) == 1
 
 
+def test_the_pause_after_a_long_measurement_is_bounded(folder: Folder) -> None:
+    measure._record(folder, Usage(7, 7), timedelta(days=2))
+    folder.refresh_from_db()
+    assert folder.measure_pause == timedelta(days=30), "the longest that a host may write"
+
+
 def test_the_end_of_the_worker_gives_a_measurement_up(
     root: StorageRoot, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from django.urls import reverse
 from django.utils.http import http_date
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework.exceptions import APIException, NotFound, ValidationError
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -31,7 +31,7 @@ from folders.files.partial import PartialFile
 from folders.models import Folder, OnConflict, Upload
 from folders.responses import status_of
 from folders.serializers import UploadSerializer
-from folders.sharing.access import Access, access, require
+from folders.sharing.access import Access, require
 from folders.storage.paths import files_of
 from folders.transfers.handover import hand_over, has_body
 from folders.transfers.incoming import ALGORITHMS, Checksum, UploadBody, UploadRefusedError
@@ -58,11 +58,10 @@ class TusError(APIException):
 
 def folder_for(request: Request, folder_id: str, needed: Access) -> Folder:
     """Return the folder; one that the caller may not even read is 404, one they may not write to 403."""
-    folders = Folder.objects.select_related("owner__policy", "project__policy", "root")
+    user = user_of(request)
+    folders = Folder.objects.readable_by(user).select_related("owner__policy", "project__policy", "root")
     folder = get_object_or_404(folders, pk=folder_id)
-    if access(user_of(request), folder) == Access.NONE:
-        raise NotFound
-    require(user_of(request), folder, needed)
+    require(user, folder, needed)
     return folder
 
 

@@ -96,15 +96,15 @@ def trim(place: Place) -> bool:
     """Remove what was not used for long, and what is too much; return whether there are too many downloads."""
     if place.folder is None:
         return False
-    now, kept_bytes, kept = time.time(), 0, 0
+    now, total_bytes, count = time.time(), 0, 0
     known = [path for path in place.folder.iterdir() if re.fullmatch("[0-9a-f]{64}", path.name)]
     used = [(used_at, path) for path in known if (used_at := _used_at(path)) is not None]
     for used_at, path in sorted(used, reverse=True):
         size, age = _known_size(path), (now - used_at) / DAY
-        is_too_much = kept + 1 > MAX_ENVIRONMENTS or kept_bytes + size > MAX_BYTES
+        is_too_much = count + 1 > MAX_ENVIRONMENTS or total_bytes + size > MAX_BYTES
         if path != place.venv and (age > LIFETIME_DAYS or (is_too_much and age > USED_DAYS)) and _remove(path):
             continue
-        kept_bytes, kept = kept_bytes + size, kept + 1
+        total_bytes, count = total_bytes + size, count + 1
     return _size(place.folder / DOWNLOADS) > MAX_DOWNLOADED_BYTES
 
 

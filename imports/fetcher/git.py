@@ -277,20 +277,20 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _tail(process: subprocess.Popen[bytes]) -> bytes:
     """Return the end of what the process writes to its errors, which may be long."""
     assert process.stderr is not None
-    kept = b""
+    end = b""
     with process.stderr:
         while block := os.read(process.stderr.fileno(), 65536):
-            kept = (kept + block)[-4096:]
-    return kept
+            end = (end + block)[-4096:]
+    return end
 
 
 def _reason(errors: bytes) -> str:
     """Return the lines of git that say what is wrong on one line, and what ssh said before the first of them."""
     lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
-    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
-    first = lines.index(told[0]) if told else len(lines)
+    problems = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
+    first = lines.index(problems[0]) if problems else len(lines)
     before = [line for line in lines[:first][-1:] if "%" not in line and not line.startswith("Warning:")]
-    return " ".join("".join(filter(str.isprintable, line)) for line in (*before, *told))[:300]
+    return " ".join("".join(filter(str.isprintable, line)) for line in (*before, *problems))[:300]
 
 
 def _size(path: Path) -> int:

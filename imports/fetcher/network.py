@@ -37,10 +37,10 @@ def resolve(host: str, port: int, job: FetchJob, *, scheme: str = "https") -> st
     What is not encrypted goes to the operator's networks alone.
     """
     try:
-        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise FetchError(f"There is no host {host}, or its name cannot be resolved here.") from error
-    found = [ipaddress.ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
+    found = [ipaddress.ip_address(str(record[4][0]).partition("%")[0]) for record in records]
     may = is_in if scheme == "http" else is_allowed
     if scheme == "http" and not job.networks:
         raise FetchError(f"Nothing is fetched from {host} without TLS.")

@@ -33,5 +33,6 @@ def token_of(host_name: str, session_id: str, port: int) -> str:
 
 def announce(endpoint: Endpoint) -> None:
     """Notify the proxies and the browsers, after the commit, that the endpoint has changed."""
-    notify.routes_changed(endpoint.session_id)
+    host = endpoint.session.host
+    notify.routes_changed(endpoint.session_id, host.name if host else "")
     notify.sessions_changed([(endpoint.session_id, endpoint.session.owner_id, endpoint.session.project_id)])

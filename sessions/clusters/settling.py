@@ -20,7 +20,7 @@ from resources.kick import kick_scheduler
 from sessions import notes, notify
 from sessions.launching import services
 from sessions.lifecycle import AT_WORK, FINAL, HOSTED, LIVE, UNPLACED, Reason, Status
-from sessions.models import Cluster, Session, StaleSessionError, alike, member_name
+from sessions.models import Cluster, Session, StaleSessionError, alike, member_name, size_of
 from sessions.parking import services as parking
 from sessions.requeueing import preemption
 from sessions.words import reason_text
@@ -200,9 +200,13 @@ def _return_others(cluster: Cluster, firm: Sequence[Session], live: Sequence[Ses
         avoided = list(dict.fromkeys(host_id for member in firm for host_id in member.avoided_hosts))
         failures = max(member.start_failures for member in firm)
         for of_one in alike(live):  # one may not have been resized
-            size = {name: getattr(of_one[0], name) for name in ("cpu", "memory", "fgpu")}
             waiting = cluster.members.filter(status=Status.PENDING, pk__in=[member.pk for member in of_one])
-            waiting.update(**size, avoided_hosts=avoided, start_failures=failures, status_at=clock.now())  # is noted
+            waiting.update(
+                **size_of(of_one[0]),
+                avoided_hosts=avoided,
+                start_failures=failures,
+                status_at=clock.now(),  # is noted
+            )
         Cluster.objects.filter(pk=cluster.pk).update(**NO_PLACE)
         kick_scheduler()
 

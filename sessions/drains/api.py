@@ -1,5 +1,8 @@
 """API by which superadmins take hosts out of service and back."""
 
+from datetime import timedelta
+from typing import Final
+
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
@@ -13,6 +16,8 @@ from resources import clock
 from resources.models import Host
 from restapi.views import ApiView, valid_body
 from sessions.drains import services as drains
+
+MAX_DELAY: Final = timedelta(days=365)  # the host writes its row too, and no times of another century
 
 
 class DrainSerializer(StrictSerializer):
@@ -44,6 +49,8 @@ class HostDrainView(ForSuperadmins, ApiView):
         end_at = asked["end_at"]
         if end_at is not None and end_at < clock.now():
             raise ValidationError({"end_at": ["This time has passed."]})
+        if end_at is not None and end_at > clock.now() + MAX_DELAY:
+            raise ValidationError({"end_at": [f"At most {MAX_DELAY.days} days from now; null lets sessions finish."]})
         left = drains.drain(host, end_at=end_at, reason=asked["reason"], actor=user_of(request))
         return Response({"sessions": [session.pk for session in left]})
 

@@ -67,10 +67,10 @@ def undrain(host: Host, *, actor: User) -> None:
 def _tell(host: Host, end_at: datetime | None, actor: User | None) -> None:
     """Tell the owners of what runs on the host when it ends."""
     hosted = Session.objects.filter(host=host, status__in=HOSTED).values_list("cluster_id", "pk")
-    heads = Session.objects.filter(pk__in=[cluster_id or pk for cluster_id, pk in hosted])
+    mains = Session.objects.filter(pk__in=[cluster_id or pk for cluster_id, pk in hosted])
     if end_at is not None:
-        SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in heads)
-    notify.sessions_changed([(session.pk, session.owner_id, session.project_id) for session in heads])
+        SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in mains)
+    notify.sessions_changed([(session.pk, session.owner_id, session.project_id) for session in mains])
 
 
 def _event(session: Session, host: Host, end_at: datetime, actor: User | None) -> SessionEvent:

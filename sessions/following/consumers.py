@@ -98,7 +98,7 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
         """Read a message of the browser; close where it is none."""
         try:
             content = json.loads(text_data or "")
-        except ValueError:
+        except (ValueError, RecursionError):
             await self.close(NOT_UNDERSTOOD)
             return
         if isinstance(content, dict):

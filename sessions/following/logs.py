@@ -73,10 +73,10 @@ def read(session: Session, tail: int, member: str = "") -> str:
 def read_previous(session: Session, tail: int, member: str = "") -> str:
     """Return the same of the attempt before, as far as it was kept; "" where there was none. Raises RejectedError."""
     members = chosen(session, member)
-    kept = [(each, each.previous_output.splitlines()[-tail:]) for each in members]
+    outputs = [(each, each.previous_output.splitlines()[-tail:]) for each in members]
     if len(members) == 1:
-        return "\n".join(kept[0][1])
-    return "".join(f"{each.member_name} | {line}\n" for each, lines in kept for line in lines)
+        return "\n".join(outputs[0][1])
+    return "".join(f"{each.member_name} | {line}\n" for each, lines in outputs for line in lines)
 
 
 def read_together(sessions: Sequence[Session], tail: int, name_of: Callable[[Session], str]) -> str:

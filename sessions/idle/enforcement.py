@@ -63,6 +63,7 @@ def enforce_idle_rules(now: datetime) -> None:
     Idempotent.
     """
     usage_periods.record_periods(now)
+    usage_periods.delete_old_records(now)
     notices = {notice.session_id: notice for notice in IdleNotice.objects.select_related("rule", "session")}
     for rule in IdleRule.objects.enabled():
         found = idle_sessions(rule, now)

@@ -12,7 +12,7 @@ from sessions.idle_rules import MAX_SPAN, PERIOD, RECORD_SECONDS, PeriodUse, kno
 from sessions.models import GpuShare, PastSize, Session, SessionUsage, UsagePeriod
 
 SETTLE: Final = timedelta(seconds=45)  # in which the last records of a period arrive
-USAGE_RETENTION: Final = timedelta(hours=2)  # as hosts keep their records
+USAGE_RETENTION: Final = timedelta(hours=2)  # of what hosts record
 PERIOD_RETENTION: Final = 2 * MAX_SPAN + timedelta(days=1)  # the longest window, a week before
 LOCK: Final = 7_214_305  # of PostgreSQL's advisory locks: one process writes periods
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +49,7 @@ class HeldShape:
 def record_periods(now: datetime) -> int:
     """Write the periods that are over by now and return how many there are; one query where there is nothing to write.
 
-    Idempotent. What was not written for a while follows, as far back as hosts keep their records.
+    Idempotent. What was not written for a while follows, as far back as there are records of hosts.
     """
     end = start_of_period(now - SETTLE)
     with transaction.atomic():
@@ -70,6 +70,11 @@ def record_periods(now: datetime) -> int:
             _sum_days(list(shapes), since)
         UsagePeriod.objects.filter(at__lt=now - PERIOD_RETENTION).delete()
     return len(rows)
+
+
+def delete_old_records(now: datetime) -> None:
+    """Delete what hosts have recorded and nobody shows any more: here and not by each host, of which all would look."""
+    SessionUsage.objects.filter(at__lt=now - USAGE_RETENTION).delete()
 
 
 def latest_uses(session_ids: Iterable[str], since: datetime, now: datetime) -> dict[str, PeriodUse]:

@@ -43,6 +43,8 @@ def request_errors(request: LaunchRequest) -> dict[str, str]:
         errors["cluster_runs_on_all"] = "Without a command there is nothing for all members to run."
     if not 0 <= cluster.max_restarts <= MAX_RESTARTS:
         errors["cluster_max_restarts"] = f"A cluster starts again at most {MAX_RESTARTS} times."
+    if request.gpu_memory and cluster.main_fgpu:
+        errors["cluster_main_fgpu"] = "The first member has as much GPU memory as each of the others, or no GPU."
     return errors | _main_errors(request)
 
 
@@ -147,6 +149,8 @@ def create(request: LaunchRequest, heads: Sequence[Session]) -> list[Session]:
     members = [member for row, head in zip(rows, heads, strict=True) for member in _members(row, head)]
     for head in heads:
         head.cpu, head.memory, head.fgpu = request.main or request.each
+        if not head.fgpu:
+            head.gpu_memory = head.min_fgpu = 0
     return members
 
 

@@ -1,6 +1,8 @@
 """The resource groups in which the sessions of a launch may start, and what can never be granted in each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -11,6 +13,8 @@ from accounts.models import User
 from resources.amounts.capacity import Capacity, shortfalls
 from resources.amounts.units import fgpu_text, listing, size_text, span_text
 from resources.gpus.shares import device_memory_for, share_bytes
+from resources.hosts import kinds
+from resources.hosts.gpu_kinds import GpuKind, gpu_kinds
 from resources.models import Gpu, Host, ResourceGroup
 from resources.totals import possible_hosts
 from sessions.launching import clusters, mounts
@@ -53,7 +57,56 @@ def errors(owner: User, request: LaunchRequest, planned: MountPlan) -> dict[str,
 
 def min_gpu_memory_of(request: LaunchRequest) -> int:
     """Return the least memory, in bytes, that a session must get on one GPU, by its request and its image."""
-    return max(request.min_gpu_memory, request.image.min_gpu_memory) if request.most_fgpu else 0
+    least = max(request.gpu_memory, request.min_gpu_memory, request.image.min_gpu_memory)
+    return least if request.most_fgpu else 0
+
+
+def by_share(group: ResourceGroup, request: LaunchRequest) -> list[LaunchRequest]:
+    """Return a request by GPU memory as what it is on each kind of GPUs of the group, the least share first.
+
+    None where it fits no GPU. Any other request is returned as it is.
+    """
+    if not request.gpu_memory:
+        return [request]
+    capacity, least = group.gpu_capacity, max(request.fgpu, request.image.min_fgpu)
+    return [
+        replace(request, fgpu=fgpu, gpu_memory=0, min_gpu_memory=max(request.min_gpu_memory, request.gpu_memory))
+        for fgpu in sorted({max(least, kind.share_of(request.gpu_memory, capacity)) for kind in _kinds(group, request)})
+    ]
+
+
+def least_share(groups: Iterable[ResourceGroup], request: LaunchRequest) -> LaunchRequest:
+    """Return a request by GPU memory as one for the least that it can be granted in one of these groups."""
+    found = [each for group in groups for each in by_share(group, request)]
+    unknown = replace(request, fgpu=max(1, request.fgpu, request.image.min_fgpu), gpu_memory=0)
+    return min(found, key=attrgetter("fgpu"), default=unknown)
+
+
+def _kinds(group: ResourceGroup, request: LaunchRequest) -> list[GpuKind]:
+    """Return the kinds of GPUs of a group, of the model asked for, of which one has the memory asked for."""
+    return [
+        kind for kind in gpu_kinds(group) if kind.memory >= request.gpu_memory and request.gpu_model in ("", kind.model)
+    ]
+
+
+def _memory_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
+    """Return {field: message} where no GPU of the group has the memory asked for, or not with all else."""
+    if max(request.fgpu, request.image.min_fgpu) > group.gpu_capacity:
+        most = fgpu_text(group.gpu_capacity)
+        return {"fgpu": f"GPU memory is of one GPU, of which the least part is {most} fGPU at most."}
+    errors = [_gpu_errors(group, each) or _capacity_errors(group, each) for each in by_share(group, request)]
+    if errors:
+        return (
+            {} if {} in errors else {"gpu_memory" if name == "fgpu" else name: text for name, text in errors[0].items()}
+        )
+    models = sorted({kind.model for kind in gpu_kinds(group)})
+    if request.gpu_model and models and request.gpu_model not in models:
+        return {"gpu_model": _model_text(request.gpu_model, list(filter(None, models)))}
+    sizes = [kind.memory for kind in gpu_kinds(group) if request.gpu_model in ("", kind.model)]
+    if not sizes:
+        return {"gpu_memory": f"No host of this group has any {group.accelerator_name}."}
+    name, largest = group.accelerator_name, size_text(max(sizes))
+    return {"gpu_memory": f"The largest {name} of this group has {largest}; a session gets it of one device."}
 
 
 def waits_on_page(session: Session) -> list[tuple[str, GroupWait]]:
@@ -77,7 +130,12 @@ def _errors_in(owner: User, group: ResourceGroup, request: LaunchRequest, planne
         return found
     if request.time_limit and group.max_lifetime and request.time_limit > group.max_lifetime:
         found["time_limit"] = f"The resource group {group} ends sessions after {span_text(group.max_lifetime)}."
-    found |= _gpu_errors(group, request) or _capacity_errors(group, request)
+    found |= _kind_errors(group, request)
+    if request.gpu_memory:
+        found |= _memory_errors(group, request)
+        request = next(iter(by_share(group, request)), request)
+    else:
+        found |= _gpu_errors(group, request) or _capacity_errors(group, request)
     if planned.required_roots and (missing := mounts.missing_storage_text(group, request.mounts)):
         found["mounts"] = missing
     elif planned.required_roots and request.cluster and not found:
@@ -85,6 +143,15 @@ def _errors_in(owner: User, group: ResourceGroup, request: LaunchRequest, planne
         if texts := list(_cluster_errors(group, request, suited).values()):
             found["mounts"] = f"Not all hosts have the storage of these folders. {texts[0]}"
     return found
+
+
+def _kind_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
+    """Return {field: message} where the kind of the group's devices does not suit the image, or a part of one."""
+    main = kinds.part_refusal(group, request.main.fgpu) if request.main else {}
+    found = {f"cluster_main_{name}": text for name, text in main.items()}
+    return (
+        found | kinds.part_refusal(group, request.fgpu) | kinds.image_refusal(group, request.most_fgpu, request.image)
+    )
 
 
 def _capacity_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
@@ -162,10 +229,11 @@ def _gpu_errors(group: ResourceGroup, request: LaunchRequest) -> dict[str, str]:
             return {"gpu_model": _model_text(request.gpu_model, models)}
         hosts = [(memory, model) for memory, model in hosts if model == request.gpu_model]
     if not hosts:
-        return {"fgpu": "No host of this group has a GPU."}
+        return {"fgpu": f"No host of this group has any {group.accelerator_name}."}
     best = max(memory for memory, _ in hosts)
     most = share_bytes(best, min(request.most_fgpu, group.gpu_capacity), group.gpu_capacity)
-    gets = f"With {fgpu_text(request.most_fgpu)} fGPU a session gets at most {size_text(most)} on a GPU of this group"
+    share, name = fgpu_text(request.most_fgpu), group.accelerator_name
+    gets = f"With {share} fGPU a session gets at most {size_text(most)} on one {name} of this group"
     if request.min_gpu_memory >= least:
         return {"min_gpu_memory": f"{gets}."}
     return {"fgpu": f"{gets}; {request.image} needs {size_text(least)}."}

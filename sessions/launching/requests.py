@@ -1,7 +1,7 @@
 """A request for sessions, as pages, API and commands make it. The rules are in `services`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -85,6 +85,7 @@ class LaunchRequest:
     is_any_group: bool = False  # they may start in every group that the owner may use; `resource_group` is preferred
     gpu_model: str = ""  # of their GPUs; empty: any
     min_gpu_memory: int = 0  # bytes that each gets on one GPU
+    gpu_memory: int = 0  # bytes of one GPU in place of a share; `fgpu` is then the least of that
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
     project: Project | None = None
     cluster: ClusterRequest | None = None  # None: each is one container
@@ -115,7 +116,12 @@ class LaunchRequest:
     @property
     def most_fgpu(self) -> int:
         """Milli-fGPU of a session, or of the members that have any."""
-        return max(self.fgpu, self.main.fgpu if self.main else 0)
+        return max(self.fgpu, self.main.fgpu if self.main else 0, self.gpu_memory and 1)
+
+    @property
+    def counted(self) -> "LaunchRequest":
+        """By GPU memory: the request with the number of GPUs in place of shares of them."""
+        return replace(self, fgpu=1) if self.gpu_memory else self
 
     @property
     def together(self) -> MemberSize:

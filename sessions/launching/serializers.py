@@ -24,7 +24,9 @@ from sessions.launching.services import LaunchRequest
 from sessions.lifecycle import DependencyKind
 from sessions.models import ClusterMode
 
-AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before", "gpu_model", "min_gpu_memory")
+AS_WRITTEN = (
+    *("name", "count", "priority", "command", "time_limit", "not_before", "gpu_model", "min_gpu_memory", "gpu_memory"),
+)
 ANY_GROUP: Final = "any"
 AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
 DEFAULT_SHARED_MEMORY = 64 * MIB
@@ -192,6 +194,10 @@ class LaunchRequestSerializer(StrictSerializer):
     min_gpu_memory = SizeField(
         required=False, help_text="That each gets on one GPU: of its share, or of each of several whole GPUs"
     )
+    gpu_memory = SizeField(
+        required=False,
+        help_text="That each gets of one GPU, whatever its size: in place of `fgpu`, which is then the least beside it",
+    )
     preset = serializers.CharField(required=False, max_length=64, help_text="Instead of the four amounts")
     cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
     memory = SizeField(required=False)
@@ -246,7 +252,7 @@ class LaunchRequestSerializer(StrictSerializer):
         return {
             **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
             **{name: found[name] for name in ("image", "project", "resource_group", "depends_on", "mounts", *AMOUNTS)},
-            **{name: found[name] for name in ("other_groups", "is_any_group") if name in found},
+            **{name: found[name] for name in ("other_groups", "is_any_group", "gpu_memory") if name in found},
             "environment": attrs.get("env", {}),
             "is_preemptible": attrs.get("preemptible"),
             "cluster": _cluster_of(attrs.get("cluster")),
@@ -357,7 +363,7 @@ def _find_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
 
 def _preset_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
     """Return the amounts of the preset; one of the group takes precedence over one of all groups."""
-    if any(name in attrs for name in AMOUNTS):
+    if any(name in attrs for name in (*AMOUNTS, "gpu_memory")):
         raise ValidationError({"preset": "Name a preset or the amounts, not both."})
     group = attrs.get("resource_group")
     if not isinstance(group, ResourceGroup):  # invalid, and reported already
@@ -366,4 +372,4 @@ def _preset_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
     preset = presets.get(group.pk) or presets.get(None)
     if preset is None:
         raise ValidationError({"preset": f"There is no preset {attrs['preset']!r} in {group}."})
-    return {name: getattr(preset, name) for name in AMOUNTS}
+    return {name: getattr(preset, name) for name in (*AMOUNTS, "gpu_memory")}

@@ -15,6 +15,7 @@ from accounts.policies import bounds_of
 from resources import clock
 from resources.amounts.units import amount_text
 from resources.kick import kick_scheduler
+from resources.models import ResourceGroup
 from sessions import notes, notify
 from sessions.errors import RejectedError
 from sessions.launching import clusters, dependencies, group_choice, image_choice, mounts, networks, validation
@@ -59,9 +60,11 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
             raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
         request = replace(request, image=image_choice.stored(request.image))
         now = clock.now()
-        rows = sessions = list(_rows(owner, request, names, now, planned))
+        groups = group_choice.groups_of(owner, request, planned)
+        granted = group_choice.least_share(groups, request) if request.gpu_memory else request
+        rows = sessions = list(_rows(owner, request, granted.fgpu, names, now, planned, groups))
         if request.cluster:
-            rows = clusters.create(request, sessions)
+            rows = clusters.create(granted, sessions)
         Session.objects.bulk_create(rows)
         if planned.mounts:
             Mount.objects.bulk_create(planned.rows(rows))
@@ -195,10 +198,10 @@ def assign_each(placements: Sequence[Placed], at: datetime) -> tuple[int, dict[s
     cluster stay together: refused is its first.
     """
     ids = [placed.session_id for placed in placements]
-    heads = dict(Session.objects.filter(pk__in=ids, cluster__isnull=False).values_list("pk", "cluster"))
+    cluster_of = dict(Session.objects.filter(pk__in=ids, cluster__isnull=False).values_list("pk", "cluster"))
     wholes: dict[str, list[Placed]] = {}
     for placed in placements:
-        wholes.setdefault(heads.get(placed.session_id) or placed.session_id, []).append(placed)
+        wholes.setdefault(cluster_of.get(placed.session_id) or placed.session_id, []).append(placed)
     return _assign_wholes(list(wholes.items()), at)
 
 
@@ -237,7 +240,8 @@ def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = No
     planned = planned or mounts.plan(owner, request.mounts)
     refused = group_choice.errors(owner, request, planned)
     if "resource_group" not in refused:
-        refused |= _grant_errors(owner, request)
+        groups = group_choice.groups_of(owner, request, planned) if request.gpu_memory else ()
+        refused |= _grant_errors(owner, request, groups)
     if found := mounts.errors(None, request.mounts, planned):
         refused["mounts"] = " ".join([*found, *filter(None, [refused.get("mounts")])])
     return refused | _shape_errors(request)
@@ -250,12 +254,17 @@ def _check_request(owner: User, request: LaunchRequest, planned: MountPlan) -> N
 
 
 def _rows(
-    owner: User, request: LaunchRequest, names: Sequence[str], now: datetime, planned: MountPlan
+    owner: User,
+    request: LaunchRequest,
+    fgpu: int,
+    names: Sequence[str],
+    now: datetime,
+    planned: MountPlan,
+    groups: Sequence[ResourceGroup],
 ) -> Iterator[Session]:
     reason = Reason.DEPENDENCY if request.depends_on else Reason.SUBMITTED
     bounds = bounds_of(owner, request.project)
     is_preemptible = preemption.is_asked(bounds, request.is_preemptible)
-    groups = group_choice.groups_of(owner, request, planned)
     own = [task.environment for task in request.tasks] or [{}] * len(names)
     for position, name in enumerate(names):
         yield Session(
@@ -270,7 +279,9 @@ def _rows(
             cpu=request.cpu,
             memory=request.memory,
             shared_memory=request.shared_memory,
-            fgpu=request.fgpu,
+            fgpu=fgpu,
+            gpu_memory=request.gpu_memory,
+            min_fgpu=max(request.fgpu, request.image.min_fgpu) if request.gpu_memory else 0,
             environment={**request.environment, **own[position]},
             is_task=bool(request.tasks),
             priority=policy_checks.priority_of(owner, request.project, request.priority),
@@ -307,12 +318,18 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
         "not_before": validation.start_error(request.not_before, clock.now()),
         "gpu_model": validation.gpu_model_error(request.gpu_model, request.most_fgpu),
         "min_gpu_memory": validation.min_gpu_memory_error(request.min_gpu_memory, request.most_fgpu),
+        "gpu_memory": validation.gpu_memory_error(
+            request.gpu_memory, request.min_gpu_memory, str(request.image), request.image.min_gpu_memory
+        ),
     }
     return errors | clusters.request_errors(request) | {name: error for name, error in found.items() if error}
 
 
-def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
-    """Return {field: message} for what the policies or the image never allow."""
+def _grant_errors(owner: User, request: LaunchRequest, groups: Sequence[ResourceGroup]) -> dict[str, str]:
+    """Return {field: message} for what the policies or the image never allow; by GPU memory, in these groups."""
+    if request.gpu_memory:
+        errors = _grant_errors(owner, group_choice.least_share(groups, request), ())
+        return {"gpu_memory" if name == "fgpu" else name: message for name, message in errors.items()}
     errors = {}
     if refusal := image_choice.refusal(owner, request.image):
         errors["image"] = refusal

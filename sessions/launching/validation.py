@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from folders.names import SFTP_LOGIN
+from resources.accelerators.kinds import RUNTIME_PREFIXES
 from resources.amounts.capacity import shared_memory_error
 from resources.amounts.units import FGPU_STEP, MIB, fgpu_text, size_text, span_text
 
@@ -21,14 +22,15 @@ MAX_COMMAND_BYTES: Final = 16 * 1024
 MAX_DEPENDENCIES: Final = 20
 MAX_MOUNTS: Final = 20
 MAX_GPU_MODEL_LENGTH: Final = 96
+MIN_GPU_MEMORY_BYTES: Final = 64 * MIB  # in place of a share
 MAX_GPU_MEMORY_BYTES: Final = 2**50
 MIN_TIME_LIMIT: Final = timedelta(minutes=1)
 MAX_TIME_LIMIT: Final = timedelta(days=365)
 MAX_START_DELAY: Final = timedelta(days=365)
 RESERVED_PREFIX: Final = "GPUPLATFORM_"
-# The engine runs hooks on the host with the container's variables: those of the dynamic linker and of NVIDIA's runtime
+# The engine runs hooks on the host with the container's variables: those of the dynamic linker and of vendors' runtimes
 # would act there, as root (CVE-2025-23266).
-ENGINE_PREFIXES: Final = ("LD_", "NVIDIA_")
+ENGINE_PREFIXES: Final = ("LD_", *RUNTIME_PREFIXES)
 
 
 def name_error(name: str) -> str | None:
@@ -83,6 +85,20 @@ def min_gpu_memory_error(least: int, fgpu: int) -> str | None:
     if not 0 <= least <= MAX_GPU_MEMORY_BYTES:
         return f"Ask for at most {size_text(MAX_GPU_MEMORY_BYTES)} of GPU memory."
     return "A session without a GPU has no GPU memory." if least and not fgpu else None
+
+
+def gpu_memory_error(asked: int, least: int, image: str, image_least: int) -> str | None:
+    """Return what is wrong with the bytes of GPU memory asked for in place of a share, or None.
+
+    `least` is what the request says besides, `image_least` what the image needs.
+    """
+    if not asked:
+        return None
+    if not MIN_GPU_MEMORY_BYTES <= asked <= MAX_GPU_MEMORY_BYTES:
+        return f"Ask for {size_text(MIN_GPU_MEMORY_BYTES)} to {size_text(MAX_GPU_MEMORY_BYTES)} of GPU memory."
+    if asked < image_least:
+        return f"{image} needs at least {size_text(image_least)} of GPU memory."
+    return "It is less than the least GPU memory asked for." if asked < least else None
 
 
 def start_error(not_before: datetime | None, now: datetime) -> str | None:

@@ -27,9 +27,17 @@ from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression,
 from sessions.models.event import SessionEvent
 from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
 from sessions.models.lease import GpuShare, Lease, cpu_held
-from sessions.models.members import alike, first_refusal, locked_members
+from sessions.models.members import alike, first_refusal, locked_members, size_of
 from sessions.models.mount import Mount
-from sessions.models.placement import Placed, Scheduled, WaitStatus, lock_pending, schedule, write_wait_statuses
+from sessions.models.placement import (
+    Placed,
+    Scheduled,
+    StartForecast,
+    WaitStatus,
+    lock_pending,
+    schedule,
+    write_wait_statuses,
+)
 from sessions.models.session import (
     COUNTS_AS_PARKED,
     SESSION_ID,

@@ -1,9 +1,17 @@
 """The members of clusters, for what is done with all of them alike."""
 
 from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from sessions.models.cluster import Cluster
 from sessions.models.session import Session
+
+_SIZE: Final = ("cpu", "memory", "fgpu", "gpu_memory", "min_gpu_memory", "min_fgpu")
+
+
+def size_of(member: Session) -> dict[str, Any]:
+    """Return the fields that a resize changes, by GPU memory too, for another member of its size."""
+    return {name: getattr(member, name) for name in _SIZE}
 
 
 def locked_members(session_id: str, *related: str) -> list[Session]:

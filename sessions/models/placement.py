@@ -1,12 +1,50 @@
-"""What the scheduler writes: placements of sessions that wait, and why the others go on waiting."""
+"""What the scheduler writes: placements of sessions that wait, why the others go on waiting, and when they start."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
-from django.db import connection
+from django.db import connection, models
+from django.utils import timezone
 
+from resources.models import ResourceGroup
 from sessions import notify
+from sessions.lifecycle import START_CERTAINTY
+from sessions.models.session import Session
+
+
+class StartForecast(models.Model):
+    """The range of a start: what was told first, and last. Written by the scheduler; removed after thirty days.
+
+    Of sessions that started at once there is none. One that has ended without a start has no `placed_at`.
+    """
+
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="start_estimate")
+    group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField("told first at", default=timezone.now)
+    first_likely = models.DateTimeField("likely start, as told first")
+    first_from = models.DateTimeField("not before, as told first")
+    first_until = models.DateTimeField("not after, as told first")
+    likely = models.DateTimeField("likely start")
+    starts_from = models.DateTimeField("not before")
+    starts_until = models.DateTimeField("not after")
+    placed_at = models.DateTimeField("started at", null=True)
+
+    class Meta:
+        verbose_name = "start estimate"
+        ordering = ("-created_at",)
+        indexes = (
+            models.Index(fields=("group", "-placed_at"), name="start_estimate_outcome"),
+            models.Index(fields=("created_at",), name="start_estimate_age"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.session_id}: {self.starts_from} to {self.starts_until}"
+
+    @property
+    def certainty(self) -> float:
+        """Part of the starts that lie in their range."""
+        return START_CERTAINTY[0] / START_CERTAINTY[1]
 
 
 class Placed(Protocol):
@@ -64,16 +102,27 @@ _SCHEDULE: Final = """
                 SELECT count(*) FROM locked AS members
                 WHERE members.cluster_id = locked.cluster_id AND NOT members.is_elastic
             ) END
+    ), weights AS (  -- of the models of the GPUs that each gets, the mean
+        SELECT share.session_id,
+            div(sum(share.milli * coalesce(1000 * weight.weight, 1000)), sum(share.milli))::integer AS milli
+        FROM unnest(%(holders)s::varchar[], %(gpus)s::bigint[], %(millis)s::integer[])
+            AS share (session_id, gpu_id, milli)
+        JOIN resources_gpu gpu ON gpu.id = share.gpu_id
+        LEFT JOIN resources_gpuweight weight ON weight.model = gpu.name
+        GROUP BY 1
     ), moved AS (
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
             status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '', claim = NULL,
             attempt = session.attempt + 1, host_id = host.id, resource_group_id = pool.id, group_waits = '{}',
-            core_milli = div(1000, pool.cpu_overcommit),
+            core_milli = div(1000, pool.cpu_overcommit), gpu_weight_milli = coalesce(weights.milli, 1000),
+            fgpu = CASE WHEN session.gpu_memory > 0 THEN placed.fgpu ELSE session.fgpu END,
             charge_percent = CASE WHEN session.is_preemptible AND session.resource_group_id <> pool.id
                 THEN pool.preemptible_charge_percent ELSE session.charge_percent END
-        FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
+        FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[], %(fgpus)s::integer[])
+            AS placed (session_id, host_id, fgpu)
         JOIN whole ON whole.id = placed.session_id
+        LEFT JOIN weights ON weights.session_id = placed.session_id
         JOIN resources_host host ON host.id = placed.host_id
         JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
@@ -127,6 +176,7 @@ def schedule(placements: Sequence[Placed], now: datetime) -> list[Scheduled]:
         "now": now,
         "sessions": _array(placed.session_id for placed in placements),
         "hosts": _array(placed.host_id for placed in placements),
+        "fgpus": _array(sum(milli for _, milli in placed.shares) for placed in placements),
         "holders": _array(holder for holder, _, _ in shares),
         "gpus": _array(gpu_id for _, gpu_id, _ in shares),
         "millis": _array(milli for _, _, milli in shares),

@@ -16,7 +16,7 @@ from django.utils.functional import cached_property
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.policies import PolicyBounds, bounds_of, policies_of
 from resources import clock
-from resources.amounts.units import CORE_MILLI
+from resources.amounts.units import CORE_MILLI, PLAIN_WEIGHT
 from resources.gpus.tiers import Tier, share_tiers
 from resources.kick import kick_arrays, kick_scheduler
 from resources.models import Host, Image, ResourceGroup
@@ -140,6 +140,16 @@ class Session(models.Model):
     memory = models.PositiveBigIntegerField("memory (bytes)")
     shared_memory = models.PositiveBigIntegerField("shared memory (bytes)")
     fgpu = models.PositiveIntegerField("milli-fGPU", default=0)
+    gpu_memory = models.PositiveBigIntegerField(
+        "GPU memory (bytes)",
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Asked for in place of a share, which follows from its GPU once it is placed; 0: it asks for a share",
+    )
+    min_fgpu = models.PositiveIntegerField(
+        "least milli-fGPU", default=0, db_default=0, editable=False, help_text="That it gets with this GPU memory"
+    )
     resize = models.JSONField(
         null=True, blank=True, editable=False, help_text="What its host is to change these amounts to, while it runs"
     )
@@ -148,6 +158,13 @@ class Session(models.Model):
     allow_sudo = models.BooleanField(default=False, editable=False)
     charge_percent = models.PositiveSmallIntegerField(
         default=100, editable=False, help_text="Part of its use that counts in fair share"
+    )
+    gpu_weight_milli = models.PositiveIntegerField(
+        "weight of its GPUs (thousandths)",
+        default=PLAIN_WEIGHT,
+        db_default=PLAIN_WEIGHT,
+        editable=False,
+        help_text="Of their models, the mean over what it holds, when it was last placed",
     )
     group_choices = ArrayField(
         models.BigIntegerField(),

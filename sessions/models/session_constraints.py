@@ -23,6 +23,9 @@ INDEXES: Final = (
     ),
     models.Index(fields=("host",), condition=Q(status__in=_HOSTED), name="session_on_host"),
     models.Index(
+        fields=("-ended_at",), condition=Q(ended_at__isnull=False, started_at__isnull=False), name="session_past"
+    ),
+    models.Index(
         fields=("parked_on",), condition=Q(parked_on__isnull=False, ended_at=None), name="session_parked_on_host"
     ),
 )
@@ -37,6 +40,9 @@ CONSTRAINTS: Final = (
     models.CheckConstraint(condition=Q(rank=0) | Q(cluster__isnull=False), name="session_rank_is_of_a_cluster"),
     models.CheckConstraint(condition=Q(shared_memory__lte=F("memory")), name="session_shared_memory_within_memory"),
     models.CheckConstraint(condition=Q(cpu__gte=1), name="session_has_a_core"),
+    models.CheckConstraint(
+        condition=Q(gpu_memory=0, min_fgpu=0) | Q(gpu_memory__gt=0, fgpu__gt=0), name="session_gpu_memory_is_of_a_gpu"
+    ),
     models.CheckConstraint(condition=Q(kind__in=_WITH_COMMAND) ^ Q(command=""), name="session_kind_has_its_command"),
     models.CheckConstraint(
         condition=Q(time_limit=None) | Q(time_limit__gt=timedelta(0)), name="session_time_limit_is_a_span"

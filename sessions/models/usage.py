@@ -4,6 +4,7 @@ from django.db import models
 from django.utils import timezone
 
 from accounts.models import Project, User
+from resources.amounts.units import PLAIN_WEIGHT
 from resources.models import ResourceGroup
 from sessions.models.session import Session
 
@@ -33,9 +34,9 @@ class SessionUsage(models.Model):
 
 
 class PastSize(models.Model):
-    """What a running session held until it was resized; what it holds since the last one is in its own row.
+    """What a session held until it was resized, or placed anew on other GPUs; what it holds since is in its own row.
 
-    Written by a database trigger, whoever changes the amounts (`migrations/0023_live_resize.py`).
+    Written by a database trigger, whoever changes the amounts (`migrations/0040_gpu_weights.py`).
     """
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="past_sizes", db_index=False)
@@ -43,6 +44,7 @@ class PastSize(models.Model):
     cpu = models.PositiveIntegerField("CPU cores")
     memory = models.PositiveBigIntegerField("memory (bytes)")
     fgpu = models.PositiveIntegerField("milli-fGPU")
+    gpu_weight_milli = models.PositiveIntegerField("weight of its GPUs (thousandths)", db_default=PLAIN_WEIGHT)
 
     class Meta:
         ordering = ("until", "id")

@@ -22,7 +22,7 @@ from accounts.models import Project, User
 from accounts.policies import least
 from resources import clock
 from resources.kick import kick_scheduler
-from resources.models import HostStatus
+from resources.models import END_BEFORE, ElasticHost, HostStatus
 from sessions import notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Kind, Reason, Status
@@ -41,12 +41,13 @@ from sessions.models import (
     alike,
     first_refusal,
     locked_members,
+    size_of,
 )
 from translation.english import from_english
 
 MAX_PARKS: Final = 40  # of one session: each is a layer of its image, of which there can be 127
 PARKED_BY_OWNER: Final = "Parked by its owner: its files are kept, and what it held is free."
-_JUDGED: Final = ("host", "parked_on", "owner__policy", "project__policy", "resource_group")  # fetched for refusals
+_FETCHED: Final = ("host", "parked_on", "owner__policy", "project__policy", "resource_group")  # fetched for refusals
 _ON_THE_WAY: Final = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 READ_AGAIN: Final = "INSERT INTO compute_change (sessions) VALUES (NULL)"  # by schedulers: a host offers something new
 
@@ -138,18 +139,33 @@ def _resume_refusal(session: Session) -> str:
 
 
 def longest(session: Session) -> timedelta | None:
-    """Return how long the session may be parked; None where nothing limits that. Fetch its policies with it."""
-    return least(session.policies, lambda policy: policy.max_parked_time)
+    """Return how long the session may be parked; None where nothing limits that. Fetch its policies with it.
+
+    One query: a host that was made for sessions is not kept for parked ones for as long as others, and may be
+    taken back before.
+    """
+    spans = [least(session.policies, lambda policy: policy.max_parked_time)]
+    host_ids = [session.host_id or session.parked_on_id]
+    for kept, ends_at in ElasticHost.objects.filter(host__in=host_ids).values_list("pool__max_parked_time", "ends_at"):
+        spans += [kept, max(timedelta(), ends_at - END_BEFORE - clock.now()) if ends_at else None]
+    return min((span for span in spans if span is not None), default=None)
 
 
 def retained_until(session: Session) -> datetime | None:
     """Return when a parked session ends, and its files are deleted; None where it is not parked, or for ever."""
-    span = longest(session)
-    return None if span is None or session.status != Status.PARKED else session.status_at + span
+    parked = Session.objects.filter(pk=session.pk, status=Status.PARKED) if session.status == Status.PARKED else None
+    return None if parked is None else parked.values_list(retained_until_expression(), flat=True).first()
 
 
 def retained_until_expression() -> Combinable:
     """Return `retained_until` of parked sessions for queries; NULL for ever."""
+    by_pool = F("status_at") + F("parked_on__elastic_host__pool__max_parked_time")
+    by_provider = F("parked_on__elastic_host__ends_at") - END_BEFORE
+    return Least(policy_end_expression(), by_pool, by_provider)
+
+
+def policy_end_expression() -> Combinable:
+    """Return when parked sessions end by the policies of their owners and projects; NULL for ever."""
     return F("status_at") + Least("owner__policy__max_parked_time", "project__policy__max_parked_time")
 
 
@@ -216,8 +232,8 @@ def resume(session: Session, *, actor: User | None = None) -> None:
             "log_tail": "",
         }
         for each in members:
-            kept = {**fields, "previous_output": each.log_tail}
-            each.move_to(Status.PENDING, Reason.RESUMED, "Resumed; waiting for its host.", actor=actor, fields=kept)
+            changes = {**fields, "previous_output": each.log_tail}
+            each.move_to(Status.PENDING, Reason.RESUMED, "Resumed; waiting for its host.", actor=actor, fields=changes)
         if session.cluster_id is not None:
             _resize_alike(session)
         if session.kind != Kind.REPLICA:  # its apps are started again at their addresses once it runs
@@ -231,8 +247,7 @@ def resume(session: Session, *, actor: User | None = None) -> None:
 def _resize_alike(session: Session) -> None:
     """Give members of a cluster that were launched with one size the same: one of them may not have been resized."""
     for of_one in alike(session.members.filter(status=Status.PENDING).select_related("cluster")):
-        size = {name: getattr(of_one[0], name) for name in ("cpu", "memory", "fgpu")}
-        session.members.filter(pk__in=[each.pk for each in of_one]).update(**size)
+        session.members.filter(pk__in=[each.pk for each in of_one]).update(**size_of(of_one[0]))
 
 
 def _check_actor(session: Session, actor: User | None) -> None:
@@ -244,7 +259,7 @@ def _check_actor(session: Session, actor: User | None) -> None:
 def _locked(session: Session) -> list[Session]:
     """Return the session itself, or the members of its cluster that are parked, under the locks of their rows."""
     members = locked_members(session.pk, "host", "parked_on")
-    session.refresh_from_db(from_queryset=Session.objects.select_related(*_JUDGED))
+    session.refresh_from_db(from_queryset=Session.objects.select_related(*_FETCHED))
     return [session if member == session else member for member in members if not member.is_elastic]
 
 

@@ -24,11 +24,14 @@ class ResizeSerializer(StrictSerializer):
     cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
     memory = SizeField(required=False)
     fgpu = FgpuField(required=False, help_text="Of the one GPU of which it holds a part")
+    gpu_memory = SizeField(required=False, help_text="Of that GPU, in place of `fgpu`, if it was launched with some")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a request that names no amount."""
         if not attrs:
-            raise serializers.ValidationError("Name at least one of cpu, memory and fgpu.")
+            raise serializers.ValidationError("Name at least one of cpu, memory, fgpu and gpu_memory.")
+        if {"fgpu", "gpu_memory"} <= attrs.keys():
+            raise serializers.ValidationError({"gpu_memory": "Name fgpu or gpu_memory, not both."})
         return attrs
 
 
@@ -47,5 +50,7 @@ class ResizingActions(ApiViewSet[Session]):
         session = self.get_object()
         asked = valid_body(ResizeSerializer, request)
         before = {"cpu": session.cpu, "memory": session.memory, "fgpu": session.fgpu}
+        if "gpu_memory" in asked:
+            asked["fgpu"] = resizing.share_for(session, asked.pop("gpu_memory"))
         resizing.resize(session, SessionSize(**before | asked), actor=user_of(request))
         return Response(self.get_serializer(self.get_object()).data)

@@ -10,13 +10,14 @@ sets what was asked for and frees the rest; or, where the session uses more than
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import Sum, prefetch_related_objects
+from django.db.models import F, Sum, prefetch_related_objects
+from django.db.models.functions import Least
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
@@ -25,8 +26,9 @@ from accounts.limits import Amounts
 from accounts.models import User
 from resources import clock
 from resources.amounts.units import CORE_MILLI, FGPU_STEP, amount_text, fgpu_text, listing, size_text
-from resources.gpus.shares import share_bytes
+from resources.gpus.shares import share_bytes, share_milli_for
 from resources.gpus.tiers import Tier
+from resources.hosts import kinds
 from resources.kick import kick_scheduler
 from resources.models import Gpu, Host, HostStatus
 from sessions import notes, notify
@@ -79,10 +81,16 @@ class StoredResize:
     at: datetime
     before: SessionSize
     target: SessionSize
+    gpu_memory: int = 0  # bytes of the target's share, of a session that asked for GPU memory
 
     def as_json(self) -> dict[str, Any]:
-        """Return the value of `Session.resize`; the database reads it too (`migrations/0023_live_resize.py`)."""
-        return {"id": self.id, "at": self.at.isoformat(), "from": asdict(self.before), "to": asdict(self.target)}
+        """Return the value of `Session.resize`; the database reads it too (`migrations/0038_gpu_memory.py`).
+
+        GPU memory stands beside the amounts, as the version before, which hosts may still run, takes no others.
+        """
+        memory = {"gpu_memory": self.gpu_memory} if self.gpu_memory else {}
+        amounts = {"from": asdict(self.before), "to": asdict(self.target)}
+        return {"id": self.id, "at": self.at.isoformat(), **amounts, **memory}
 
     @classmethod
     def of(cls, session: Session) -> "StoredResize | None":
@@ -92,7 +100,8 @@ class StoredResize:
             return None
         at = parse_datetime(value["at"])
         assert at is not None  # written by `as_json`
-        return cls(id=value["id"], at=at, before=SessionSize(**value["from"]), target=SessionSize(**value["to"]))
+        before, target = SessionSize(**value["from"]), SessionSize(**value["to"])
+        return cls(id=value["id"], at=at, before=before, target=target, gpu_memory=value.get("gpu_memory", 0))
 
     @classmethod
     def of_whole(cls, session: Session) -> "StoredResize | None":
@@ -178,6 +187,24 @@ def resize(session: Session, target: SessionSize, *, actor: User) -> Session:
     return session
 
 
+def share_for(session: Session, gpu_memory: int) -> int:
+    """Return the milli-fGPU of its GPUs of which the session, or each member, has so many bytes.
+
+    Raises RejectedError, at "gpu_memory", for one that holds no part of a GPU, or was not launched with GPU memory.
+    """
+    if not session.gpu_memory:
+        raise RejectedError({"gpu_memory": _("It was launched with a share of a GPU: name that.")})
+    gpus = [share.gpu for member in members_of(session) for share, _tier in member.held_shares]
+    if not gpus:
+        raise RejectedError({"gpu_memory": _("It asks for GPU memory, of which it gets a share once it starts.")})
+    least, capacity = min(gpu.memory for gpu in gpus), session.resource_group.gpu_capacity
+    if not 0 < gpu_memory < least:
+        raise RejectedError(
+            {"gpu_memory": _("It keeps a part of its GPU, which has %(size)s.") % {"size": size_text(least)}}
+        )
+    return share_milli_for(gpu_memory, least, capacity)
+
+
 def _ask_for_less(session: Session, members: Sequence[Session], target: SessionSize, actor: User) -> Session:
     """Have a waiting session, or these members of its cluster, ask for smaller amounts, under the locks of `resize`."""
     before = SessionSize.of(session)
@@ -200,7 +227,11 @@ def _ask_for_less(session: Session, members: Sequence[Session], target: SessionS
 def _set_for_absent(session: Session, target: SessionSize) -> None:
     """Have elastic members that start later have these amounts at once, if they are of the session's size."""
     if session.cluster is not None and (session.rank or not session.cluster.main_differs):
-        session.members.filter(is_elastic=True, status=Status.PENDING).update(**asdict(target))
+        absent = session.members.filter(is_elastic=True, status=Status.PENDING)
+        absent.update(**asdict(target))
+        if (stored := StoredResize.of(session)) and stored.gpu_memory:
+            memory = stored.gpu_memory
+            absent.update(gpu_memory=memory, min_gpu_memory=memory, min_fgpu=Least(F("min_fgpu"), target.fgpu))
 
 
 def _errors_of_less(session: Session, target: SessionSize) -> dict[str, str]:
@@ -210,9 +241,14 @@ def _errors_of_less(session: Session, target: SessionSize) -> dict[str, str]:
     for name, amount in asdict(target).items():
         if amount > getattr(before, name):
             errors.setdefault(name, _("A waiting session can only ask for less; launch another one for more."))
+    if session.gpu_memory and target.fgpu != before.fgpu:
+        errors["fgpu"] = _("It asks for GPU memory, of which it gets a share once it starts.")
     if session.min_gpu_memory and target.fgpu < before.fgpu:
         asked = {"size": size_text(session.min_gpu_memory)}
         errors.setdefault("fgpu", _("It was launched with at least %(size)s of GPU memory.") % asked)
+    if not session.gpu_memory and target.fgpu != before.fgpu:
+        for name, message in kinds.part_refusal(session.resource_group, target.fgpu).items():
+            errors.setdefault(name, from_english(message))
     capacity = session.resource_group.gpu_capacity
     if session.cluster_id is not None and target.fgpu > capacity and target.fgpu % capacity:
         errors.setdefault("fgpu", _("A member of a cluster has a part of one GPU, or whole GPUs."))
@@ -254,7 +290,7 @@ def finish(session_id: str, resize_id: str, problem: str = "") -> bool:
         stored = StoredResize.of(resized) if resized else None
         if resized is None or stored is None or not _finish(session_id, resize_id, is_applied=not problem):
             return False
-        resized.refresh_from_db(fields=["resize", "cpu", "memory", "fgpu", "status"])
+        resized.refresh_from_db(fields=["resize", "cpu", "memory", "fgpu", "gpu_memory", "min_fgpu", "status"])
         if problem:
             notes.note(resized, Reason.RESIZE_REFUSED, problem)
         else:
@@ -293,6 +329,9 @@ def _write(session: Session, target: SessionSize, actor: User) -> None:
     before = SessionSize.of(session)
     held = before.joined(target)
     stored = StoredResize(id=uuid4().hex, at=clock.now(), before=before, target=target)
+    if session.gpu_memory and target.fgpu != before.fgpu:
+        gpu_memory = session.held_shares[0][0].gpu.memory
+        stored = replace(stored, gpu_memory=share_bytes(gpu_memory, target.fgpu, session.resource_group.gpu_capacity))
     Session.objects.filter(pk=session.pk).update(resize=stored.as_json(), **asdict(held))
     Lease.objects.filter(session=session.pk).update(cpu=held.cpu, memory=held.memory)
     if held.fgpu != before.fgpu:
@@ -314,6 +353,8 @@ def _shape_errors(session: Session, target: SessionSize) -> dict[str, str]:
     """Return {field: message} for amounts that no session may have, or not this one."""
     amounts, image = asdict(target), session.image
     errors = validation.amount_errors(**amounts, shared_memory=session.shared_memory, count=1)
+    if session.gpu_memory and target.fgpu > 0:
+        errors.pop("fgpu", None)  # shares by memory are exact to a thousandth
     if errors.pop("shared_memory", None):
         taken = size_text(session.shared_memory)
         errors.setdefault("memory", _("Its shared memory takes %(size)s of it, and stays as it is.") % {"size": taken})
@@ -328,7 +369,8 @@ def _gpu_error(members: Sequence[Session], target: SessionSize) -> str:
     """Return why these shares of GPUs cannot be had whoever else holds what; "" if they can."""
     if error := gpu_refusal(members):
         return error
-    capacity, least = members[0].resource_group.gpu_capacity, members[0].min_gpu_memory
+    capacity, first = members[0].resource_group.gpu_capacity, members[0]
+    least = first.image.min_gpu_memory if first.gpu_memory else first.min_gpu_memory
     if not 0 < target.fgpu < capacity:
         bounds = {"least": fgpu_text(FGPU_STEP), "most": fgpu_text(capacity - FGPU_STEP)}
         return _("A part of a GPU stays one: from %(least)s to %(most)s fGPU.") % bounds

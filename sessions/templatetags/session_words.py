@@ -4,11 +4,13 @@ from datetime import timedelta
 
 from django import template
 
+from sessions.estimates.words import range_words
 from sessions.models import Session, SessionEvent
 from sessions.words import reason_text
 from translation.english import from_english
 
 register = template.Library()
+register.simple_tag(range_words, name="start_range")
 
 
 @register.filter

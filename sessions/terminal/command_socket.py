@@ -45,7 +45,7 @@ class CommandConsumer(TerminalConsumer):
             return await self._take_input(bytes_data)
         try:
             message = json.loads(text_data or "")
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         match message:
             case {"command": str(command)} if self._is_runnable(command):

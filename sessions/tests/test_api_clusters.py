@@ -56,6 +56,7 @@ def test_a_cluster_is_running_once_all_members_are(user: User) -> None:
     [row] = client_of(user).get(URL, {"status": "RUNNING"}).json()["results"]
     hosts = list(Session.objects.order_by("rank").values_list("host__name", flat=True))
     started = {"status": "RUNNING", "reason": "STARTED", "exit_code": None, "cpu": 1, "memory": GIB, "fgpu": "0"}
+    started |= {"gpu_memory": 0, "min_fgpu": "0"}
     assert row["cluster"] == {
         **{"size": 3, "max_size": None, "mode": "any", "shares_gpus": False, "runs_on_all": False},
         **{"main_differs": False},

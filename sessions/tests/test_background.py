@@ -38,7 +38,7 @@ def test_an_exception_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixt
 def test_an_unexpected_failure_of_a_message_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(notify, "publish", lambda message: 1 / 0)
+    monkeypatch.setattr(notify, "publish", lambda message, host_name: 1 / 0)
     with transaction.atomic():
         notify.routes_changed("a" * 16)
     notify._proxies.run(int).result()

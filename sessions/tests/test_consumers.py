@@ -216,14 +216,15 @@ async def test_an_unknown_websocket_path_is_refused() -> None:
     assert (await wire.receive_output(SECONDS))["type"] == "websocket.close"
 
 
-async def test_a_ping_is_answered_and_nonsense_closes(user: User) -> None:
+@pytest.mark.parametrize("nonsense", ["{", "[" * 100_000])
+async def test_a_ping_is_answered_and_nonsense_closes(user: User, nonsense: str) -> None:
     socket = Socket(user)
     await socket.open()
     await socket.wire.send_input({"type": "websocket.receive", "text": '{"ping": 7}'})
     assert await socket.received() == {"pong": 7}
     for ignored in ('{"ping": "x"}', "[1]", '{"other": 1}'):
         await socket.wire.send_input({"type": "websocket.receive", "text": ignored})
-    await socket.wire.send_input({"type": "websocket.receive", "text": "{"})
+    await socket.wire.send_input({"type": "websocket.receive", "text": nonsense})
     assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": NOT_UNDERSTOOD}
     await socket.close()
 

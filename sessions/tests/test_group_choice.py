@@ -74,7 +74,7 @@ def test_gpus_that_no_host_has_are_refused_at_their_field(owner: User, small: Ho
         ),
         (
             {"min_gpu_memory": 13 * GIB, "fgpu": 1000},
-            {"min_gpu_memory": "With 1 fGPU a session gets at most 12 GiB on a GPU of this group."},
+            {"min_gpu_memory": "With 1 fGPU a session gets at most 12 GiB on one GPU of this group."},
         ),
         ({"min_gpu_memory": 24 * GIB, "fgpu": 2000, "gpu_model": "A10"}, {}),
         (
@@ -93,7 +93,7 @@ def test_an_image_may_need_gpu_memory(owner: User, small: Host) -> None:
     services.submit(owner, make_launch_request(small, image=image))  # it needs none without a GPU
     refused = rejection(owner, make_launch_request(small, image=image, fgpu=1000))
     assert refused == {
-        "fgpu": "With 1 fGPU a session gets at most 12 GiB on a GPU of this group; Llama 70 needs 20 GiB."
+        "fgpu": "With 1 fGPU a session gets at most 12 GiB on one GPU of this group; Llama 70 needs 20 GiB."
     }
     (session,) = services.submit(owner, make_launch_request(small, image=image, fgpu=2000))
     assert session.min_gpu_memory == 20 * GIB

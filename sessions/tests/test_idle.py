@@ -266,6 +266,13 @@ def test_periods_are_written_once_and_caught_up(session: Session) -> None:
     assert UsageDay.objects.exists()
 
 
+def test_records_are_kept_for_two_hours() -> None:
+    session = started(run_session())
+    record(session, NOW - 2 * HOUR - MINUTE, NOW - 2 * HOUR + MINUTE)
+    enforce_idle_rules(NOW)
+    assert {each.at >= NOW - 2 * HOUR for each in session.usages.all()} == {True}
+
+
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_look_takes_the_same_queries_for_any_number(
     count: int, rule: IdleRule, django_assert_num_queries: DjangoAssertNumQueries
@@ -276,7 +283,7 @@ def test_a_look_takes_the_same_queries_for_any_number(
     for session in Session.objects.all():
         record(session, start_of_period(NOW - 1.5 * HOUR), NOW, cpu_milli=900)
     record_periods(NOW)
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         enforce_idle_rules(NOW)
 
 

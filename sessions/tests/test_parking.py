@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import Project
 from resources.amounts.units import GIB
@@ -16,7 +17,7 @@ from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, Endpoint, FairUse, Lease, Session
 from sessions.parking import services as parking
-from sessions.sweeps import enforce_deadlines
+from sessions.sweeps import end_long_parked, enforce_deadlines
 from tests.factories import (
     lease_session,
     make_group,
@@ -128,6 +129,12 @@ def test_parked_sessions_end_by_their_owner_or_deadline() -> None:
         overdue.pk: (Status.TERMINATED, Reason.PARK_TIMEOUT),
         recent.pk: (Status.PARKED, Reason.PARKED),
     }
+
+
+def test_a_look_at_parked_sessions_takes_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    parked_session()
+    with django_assert_num_queries(1):
+        end_long_parked()  # with two, one that comes due between them would end for another reason than it does
 
 
 def test_lost_host_and_pending_timeout_leave_sessions_parked() -> None:

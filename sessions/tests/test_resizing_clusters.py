@@ -17,7 +17,7 @@ from sessions.requeueing import preemption
 from sessions.resizing import services as resizing
 from sessions.resizing.services import SessionSize, StoredResize
 from tests.api import client_of
-from tests.factories import make_host, make_policy, make_user, run_cluster, run_session
+from tests.factories import make_host, make_policy, make_session, make_user, run_cluster, run_session
 from tests.invariants import broken_amounts
 from tests.web import HTMX, browser_of, text_of
 
@@ -134,6 +134,34 @@ def test_members_that_differ_wait_again_for_what_the_first_has(members: list[Ses
         preemption.conclude(member)
     settling.settle_all()
     assert list(Session.objects.filter(cluster__isnull=False).values_list("status", "cpu")) == [("PENDING", 1)] * 3
+
+
+def test_members_by_memory_wait_for_as_much_as_the_first(members: list[Session]) -> None:
+    memory = members[0].held_shares[0][0].gpu.memory
+    asked = {"gpu_memory": memory // 4, "min_gpu_memory": memory // 4, "min_fgpu": 0}
+    Session.objects.filter(cluster=members[0].cluster_id).update(**asked)
+    absent = make_session(
+        **{
+            "cluster": members[0].cluster,
+            "rank": 3,
+            "is_elastic": True,
+            "fgpu": 500,
+            "owner": members[0].owner,
+            **asked,
+        }
+    )
+    members[0].refresh_from_db()
+    resize(members[0], fgpu=250)
+    after = {"fgpu": 250, "gpu_memory": memory // 8, "min_gpu_memory": memory // 8, "min_fgpu": 0}
+    assert Session.objects.filter(pk=absent.pk).values(*after).get() == after
+    for member, problem in zip(members, ("", "It is busy.", ""), strict=True):
+        finish(member, problem)
+    Cluster.objects.update(host_addresses=["192.0.2.1"] * 3)
+    for member in Session.objects.filter(cluster__isnull=False, is_elastic=False):
+        member.move_to(Status.TERMINATING, Reason.CLUSTER_RETURNED)
+        preemption.conclude(member)
+    settling.settle_all()
+    assert list(Session.objects.filter(cluster__isnull=False).values(*after)) == [after] * 4
 
 
 def test_page_and_api_resize_all_and_say_what_applies(members: list[Session], owner: User) -> None:

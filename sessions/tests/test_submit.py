@@ -124,6 +124,8 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("environment", {"environment": {"GPUPLATFORM_SESSION_ID": "x"}}, "reserved"),
     ("environment", {"environment": {"LD_PRELOAD": "/proc/self/cwd/x.so"}}, "would act on the host too"),
     ("environment", {"environment": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "would act on the host too"),
+    ("environment", {"environment": {"AMD_VISIBLE_DEVICES": "0"}}, "would act on the host too"),
+    ("environment", {"environment": {"HABANA_VISIBLE_DEVICES_": "all"}}, "would act on the host too"),
     ("environment", {"environment": {"A": "x\0y"}}, "NUL"),
     ("environment", {"environment": {"A": "\ud800"}}, "lone surrogate"),
     ("environment", {"environment": {"A": "ä" * 32 * 1024}}, "64 KiB"),

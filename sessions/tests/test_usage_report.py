@@ -122,6 +122,6 @@ def test_page_and_csv_show_the_report(client: Client) -> None:
     assert (wrong.status_code, "There is no usage of this day." in wrong.content.decode()) == (400, True)
     sheet = client.get("/usage/csv/?since=2026-03-01&until=2026-03-03")
     assert sheet["Content-Type"].startswith("text/csv")
-    assert sheet.content.decode().splitlines()[1] == "'=cmd@example.org,1,1.000,0.000,0.000,8.000,16.000,1.000"
+    assert sheet.content.decode().splitlines()[1] == "'=cmd@example.org,1,1.000,0.000,0.000,8.000,16.000,1.000,1.000"
     client.logout()
     assert client.get("/usage/").status_code == 302

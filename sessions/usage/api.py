@@ -42,6 +42,9 @@ class UsedAmountsSerializer(serializers.Serializer[UsedAmounts]):
     """Hours of what sessions held, and of waiting."""
 
     gpu_hours = serializers.FloatField(help_text="Of whole GPUs: half a GPU for two hours is one")
+    weighted_gpu_hours = serializers.FloatField(
+        help_text="Each times the weight of its model; equal where none has any"
+    )
     cpu_hours = serializers.FloatField(help_text="Of cores")
     memory_gib_hours = serializers.FloatField()
     waiting_hours = serializers.FloatField(help_text="In the queue")

@@ -1,4 +1,4 @@
-"""What users, projects or resource groups used and waited for on each day of a span, from the record of sessions.
+"""What users, projects, groups or kinds of accelerators used and waited for on each day, from the record of sessions.
 
 What was held comes from the changes of status and of size, exact to the second; what of it was idle comes from the
 hosts' figures, where there are any.
@@ -31,13 +31,20 @@ class ReportBy(StrEnum):
     USER = "user"
     PROJECT = "project"
     GROUP = "group"
+    KIND = "kind"  # of the accelerators of their groups
 
 
-_KEYS: Final = {ReportBy.USER: "owner_id", ReportBy.PROJECT: "project_id", ReportBy.GROUP: "resource_group_id"}
+_KEYS: Final = {
+    ReportBy.USER: "owner_id",
+    ReportBy.PROJECT: "project_id",
+    ReportBy.GROUP: "resource_group_id",
+    ReportBy.KIND: "resource_group__accelerator",
+}
+Key = int | str | None  # of a row: the id of what it stands for, or a kind
 
 # Spans are between changes of status. Waiting for a start time or for other sessions is not waiting in the queue.
 _HELD: Final = """
-    WITH chosen (id, key, cpu, memory, fgpu, per_gpu, not_before) AS ({chosen}), spans AS (
+    WITH chosen (id, key, cpu, memory, fgpu, weight, per_gpu, not_before) AS ({chosen}), spans AS (
         SELECT chosen.*, event.new_status AS status,
             CASE WHEN event.new_status = 'PENDING' THEN greatest(event.at, chosen.not_before, others.over)
                 ELSE event.at END AS since,
@@ -52,21 +59,21 @@ _HELD: Final = """
             FROM compute_session_depends_on link JOIN compute_session other ON other.id = link.to_session_id
             WHERE link.from_session_id = chosen.id
         ) others ON true
-    ), sizes (id, cpu, memory, fgpu, since, until) AS (
-        SELECT chosen.id, past.cpu, past.memory, past.fgpu,
+    ), sizes (id, cpu, memory, fgpu, weight, since, until) AS (
+        SELECT chosen.id, past.cpu, past.memory, past.fgpu, past.gpu_weight_milli,
             coalesce(lag(past.until) OVER (PARTITION BY chosen.id ORDER BY past.until), '-infinity'), past.until
         FROM chosen JOIN compute_pastsize past ON past.session_id = chosen.id
         UNION ALL
-        SELECT chosen.id, cpu, memory, fgpu, last.until, 'infinity'
+        SELECT chosen.id, cpu, memory, fgpu, weight, last.until, 'infinity'
         FROM chosen
         JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
     ), counted AS (
         SELECT * FROM spans WHERE status = 'PENDING' OR status = ANY(%s)
-    ), pieces (key, status, per_gpu, cpu, memory, fgpu, since, until) AS (
-        SELECT key, status, per_gpu, counted.cpu, counted.memory, counted.fgpu, counted.since, counted.until
+    ), pieces (key, status, per_gpu, cpu, memory, fgpu, weight, since, until) AS (
+        SELECT key, status, per_gpu, cpu, memory, fgpu, weight, since, until
         FROM counted WHERE NOT EXISTS (SELECT FROM compute_pastsize WHERE session_id = counted.id)
         UNION ALL
-        SELECT key, status, per_gpu, sizes.cpu, sizes.memory, sizes.fgpu,
+        SELECT key, status, per_gpu, sizes.cpu, sizes.memory, sizes.fgpu, sizes.weight,
             greatest(counted.since, sizes.since), least(counted.until, sizes.until)
         FROM counted JOIN sizes ON sizes.id = counted.id
     ), parts AS (
@@ -79,6 +86,7 @@ _HELD: Final = """
     )
     SELECT key, day,
         coalesce(sum(seconds * fgpu / per_gpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600000,
+        coalesce(sum(seconds * (fgpu * (weight / 1000.0)) / per_gpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600000,
         coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
         coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
         coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0) / 3600
@@ -88,9 +96,13 @@ _HELD: Final = """
 
 @dataclass(slots=True, kw_only=True)
 class UsedAmounts:
-    """Hours of what sessions held, of GPUs that were idle or whose use is known, and of waiting."""
+    """Hours of what sessions held, of GPUs that were idle or whose use is known, and of waiting.
+
+    Those of GPUs also by the weight of their model.
+    """
 
     gpu_hours: float = 0.0
+    weighted_gpu_hours: float = 0.0
     cpu_hours: float = 0.0
     memory_gib_hours: float = 0.0
     waiting_hours: float = 0.0
@@ -107,10 +119,15 @@ class UsedAmounts:
         """The part of GPU time held that was idle; None where no use of a GPU is known."""
         return 100 * self.gpu_idle_hours / self.gpu_measured_hours if self.gpu_measured_hours else None
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether some of these GPU hours count more or less than one."""
+        return self.weighted_gpu_hours != self.gpu_hours
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
-    """What one user, project or group used; the empty name is that of sessions without a project."""
+    """What one user, project, group or kind used; the empty name is that of sessions without a project."""
 
     name: str
     sessions: int
@@ -135,10 +152,10 @@ def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy,
     begin = datetime.combine(since, time(), UTC)
     end = datetime.combine(until + timedelta(days=1), time(), UTC)
     chosen = sessions.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end).order_by()
-    counts: dict[int | None, int] = defaultdict(int)
+    counts: dict[Key, int] = defaultdict(int)
     for key in chosen.values_list(_KEYS[by], flat=True):
         counts[key] += 1
-    by_key: dict[int | None, UsedAmounts] = defaultdict(UsedAmounts, {key: UsedAmounts() for key in counts})
+    by_key: dict[Key, UsedAmounts] = defaultdict(UsedAmounts, {key: UsedAmounts() for key in counts})
     days = {since + timedelta(days=n): UsedAmounts() for n in range((until - since).days + 1)}
     for key, day, used in (*_held(chosen, begin, end, by, now), *_idle(chosen, since, until, by)):
         by_key[key].add(used)
@@ -154,19 +171,37 @@ def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy,
     )
 
 
-_Part = tuple[int | None, date, UsedAmounts]
+_Part = tuple[Key, date, UsedAmounts]
 
 
 def _held(chosen: SessionQuerySet, begin: datetime, end: datetime, by: ReportBy, now: datetime) -> Iterable[_Part]:
-    columns = ("pk", _KEYS[by], "cpu", "memory", "fgpu", "resource_group__fgpu_per_gpu", "not_before")
+    columns = (
+        "pk",
+        _KEYS[by],
+        "cpu",
+        "memory",
+        "fgpu",
+        "gpu_weight_milli",
+        "resource_group__fgpu_per_gpu",
+        "not_before",
+    )
     sql, parameters = chosen.values_list(*columns).query.sql_with_params()
     hosted = sorted(status.value for status in HOSTED)
     with connection.cursor() as cursor:
         cursor.execute(_HELD.replace("{chosen}", sql), [*parameters, now, hosted, begin, end])
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-    for key, day, gpu, cpu, memory, waiting in rows:
-        amounts = UsedAmounts(gpu_hours=gpu, cpu_hours=cpu, memory_gib_hours=float(memory) / GIB, waiting_hours=waiting)
-        yield key, day, amounts
+    for key, day, gpu, weighted, cpu, memory, waiting in rows:
+        yield (
+            key,
+            day,
+            UsedAmounts(
+                gpu_hours=gpu,
+                weighted_gpu_hours=weighted,
+                cpu_hours=cpu,
+                memory_gib_hours=float(memory) / GIB,
+                waiting_hours=waiting,
+            ),
+        )
 
 
 def _idle(chosen: SessionQuerySet, since: date, until: date, by: ReportBy) -> Iterable[_Part]:
@@ -179,8 +214,10 @@ def _idle(chosen: SessionQuerySet, since: date, until: date, by: ReportBy) -> It
         yield key, day, UsedAmounts(gpu_idle_hours=idle, gpu_measured_hours=measured)
 
 
-def _names(by: ReportBy, keys: Iterable[int | None]) -> dict[int | None, str]:
+def _names(by: ReportBy, keys: Iterable[Key]) -> dict[Key, str]:
     ids = [key for key in keys if key is not None]
+    if by == ReportBy.KIND:
+        return {key: str(key) for key in ids}
     if by == ReportBy.USER:
         return dict(User.objects.filter(pk__in=ids).values_list("pk", "email"))
     if by == ReportBy.PROJECT:
