@@ -30,6 +30,7 @@ class RevisionRequest:
     memory: int
     shared_memory: int
     fgpu: int = 0
+    gpu_memory: int = 0  # bytes of one GPU; `fgpu` beside it is the least share
     variant: RuntimeVariant | None = None
     command: str = ""  # a line of the shell; empty: the variant's
     port: int | None = None  # None: the variant's, else 8000

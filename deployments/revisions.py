@@ -15,7 +15,7 @@ from deployments.requests import RevisionRequest
 from folders.models import Folder
 from resources import clock
 from sessions.errors import RejectedError
-from sessions.launching import image_choice, mounts
+from sessions.launching import group_choice, image_choice, mounts
 from sessions.launching import services as sessions
 from sessions.launching.mounts import MountRequest
 from sessions.launching.requests import LaunchRequest
@@ -58,6 +58,7 @@ def resolve(deployment: Deployment, request: RevisionRequest) -> ResolvedRevisio
         memory=request.memory,
         shared_memory=request.shared_memory,
         fgpu=request.fgpu,
+        gpu_memory=request.gpu_memory,
         environment=launching.environment_of(own, port, asked[0].absolute_path if request.model_folder else ""),
         command=command,
         is_replica=True,
@@ -68,6 +69,7 @@ def resolve(deployment: Deployment, request: RevisionRequest) -> ResolvedRevisio
     errors |= validation.health_errors(kind=kind, path=path, numbers=numbers)
     if errors:
         raise RejectedError(errors)
+    fgpu = group_choice.least_share([deployment.resource_group], launch).fgpu
     return ResolvedRevision(
         launch=launch,
         fields={
@@ -79,14 +81,16 @@ def resolve(deployment: Deployment, request: RevisionRequest) -> ResolvedRevisio
             "cpu": request.cpu,
             "memory": request.memory,
             "shared_memory": request.shared_memory,
-            "fgpu": request.fgpu,
+            "fgpu": fgpu,
+            "gpu_memory": request.gpu_memory,
+            "min_fgpu": request.fgpu if request.gpu_memory else 0,
             "health_kind": kind.value,
             "health_path": path if kind == HealthKind.HTTP else "",
             "note": request.note,
             **numbers,
         },
         mounts=_stored_mounts(request, asked, planned),
-        amounts=Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1),
+        amounts=Amounts(cpu=request.cpu, memory=request.memory, fgpu=fgpu, sessions=1),
     )
 
 

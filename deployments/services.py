@@ -253,10 +253,10 @@ def _roll_out(row: Deployment, revision: Revision, actor: User | None, *, may_st
     before = f", in place of {row.revision.number}" if row.revision else ""
     events.record(row, f"Activated revision {revision.number}{before}.", actor)
     if rollout is not None:
-        kept = row.previous_revision if is_return else stepping.proven(row, rollout)
-        for other in filter(None, {row.revision, row.previous_revision} - {kept}):
+        remaining = row.previous_revision if is_return else stepping.proven(row, rollout)
+        for other in filter(None, {row.revision, row.previous_revision} - {remaining}):
             stepping.drop(row, other)
-        previous = row.revision if is_return else kept
+        previous = row.revision if is_return else remaining
         rollout.delete()
     _save(row, revision=revision, previous_revision=previous, given_up=None, given_up_why="", activated_at=clock.now())
     if may_step and not is_return:
@@ -319,14 +319,14 @@ def _check_rollout(row: Deployment, each: Amounts, field: str = "replicas", revi
     _, least = launching.beside(row)
     if row.revision is None or not least:
         return
-    serving = _kept(row)
+    serving = _still_serving(row)
     least = min(least, row.replicas - sum(revision is not None and it.revision_id == revision.pk for it in serving))
     error = launching.rollout_error(row, [it.session for it in serving], least, each) if least > 0 else None
     if error:
         raise RejectedError({field: error})
 
 
-def _kept(row: Deployment) -> list[Replica]:
+def _still_serving(row: Deployment) -> list[Replica]:
     """Return the replicas that take requests and still do as another rollout begins: the oldest, as many as wanted."""
     taking = row.replica_rows.taking_requests().select_related("session")
     if (rollout := stepping.under_way(row)) is not None:

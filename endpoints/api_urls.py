@@ -12,8 +12,12 @@ APPS: Final = rf"^sessions/(?P<session_id>{SESSION_ID})/apps/"
 APP: Final = rf"{APPS}(?P<app>{APP_NAME})/"
 
 urlpatterns = [
-    re_path(rf"{APPS}$", AppViewSet.as_view({"get": "list"})),
-    re_path(rf"{APP}$", AppViewSet.as_view({"get": "retrieve", "post": "create", "delete": "destroy"})),
-    re_path(rf"{APP}share/$", AppViewSet.as_view({"get": "links", "post": "share"})),
-    re_path(rf"{APP}share/(?P<link_id>[0-9]{{1,18}})/$", AppViewSet.as_view({"delete": "revoke"})),
+    re_path(rf"{APPS}$", AppViewSet.as_view({"get": "list"}), name="app-list"),
+    re_path(
+        rf"{APP}$",
+        AppViewSet.as_view({"get": "retrieve", "post": "create", "delete": "destroy"}),
+        name="app-detail",
+    ),
+    re_path(rf"{APP}share/$", AppViewSet.as_view({"get": "links", "post": "share"}), name="app-links"),
+    re_path(rf"{APP}share/(?P<link_id>[0-9]{{1,18}})/$", AppViewSet.as_view({"delete": "revoke"}), name="app-link"),
 ]

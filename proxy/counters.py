@@ -139,10 +139,10 @@ class SharedCounter:
 
     def count(self) -> int:
         """Return the count over all processes."""
-        first = second = 0
+        first, second, column, other_column = 0, 0, self._first, self._second
         for row in self._others:
-            first += row[self._first]
-            second += row[self._second]
+            first += row[column]
+            second += row[other_column]
         return self.own + (first if first < second else second)
 
     def add(self, number: int = 1) -> None:
@@ -153,7 +153,9 @@ class SharedCounter:
 
     def remove(self, number: int = 1) -> None:
         """Count so many less."""
-        self.add(-number)
+        self.own -= number
+        self._row[self._first] -= number
+        self._row[self._second] -= number
 
 
 class SharedCounters:

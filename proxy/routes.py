@@ -161,7 +161,7 @@ class RouteTable:
         self._hosts: dict[bytes, Service] = {}
         self._observers: list[RevocationObserver] = []
         self._change_observers: list[Callable[[], None]] = []
-        self._reader: RouteReader | None = None
+        self.reader: RouteReader | None = None  # which `refresh` calls; None: nothing fills this table any more
         self.version = 0  # how often routes or services were replaced
 
     def __iter__(self) -> Iterator[Route]:
@@ -175,19 +175,10 @@ class RouteTable:
         """Call `observer` whenever routes or services were replaced, by equal ones perhaps."""
         self._change_observers.append(observer)
 
-    def read_by(self, reader: RouteReader | None) -> None:
-        """Have `refresh` call `reader`; None: nothing fills this table any more."""
-        self._reader = reader
-
-    @property
-    def has_source(self) -> bool:
-        """Whether `refresh` can find a route that is not here yet."""
-        return self._reader is not None
-
     async def refresh(self, label: str) -> None:
         """Read the label's session or deployment again: a message that one has changed may still be on its way."""
-        if self._reader is not None:
-            await self._reader(label.rpartition("--")[2])
+        if self.reader is not None:
+            await self.reader(label.rpartition("--")[2])
 
     def get(self, label: str) -> Route | None:
         """Return the route with this label."""
@@ -291,9 +282,9 @@ def _ended(old: Service, new: Service | None) -> ConnectionFilter:
     if new is None:
         return lambda access: access.service == old.label
     left = {each.route.place for each in old.replicas} - {each.route.place for each in new.replicas}
-    kept = {(token.pk, token.digest, token.expires_at) for token in new.tokens}
+    valid = {(token.pk, token.digest, token.expires_at) for token in new.tokens}
     tokens = {token.login for token in old.tokens}
-    ended = {token.login for token in old.tokens if (token.pk, token.digest, token.expires_at) not in kept}
+    ended = {token.login for token in old.tokens if (token.pk, token.digest, token.expires_at) not in valid}
     hosts = set(old.hosts) - set(new.hosts)
     is_new_epoch, is_withdrawn = new.epoch != old.epoch, old.is_public and not new.is_public
 

@@ -34,6 +34,20 @@ class Revision(models.Model):
     memory = models.PositiveBigIntegerField("memory (bytes)", editable=False)
     shared_memory = models.PositiveBigIntegerField("shared memory (bytes)", editable=False)
     fgpu = models.PositiveIntegerField("milli-fGPU", default=0, editable=False)
+    gpu_memory = models.PositiveBigIntegerField(
+        "GPU memory (bytes)",
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="In place of a share: the least of that",
+    )
+    min_fgpu = models.PositiveIntegerField(
+        "least milli-fGPU",
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="With GPU memory: the least that a replica gets",
+    )
     health_kind = models.CharField(max_length=4, choices=HealthKind.choices, default="http", editable=False)
     health_path = models.CharField(max_length=255, default="/", editable=False)
     start_seconds = models.PositiveIntegerField(default=300, editable=False, help_text="Until it must be healthy")
@@ -60,6 +74,16 @@ class Revision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.deployment_id} revision {self.number}"
+
+    @property
+    def share(self) -> int:
+        """The milli-fGPU that each of its replicas has; 0 where these follow from its GPU memory."""
+        return 0 if self.gpu_memory else self.fgpu
+
+    @property
+    def asked_fgpu(self) -> int:
+        """The milli-fGPU that were asked for; with GPU memory, the least of them."""
+        return self.min_fgpu if self.gpu_memory else self.fgpu
 
 
 class RevisionMount(models.Model):

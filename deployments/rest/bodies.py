@@ -93,6 +93,10 @@ class RevisionBody(StrictSerializer):
     memory = SizeField(required=False)
     shared_memory = SizeField(required=False, help_text="64 MiB when left out of a first revision")
     fgpu = FgpuField(required=False, help_text="0 when left out of a first revision")
+    gpu_memory = SizeField(
+        required=False,
+        help_text="Of one GPU, whatever its size, in place of `fgpu`, which beside it is the least share",
+    )
     model_folder = MountQuery(
         required=False,
         allow_null=True,
@@ -254,8 +258,12 @@ def _image(owner: User, asked: Mapping[str, Any], current: Revision | None) -> d
 
 def _amounts(owner: User, asked: Mapping[str, Any], current: Revision | None) -> dict[str, int]:
     names = ("cpu", "memory", "shared_memory", "fgpu")
-    usual = {name: getattr(current, name) for name in names} if current else {}
+    usual = {name: getattr(current, name) for name in names} | {"fgpu": current.asked_fgpu} if current else {}
+    if current and "gpu_memory" in asked and bool(asked["gpu_memory"]) != bool(current.gpu_memory):
+        usual["fgpu"] = 0  # memory takes the place of a share, or goes
     found = {"shared_memory": DEFAULT_SHARED_MEMORY, "fgpu": 0, **usual, **{n: asked[n] for n in names if n in asked}}
+    usual_memory = current.gpu_memory if current and "fgpu" not in asked else 0  # a share takes its place
+    found["gpu_memory"] = asked.get("gpu_memory", usual_memory)
     if missing := [name for name in names if name not in found]:
         raise ValidationError(dict.fromkeys(missing, "Say how much."))
     return found
@@ -287,10 +295,10 @@ def _mount_requests(owner: User, asked: list[Mapping[str, Any]], field: str) -> 
 
 def _program(asked: Mapping[str, Any], current: Revision | None) -> dict[str, Any]:
     """Return what a replica runs: of the current revision unless another variant is named, and what is given."""
-    is_kept = current is not None and asked.get("variant", current.variant) == current.variant
+    is_same_variant = current is not None and asked.get("variant", current.variant) == current.variant
     usual: dict[str, Any] = {"variant": asked.get("variant")}
     health = health_of(current) if current else HealthCheck()
-    if current is not None and is_kept:
+    if current is not None and is_same_variant:
         usual = {name: getattr(current, name) for name in ("variant", "command", "port", "environment")}
     elif current is not None:
         health = replace(health, kind=HealthKind.HTTP, path="")

@@ -68,6 +68,7 @@ class RevisionSerializer(ShownSerializer[Revision]):
     command = serializers.SerializerMethodField(help_text="A line of the shell; null for anybody but the owner")
     env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
     fgpu = FgpuTextField()
+    min_fgpu = FgpuTextField(help_text="With GPU memory: the least that a replica gets")
     mounts = RevisionMountSerializer(many=True, read_only=True)
     health = HealthSerializer(source="*", read_only=True)
     created_by = serializers.EmailField(source="created_by.email", default=None, read_only=True, allow_null=True)
@@ -77,6 +78,7 @@ class RevisionSerializer(ShownSerializer[Revision]):
         model = Revision
         fields = (
             *("number", "image", "variant", "command", "port", "env", "cpu", "memory", "shared_memory", "fgpu"),
+            *("gpu_memory", "min_fgpu"),
             *("mounts", "health", "note", "created_by", "created_at", "is_current"),
         )
 

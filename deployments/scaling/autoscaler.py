@@ -157,7 +157,7 @@ def _has_spare(row: Deployment, grown: ReplicaShares) -> bool:
 
 def _shares(row: Deployment, ready: Sequence[Replica]) -> ReplicaShares | None:
     """Return the shares of its replicas, where they grow; None where they do not, or while a revision is rolled out."""
-    if row.max_fgpu is None or row.revision is None or not row.revision.fgpu or not ready:
+    if row.max_fgpu is None or row.revision is None or not row.revision.share or not ready:
         return None
     if hasattr(row, "rollout") or any(replica.revision_id != row.revision_id for replica in ready):
         return None
@@ -168,7 +168,7 @@ def _shares(row: Deployment, ready: Sequence[Replica]) -> ReplicaShares | None:
     )
     held = tuple(replica.session.fgpu for replica in ready)
     can_change = not has_failed.exists()
-    return ReplicaShares(base=row.revision.fgpu, held=held, limit=row.max_fgpu, can_change=can_change)
+    return ReplicaShares(base=row.revision.share, held=held, limit=row.max_fgpu, can_change=can_change)
 
 
 def _try(act: Callable[[], bool]) -> bool:

@@ -47,7 +47,7 @@ def change(deployment: Deployment, fields: Mapping[str, Any], *, actor: User) ->
         if not changes:
             return row
         after = {name: getattr(row, name) for name in SETTINGS} | changes
-        base = row.revision.fgpu if row.revision else 0
+        base = row.revision.share if row.revision else 0
         errors = validation.settings_errors(after, base=base, capacity=row.resource_group.gpu_capacity)
         most = after["max_replicas"]
         if "max_replicas" not in errors and most is not None and (error := _too_many(row, most)):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.db import connection, transaction
+from django.utils import translation
 from pytest_django import Settings
 
 from accounts.models import AuditEntry
@@ -18,6 +19,7 @@ from deployments.tests.making import make_deployment, offer_query, revision_requ
 from sessions.errors import GENERAL, RejectedError
 from tests.factories import make_policy, make_user
 from tests.wait import SECONDS, until
+from translation.english import from_english
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -121,6 +123,8 @@ def test_rules_are_added_changed_paused_and_removed() -> None:
         "Rule changed: requests under way and waiting, 8 a replica.",
         "Rule added: requests under way and waiting, 16 a replica.",
     ]
+    with translation.override("ko"):
+        assert from_english(said(deployment)[0]) == "규칙을 없앴습니다: 진행 중이거나 기다리는 요청, 레플리카당 8."
     assert AuditEntry.objects.count() == 2
     with pytest.raises(RejectedError):
         scaling.remove_rule(rule, actor=admin)

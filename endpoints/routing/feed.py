@@ -1,6 +1,7 @@
 """Synchronizes a RouteTable with the database, in the web process, the app proxy and the gateway.
 
-Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
+Messages, as JSON, are published on commit, on the Redis channel `gp.routes` for app proxies, and on that of a host
+for its gateway:
 
 * {"session": id}: read this session's routes again;
 * {"deployment": id}: read the service of this deployment and the routes to its replicas again; with "reply": key,
@@ -38,7 +39,7 @@ from endpoints.routing.service_routes import ServiceRows
 from messaging import clients
 from proxy.routes import Route, RouteTable, Service
 from sessions.models import Revocation
-from sessions.notify import REPLY_TTL_SECONDS, ROUTES_CHANNEL
+from sessions.notify import REPLY_TTL_SECONDS, ROUTES_CHANNEL, routes_channel
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,9 @@ class RouteSnapshot(NamedTuple):
 
 
 class RouteSource(Protocol):
-    """Which routes a process has; called in a thread."""
+    """Which routes a process has; called in a thread. `channel` is that of Redis on which it hears of changes."""
+
+    channel: str
 
     def read(self, sessions: Collection[str]) -> list[Route]:
         """Return the routes of these sessions."""
@@ -76,6 +79,8 @@ class RouteSource(Protocol):
 
 class PlatformRoutes:
     """All routes, and what was revoked: of processes that browsers reach."""
+
+    channel = ROUTES_CHANNEL
 
     def read(self, sessions: Collection[str]) -> list[Route]:
         """Return the routes of these sessions; one query."""
@@ -99,6 +104,9 @@ class PlatformRoutes:
 
 class HostRoutes:
     """The routes to containers of this host: of its gateway, which knows neither users nor cookies."""
+
+    def __init__(self) -> None:
+        self.channel = routes_channel(settings.COMPUTE_HOST_NAME)
 
     def read(self, sessions: Collection[str]) -> list[Route]:
         """Return the routes of these sessions; one query."""
@@ -149,11 +157,11 @@ class RouteFeed:
         self._run(self._listen())
         await self._read()
         self._run(self._keep_reading())
-        self._table.read_by(self.refresh)
+        self._table.reader = self.refresh
 
     async def stop(self) -> None:
         """Stop the background tasks."""
-        self._table.read_by(None)
+        self._table.reader = None
         while left := [task for task in self._tasks if not task.done()]:
             for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
                 task.cancel()
@@ -285,7 +293,7 @@ class RouteFeed:
 
     async def _follow(self, client: Redis) -> None:
         async with client.pubsub() as channel:
-            await channel.subscribe(ROUTES_CHANNEL)
+            await channel.subscribe(self._source.channel)
             while True:
                 message = await channel.get_message(timeout=POLL_SECONDS)
                 if message and message["type"] == "subscribe":  # also again, after the connection was lost

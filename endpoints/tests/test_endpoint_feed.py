@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from redis.retry import Retry
 
 from accounts.models import User
 from endpoints.routing import feed, revocations, routes
-from endpoints.routing.feed import synchronized
+from endpoints.routing.feed import HostRoutes, synchronized
 from endpoints.services import close, publish
 from hostaccess.services import revoke
 from hostworker.containers import runner
@@ -29,7 +29,7 @@ from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from messaging import clients
 from proxy.authorization.signing import digest
-from proxy.routes import RouteTable
+from proxy.routes import Route, RouteTable
 from resources.models import Host
 from sessions import notify
 from sessions.access.app_states import report
@@ -90,8 +90,8 @@ async def soon(look: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def subscribers() -> int:
-    return dict(notify.proxies_redis().pubsub_numsub(notify.ROUTES_CHANNEL))[notify.ROUTES_CHANNEL.encode()]
+def subscribers(channel: str = notify.ROUTES_CHANNEL) -> int:
+    return dict(notify.proxies_redis().pubsub_numsub(channel))[channel.encode()]
 
 
 async def test_all_routes_are_loaded_at_start(endpoint: Endpoint, table: RouteTable) -> None:
@@ -116,6 +116,28 @@ async def test_messages_without_end_keep_no_change_away(
             await Endpoint.objects.filter(pk=endpoint.pk).aupdate(epoch=epoch)  # and no message says so
             await soon(lambda epoch=epoch: [route.epoch for route in table] == [epoch])  # type: ignore[misc]
         telling.cancel()
+
+
+async def test_gateways_hear_of_their_own_host_alone(
+    endpoint: Endpoint, table: RouteTable, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.COMPUTE_HOST_NAME = (await Host.objects.aget()).name
+    source, asked = HostRoutes(), list[object]()
+
+    def read(sessions: Collection[str]) -> list[Route]:
+        asked.append(set(sessions))
+        return routes.read_here(sessions)
+
+    monkeypatch.setattr(source, "read", read)
+    async with synchronized(table, source):
+        await soon(lambda: subscribers(notify.routes_channel(settings.COMPUTE_HOST_NAME)) == 1)
+        assert subscribers() == 0  # of what concerns all others
+        assert await asyncio.to_thread(notify.publish, {"session": "another"}, "another host") == 0
+        await database_sync_to_async(report)(endpoint, EndpointState.READY)
+        await soon(lambda: asked and table.get(endpoint.label))
+        assert await asyncio.to_thread(withdrawal.withdraw, endpoint.session_id)
+        assert table.get(endpoint.label) is None
+    assert asked == [{endpoint.session_id}]
 
 
 @pytest.mark.usefixtures("fed")

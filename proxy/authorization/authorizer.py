@@ -84,6 +84,8 @@ class BrowserAuthorizer:
         try:
             classified = classify(request.headers)
             check_framing(request, classified.known)
+            if service := self._services.at(classified.known.get(b"host", b"")):
+                return self._services.decide(request, classified, service, peer, listen_port)
             return self._decide(request, classified, peer, listen_port)
         except MalformedRequestError as error:
             return responses.text(400, f"Bad request: {error}", closes=True)
@@ -162,8 +164,6 @@ class BrowserAuthorizer:
         self, request: RequestHead, classified: ClassifiedHeaders, host: bytes, peer: str, listen_port: int | None
     ) -> Route | Decision:
         """Return the route of a host, or what to do if there is none or if it is a service's."""
-        if service := self._services.at(host):
-            return self._services.decide(request, classified, service, peer, listen_port)
         check_host(classified.known)
         if service := self.table.at_host(name_of(host)):
             self._services.remember(host, service)
@@ -181,7 +181,7 @@ class BrowserAuthorizer:
             self._services.remember(host, route)
             return self._services.decide(request, classified, route, peer, listen_port)
         launch_url = self.site.launch_url(label) if label else ""
-        if label and not route and self.table.has_source and is_navigation(request, classified.known):
+        if label and not route and self.table.reader and is_navigation(request, classified.known):
             return UnknownApp(label, request.target, launch_url)
         return route or no_such_app(is_app_host=self.site.is_of_apps(host), launch_url=launch_url)
 

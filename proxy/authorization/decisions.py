@@ -8,7 +8,7 @@ from typing import Final
 from proxy.authorization.login_flow import ReservedRequest
 from proxy.authorization.missing_apps import UnknownApp
 from proxy.authorization.request_checks import is_upgrade
-from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead
+from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead, header_line
 from proxy.http.responses import LocalResponse
 from proxy.routes import Route, Service, ServiceToken
 
@@ -91,10 +91,8 @@ class ForwardDecision:
     def to_bytes(self, added: Sequence[Header] = ()) -> bytes:
         """Return the request line and header section for the app, with these headers too, and the empty line."""
         version = b" HTTP/1.0\r\n" if self.is_http_10 else b" HTTP/1.1\r\n"
-        lines = [name + b": " + value for name, value in self.headers]
-        if added:
-            lines += [name + b": " + value for name, value in added]
-        return self.method + b" " + self.target + version + b"\r\n".join(lines) + b"\r\n\r\n"
+        headers = [*self.headers, *added] if added else self.headers
+        return self.method + b" " + self.target + version + b"\r\n".join(map(header_line, headers)) + b"\r\n\r\n"
 
 
 Deferred = ReservedRequest | UnknownApp  # answered by `serve`, which may wait

@@ -59,7 +59,7 @@ class GatewayAuthorizer:
         principal = self._principal(label)
         if principal is None:
             launch_url = AGAIN.decode()  # which the web process redirects to the launcher
-            if self.table.has_source and is_navigation(request, known):
+            if self.table.reader and is_navigation(request, known):
                 return UnknownApp(label, request.target, launch_url)
             return _marked(gone(launch_url), UpstreamFailure.UNSENT)
         for name, own in ((b"Host", b"host"), (b"Cookie", b"cookie"), (b"Authorization", b"authorization")):

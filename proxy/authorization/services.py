@@ -1,7 +1,8 @@
 """Authorization at the address of a service: by one of its tokens, by a browser's cookie, or for everybody.
 
 A token is looked up by its digest, so what a stranger sends costs one SHA-256, and how long that takes says nothing of
-the tokens there are.
+the tokens there are. What had access is remembered as it was sent, as cookies are, in a table that Python hashes with
+a key of each process.
 """
 
 import time
@@ -51,7 +52,7 @@ class ServiceAuthorizer:
         self._visitors = visitors
         self._now = now
         self._hosts: dict[bytes, Service] = {}  # by Host header, as clients write it
-        self._principals: dict[tuple[bytes, bytes, str], ServicePrincipal] = {}
+        self._principals: dict[tuple[bytes, bytes, bytes], ServicePrincipal] = {}
         self._tokens: dict[str, tuple[Service, dict[str, ServiceToken]]] = {}  # by label, then by digest
 
     def at(self, host: bytes) -> Service | None:
@@ -77,11 +78,13 @@ class ServiceAuthorizer:
         own_host = _own_host(service, classified.known[b"host"])
         if listen_port != (None if own_host else service.listen_port):
             return no_such_app(is_app_host=False)
-        origin = cors.foreign_origin(classified.known, self._scheme)
+        origin = cors.foreign_origin(classified.known, self._scheme) if b"origin" in classified.known else b""
         if origin and cors.is_preflight(request, classified.known):
             return cors.preflight(classified, service, origin, self._site)
         headers, secret, sticky_key = _read(classified, service.sticky)
-        shown = cors.response_headers(service, origin, self._site, has_token=bool(secret))
+        shown: tuple[Header, ...] = ()
+        if origin or service.allowed_origins:
+            shown = cors.response_headers(service, origin, self._site, has_token=bool(secret))
         decision = self._decide(request, classified, service, secret, origin, own_host, listen_port)
         if isinstance(decision, ServicePrincipal):
             forward = self._forward(request, classified.known, decision, decision.headers + headers, peer)
@@ -105,17 +108,16 @@ class ServiceAuthorizer:
         """
         known = classified.known
         host, cookie = known[b"host"], b"" if origin else known.get(b"cookie", b"")
-        digest = sha256(secret).hexdigest() if secret else ""
-        principal = self._principals.get((host, cookie, digest))
+        principal = self._principals.get((host, cookie, secret))
         if principal is None or not self._is_current(principal, service):
-            principal = self._look_up(service, host, cookie, digest, listen_port)
-        if principal is None and digest:
+            principal = self._look_up(service, host, cookie, secret, listen_port)
+        if principal is None and secret:
             text = "This token is not valid for this deployment."
             return responses.text(401, text, INVALID_TOKEN, closes=has_body(classified))
         path, _, query = request.target.partition(b"?")
         is_reserved = path in RESERVED_PATHS
         refusal = ""
-        if not digest and (is_reserved or not (origin and cors.is_allowed(origin, service))):
+        if not secret and (is_reserved or not (origin and cors.is_allowed(origin, service))):
             refusal = self._visitors.cross_site(request, known, host, is_public=service.is_public)
         if listen_port is not None and b"service-worker" in known:
             refusal = BORROWED_PORT
@@ -155,16 +157,16 @@ class ServiceAuthorizer:
         return not self._table.revocations.is_void(principal.login, principal.user, principal.issued_at)
 
     def _look_up(
-        self, service: Service, host: bytes, cookie: bytes, digest: str, listen_port: int | None
+        self, service: Service, host: bytes, cookie: bytes, secret: bytes, listen_port: int | None
     ) -> ServicePrincipal | None:
-        """Return who has this token or, without one, this Cookie header; cached; None without access."""
-        token = self._token(service, digest)
-        grant = None if digest else self._visitors.grant(cookie, service, listen_port)
+        """Return who has this token's secret or, without one, this Cookie header; cached; None without access."""
+        token = self._token(service, secret)
+        grant = None if secret else self._visitors.grant(cookie, service, listen_port)
         if token:
             identity = (token.login, 0, 0.0, token.expires_at)
         elif grant:
             identity = (grant.login, grant.user, grant.issued_at, grant.expires_at)
-        elif service.is_public and not digest:
+        elif service.is_public and not secret:
             identity = ANONYMOUS
         else:
             return None
@@ -179,12 +181,12 @@ class ServiceAuthorizer:
         if len(cookie) <= MAX_CACHED_COOKIE_BYTES:
             while len(self._principals) >= MAX_CACHED_PRINCIPALS:
                 del self._principals[next(iter(self._principals))]
-            self._principals[host, cookie, digest] = principal
+            self._principals[host, cookie, secret] = principal
         return principal
 
-    def _token(self, service: Service, digest: str) -> ServiceToken | None:
-        """Return the service's token with this digest, None unless it is valid now."""
-        if not digest:
+    def _token(self, service: Service, secret: bytes) -> ServiceToken | None:
+        """Return the service's token with this secret, None unless it is valid now."""
+        if not secret:
             return None
         indexed = self._tokens.get(service.label)
         if indexed is None or indexed[0] is not service:
@@ -192,7 +194,7 @@ class ServiceAuthorizer:
                 label: each for label, each in self._tokens.items() if self._table.get_service(label) is each[0]
             }
             indexed = self._tokens[service.label] = (service, {token.digest: token for token in service.tokens})
-        token = indexed[1].get(digest)
+        token = indexed[1].get(sha256(secret).hexdigest())
         return token if token and token.expires_at > self._now() else None
 
 

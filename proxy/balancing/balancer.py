@@ -10,7 +10,7 @@ from proxy.authorization.gateway_tokens import IssuedTokens
 from proxy.balancing.choice import ReplicaChoice
 from proxy.balancing.figures import FigureCounts
 from proxy.balancing.line import Turn, WaitingLine
-from proxy.balancing.metering import ONE_REQUEST, TokenMeter
+from proxy.balancing.metering import TokenMeter
 from proxy.balancing.refusals import Refusal
 from proxy.balancing.replicas import BalancedReplica
 from proxy.budgets import TokenUse, UsageKey
@@ -72,7 +72,7 @@ class Balancer:
             turn.refuse(*refused)
         elif not self._choice.taking:
             self._enter_without_replica(turn)
-        elif not self._line and (replica := self._choice.take(turn)):
+        elif not self._line.turns and (replica := self._choice.take(turn)):
             turn.begin(replica)
         elif len(self._line) >= self.service.queue:
             turn.refuse(Refusal.BUSY)
@@ -97,7 +97,7 @@ class Balancer:
     def leave(self, replica: BalancedReplica) -> None:
         """Count a request that has ended less; the first that waits may begin."""
         replica.outstanding.remove()
-        if self._line:
+        if self._line.turns:
             self._line.look_in(0.0)
 
     def table_changed(self) -> None:
@@ -122,7 +122,7 @@ class Balancer:
     def _admit(self, principal: ServicePrincipal) -> tuple[Refusal, int] | None:
         if principal.token:
             return self._meter.admit(principal.token)
-        self._meter.add(self.service.deployment, ONE_REQUEST)
+        self._meter.count(self.service.deployment)
         return None
 
     def _usage_key(self, principal: ServicePrincipal) -> UsageKey:
@@ -135,10 +135,8 @@ class Balancer:
         return self._pool(replica.route)
 
     def way_headers(self, replica: BalancedReplica) -> tuple[Header, ...]:
-        """Return the headers for the gateway on the way to a replica, if there is one."""
+        """Return the headers for the gateway on the way to a replica."""
         route = replica.route
-        if not route.gateway:
-            return ()
         return ((b"X-GP-Gateway", self._gateway_tokens.issue(route.label, route.gateway_key)),)
 
     def avoid(self, replica: BalancedReplica) -> None:

@@ -35,7 +35,7 @@ class FigureCounts:
         self.seconds += seconds
         self.durations[bisect_left(DURATION_BOUNDS, seconds)] += 1
         self.latencies[latency_bin(seconds)] += 1
-        if used.tokens:
+        if used is not NOTHING_USED:
             self.used = self.used.plus(used)
 
     def reject(self) -> None:

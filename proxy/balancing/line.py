@@ -39,33 +39,33 @@ class WaitingLine:
         """`look` is called at the times that `look_in` is asked for."""
         self._look = look
         self._loop = asyncio.get_running_loop()
-        self._turns: deque[Turn] = deque()
+        self.turns: deque[Turn] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._rests_until = 0.0  # loop time
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self.turns)
 
     def __iter__(self) -> Iterator[Turn]:
-        return iter(list(self._turns))
+        return iter(list(self.turns))
 
     def join(self, turn: Turn, seconds: float, *, is_first: bool = False) -> None:
         """Have a turn wait for so many seconds at most."""
         turn.waits_until = self._loop.time() + seconds
         if is_first:
-            self._turns.appendleft(turn)
+            self.turns.appendleft(turn)
         else:
-            self._turns.append(turn)
+            self.turns.append(turn)
 
     def leave(self, turn: Turn) -> None:
         """Have a turn wait no longer."""
         turn.waits_until = 0.0
-        self._turns.remove(turn)
+        self.turns.remove(turn)
 
     def shorten(self, seconds: float) -> None:
         """Have nobody wait for longer than so many seconds from now."""
         latest = self._loop.time() + seconds
-        for turn in self._turns:
+        for turn in self.turns:
             turn.waits_until = min(turn.waits_until, latest)
 
     def look_in(self, seconds: float) -> None:

@@ -8,6 +8,7 @@ they were last heard of, and in tokens of a model by the requests under way.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Final
@@ -18,8 +19,6 @@ from proxy.budgets import NOTHING_USED, SpentBudget, TokenUse, UsageKey, month_e
 from proxy.counters import ConnectionCounters
 from proxy.routes import ServiceToken
 
-ONE_REQUEST: Final = TokenUse(requests=1)
-ONE_LESS: Final = TokenUse(requests=-1)
 NOT_COUNTED: Final = frozenset({Refusal.RATE, Refusal.BUDGET})  # refusals of requests that were not admitted
 
 Report = Callable[[Mapping[UsageKey, TokenUse]], Mapping[int, SpentBudget]]
@@ -31,42 +30,51 @@ class TokenMeter:
     def __init__(self, counters: ConnectionCounters, now: Callable[[], float] = time.time) -> None:
         self._rates = TokenRates(counters)
         self._now = now
-        self._uses: dict[UsageKey, TokenUse] = {}  # since the last report
+        self._requests: defaultdict[UsageKey, int] = defaultdict(int)  # since the last report
+        self._uses: dict[UsageKey, TokenUse] = {}  # what they have cost besides, since then
         self._spent: dict[UsageKey, SpentBudget] = {}  # of tokens with a budget, at the last report
 
     def admit(self, token: ServiceToken) -> tuple[Refusal, int] | None:
         """Count a request and return None, or return why it is refused and after how many seconds to come again."""
         if seconds := self._rates.admit(token):
             return Refusal.RATE, seconds
-        use = self._uses.get(token.pk, NOTHING_USED)
         if token.has_budget:
-            now = self._now()
+            use, now = self._use(token.pk), self._now()
             spent = self._spent_of(token, use, now)
             if _is_used_up(token.monthly_requests, spent.requests + use.requests) or _is_used_up(
                 token.monthly_tokens, spent.tokens + use.tokens
             ):
                 return Refusal.BUDGET, max(1, ceil(spent.until - now))
-        self.add(token.pk, ONE_REQUEST)
+        self._requests[token.pk] += 1
         return None
+
+    def count(self, key: UsageKey) -> None:
+        """Count a request without a token."""
+        self._requests[key] += 1
 
     def give_back(self, key: UsageKey, why: Refusal) -> None:
         """Count a request less that was refused after all."""
         if why not in NOT_COUNTED:
-            self.add(key, ONE_LESS)
+            self._requests[key] -= 1
 
     def add(self, key: UsageKey, used: TokenUse) -> None:
-        """Count a request, or what a response has cost."""
+        """Count what a response has cost."""
         self._uses[key] = self._uses.get(key, NOTHING_USED).plus(used)
 
     def report(self, report: Report) -> None:
         """Tell what was counted since, and learn what is spent; to be called once a second."""
         self._rates.forget()
-        uses, self._uses = self._uses, {}
+        uses = {key: self._use(key) for key in self._requests.keys() | self._uses.keys()}
+        self._requests.clear()
+        self._uses.clear()
         for pk, use in uses.items():
             if spent := self._spent.get(pk):
                 self._spent[pk] = spent.plus(use)
         now = self._now()
         self._spent = {pk: each for pk, each in (self._spent | dict(report(uses))).items() if each.until > now}
+
+    def _use(self, key: UsageKey) -> TokenUse:
+        return self._uses.get(key, NOTHING_USED).plus(TokenUse(requests=self._requests.get(key, 0)))
 
     def _spent_of(self, token: ServiceToken, use: TokenUse, now: float) -> SpentBudget:
         """Return what is known to be spent besides `use`: nothing of what is counted here is in it twice."""

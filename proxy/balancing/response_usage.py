@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.budgets import NOTHING_USED, TokenUse
-from proxy.http.response_parser import BodyFraming, ResponseHead
+from proxy.http.response_parser import CHUNKED_BODY, NO_BODY, ResponseHead
 
-KEPT_BYTES: Final = 16 * 1024  # of the end of a body, at least; twice as many at most
+END_BYTES: Final = 16 * 1024  # of the end of a body, at least; twice as many at most
 MAX_CANDIDATES: Final = 8  # fields of this name that are looked at, the last first
 MAX_COUNT: Final = 10**9  # tokens of one response
 OK: Final = 200
 MEDIA_TYPES: Final = frozenset({b"application/json", b"text/event-stream"})
 NAMES: Final = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
 _CHUNK_LINE: Final = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n]{0,256})?\r\n")  # between two chunks
+_DECODER: Final = json.JSONDecoder()  # takes longer to make than to use
 _FIELD: Final = re.compile(rb'"usage"\s*:\s*(?=\{)')
 
 
@@ -33,9 +34,9 @@ class UsageReader:
 
     def feed(self, data: bytes) -> None:
         """Take note of a part of the body, of a chunked one with its framing."""
-        self._end += data if len(data) <= KEPT_BYTES else data[-KEPT_BYTES:]
-        if len(self._end) > 2 * KEPT_BYTES:
-            del self._end[:-KEPT_BYTES]
+        self._end += data if len(data) <= END_BYTES else data[-END_BYTES:]
+        if len(self._end) > 2 * END_BYTES:
+            del self._end[:-END_BYTES]
 
     def used(self) -> TokenUse:
         """Return what the body's end says; nothing if it does not."""
@@ -51,7 +52,7 @@ class UsageReader:
 
 def usage_reader(head: ResponseHead) -> UsageReader | None:
     """Return what reads the body of this response; None where it has none that could say it."""
-    if head.status != OK or head.framing is BodyFraming.NONE:
+    if head.status != OK or head.framing is NO_BODY:
         return None
     media_type = coding = b""
     for name, value in head.headers:
@@ -62,13 +63,13 @@ def usage_reader(head: ResponseHead) -> UsageReader | None:
             coding = value.strip().lower()
     if media_type not in MEDIA_TYPES or coding not in (b"", b"identity"):
         return None
-    return UsageReader(is_chunked=head.framing is BodyFraming.CHUNKED)
+    return UsageReader(is_chunked=head.framing is CHUNKED_BODY)
 
 
 def _use(text: bytes) -> TokenUse | None:
     """Return what the object at the beginning of the text says, None if it is no such object."""
     try:
-        found, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))
+        found, _ = _DECODER.raw_decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     prompt, completion = (_count(found, names) for names in NAMES)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 Header = tuple[bytes, bytes]
+header_line: Final = b": ".join  # of a header; called for each one, so it is no function of ours
 
 
 class MalformedRequestError(Exception):
@@ -94,6 +95,7 @@ PRIVATE: Final = (
 SAME_ORIGIN_REFERRER: Final = (b"Referrer-Policy", b"same-origin")
 # Values of Connection that name no header to drop.
 CONNECTION_OPTIONS: Final = frozenset((b"keep-alive", b"close", b"upgrade", b"content-length", b""))
+KEEPS_ALIVE: Final = [b"keep-alive"]  # the most frequent one
 UPGRADE_HEADERS: Final = ((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"))
 
 
@@ -204,7 +206,7 @@ def filter_response_headers(
         elif action is REFERRER_POLICY:
             has_referrer_policy = True
             sent.append(header)
-    if connection:
+    if connection and connection != KEEPS_ALIVE:
         sent = without_named(sent, b",".join(connection))
     sent.append(NO_INDEX)
     if not is_public:

@@ -53,7 +53,7 @@ class ClientConnection(asyncio.Protocol):
         self.is_paused = False  # the client reads more slowly than it is sent to
         self._unread = 0  # bytes that the client had still to read when the deadline was set
         self.is_upstream_paused = False
-        self._is_reading = True
+        self.is_reading = True
         self._phase = OPEN
         self._is_new = True  # no request of it has been answered
         self.loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = self.loop.time() + self.limits.idle_seconds
         if self._exchanges:
             self.loop.call_soon(self.data_received, b"")  # a direct call would recurse for each pipelined request
-        else:
+        elif not self.is_reading:
             self.update_reading()
 
     def start_tunnel(self, upstream: UpstreamConnection) -> None:
@@ -178,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
         if self._early:
             upstream.transport.write(self._early)
         upstream.resume_reading()
-        if not self._is_reading:
+        if not self.is_reading:
             self.transport.resume_reading()
 
     def update_reading(self) -> None:
@@ -190,8 +190,8 @@ class ClientConnection(asyncio.Protocol):
             or (exchanges[0].upstream is None and exchanges[0].request_state is RECEIVING and not exchanges[0].may_wait)
             or len(self._early) > MAX_EARLY_BYTES
         )
-        if is_wanted is not self._is_reading and not self.transport.is_closing():
-            self._is_reading = is_wanted
+        if is_wanted is not self.is_reading and not self.transport.is_closing():
+            self.is_reading = is_wanted
             if is_wanted:
                 self.transport.resume_reading()
             else:

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from proxy.authorization.decisions import ForwardDecision, UpstreamFailure
 from proxy.data_plane import Authorizer, ConnectionSlot
-from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead
-from proxy.http.response_parser import SWITCHING_PROTOCOLS, BodyFraming, ResponseHead
+from proxy.http.headers import UPGRADE_HEADERS, Header, RequestHead, header_line
+from proxy.http.response_parser import BODY_UNTIL_CLOSE, CHUNKED_BODY, SWITCHING_PROTOCOLS, ResponseHead
 from proxy.http.responses import LocalResponse
 from proxy.limits import ProxyLimits
 from proxy.listener.connecting import connect, serve
@@ -16,6 +16,8 @@ from proxy.listener.service_turn import ServiceTurn
 from proxy.upstream.connection import UpstreamConnection
 
 UPGRADE_LINES: Final = [b"%b: %b" % header for header in UPGRADE_HEADERS]
+OK: Final = 200
+OK_LINE: Final = b"HTTP/1.1 200 OK"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 MAX_JOINED_BYTES: Final = 64 * 1024  # up to which a head and the body behind it are joined into one write
@@ -45,6 +47,7 @@ class ExchangeClient(Protocol):
     peer: str  # IP address
     listen_port: int | None
     is_paused: bool  # the client does not read what is written to it
+    is_reading: bool  # of the client's transport
     is_upstream_paused: bool
     slot: ConnectionSlot | None
 
@@ -227,7 +230,7 @@ class Exchange:
         """Send the head to the client, with what of the body came along."""
         client, forward = self._client, self.forward
         assert forward
-        self.keeps_alive = not (head.framing is BodyFraming.UNTIL_CLOSE or client.is_last(self))
+        self.keeps_alive = not (head.framing is BODY_UNTIL_CLOSE or client.is_last(self))
         self.is_response_started = True
         client.deadline = FOREVER
         headers = client.authorizer.response_headers(forward.principal, head.headers)
@@ -297,8 +300,9 @@ def chunked(parts: Sequence[bytes], *, is_last: bool) -> bytes:
 
 def response_head_bytes(head: ResponseHead, headers: list[Header], *, closes: bool) -> bytes:
     """Return the status line and header section of an app's response, with those headers that concern one hop."""
-    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *[name + b": " + value for name, value in headers]]
-    if head.framing is BodyFraming.CHUNKED:
+    is_ok = head.status == OK and head.reason == b"OK"  # formatting takes time
+    lines = [OK_LINE if is_ok else b"HTTP/1.1 %d %b" % (head.status, head.reason), *map(header_line, headers)]
+    if head.framing is CHUNKED_BODY:
         lines.append(b"Transfer-Encoding: chunked")
     if head.status == SWITCHING_PROTOCOLS:
         lines += UPGRADE_LINES

@@ -23,7 +23,7 @@ from proxy.http.responses import LocalResponse
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.pool import UpstreamPool
 
-MAX_KEPT_BYTES: Final = 64 * 1024  # of a body that is kept until a response comes, to be sent again
+MAX_REPEATED_BYTES: Final = 64 * 1024  # of a body that is kept until a response comes, to be sent again
 SERVER_ERROR: Final = 500  # and above
 FOREVER: Final = float("inf")
 
@@ -34,6 +34,7 @@ class TurnClient(Protocol):
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
     deadline: float  # loop time
+    is_reading: bool
 
     def update_reading(self) -> None:
         """Pause or resume reading from the client."""
@@ -169,7 +170,8 @@ class ServiceTurn:
         if upstream:
             self._is_reused = True
             self._exchange.send(self._forward, upstream)
-            client.update_reading()
+            if not client.is_reading:
+                client.update_reading()
         else:
             self._is_reused = False
             self._exchange.task = client.loop.create_task(self._connect(pool, replica))
@@ -184,10 +186,11 @@ class ServiceTurn:
     def prepare(self) -> tuple[Header, ...]:
         """Return the headers for the way to the replica, as the request is being sent; keep a short body."""
         self._is_sent = True
-        exchange = self._exchange
-        if exchange.is_received and sum(map(len, exchange.body)) <= MAX_KEPT_BYTES:
-            self._kept = exchange.body
-        return self._balancer.way_headers(self._replica) if self._replica else ()
+        exchange, replica = self._exchange, self._replica
+        body = exchange.body
+        if exchange.is_received and (not body or sum(map(len, body)) <= MAX_REPEATED_BYTES):
+            self._kept = body
+        return self._balancer.way_headers(replica) if replica and replica.route.gateway else ()
 
     def time_out(self) -> None:
         """Answer that the replica has not responded in time, or that the request has not come."""
@@ -318,7 +321,8 @@ class ServiceTurn:
         """Count the request as one that has ended here."""
         replica = self._leave_replica()
         used = self._usage.used() if self._usage else NOTHING_USED
-        self._balancer.count_use(self.principal, used)
+        if used is not NOTHING_USED:
+            self._balancer.count_use(self.principal, used)
         replica.figures.count(self._client.loop.time() - self._entered_at, self._sent_bytes, used, is_error=is_error)
 
     def _leave_replica(self) -> BalancedReplica:

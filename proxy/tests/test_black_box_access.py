@@ -270,7 +270,7 @@ async def test_39_route_that_is_late_is_waited_for(app_proxy: RunningProxy) -> N
     async def read(session: str) -> None:
         table.replace(known, session=session)
 
-    table.read_by(read)
+    table.reader = read
     async with connected(app_proxy.port) as client:
         fetched = await client.ask(request("GET", "/echo", Sec_Fetch_Mode="cors", **log_in()))
         assert fetched.status == 410

@@ -166,7 +166,7 @@ def late(table: RouteTable, *arriving: Route) -> None:
     async def read(session: str) -> None:
         table.replace([each for each in arriving if each.session == session], session=session)
 
-    table.read_by(read)
+    table.reader = read
 
 
 async def test_page_of_app_whose_route_is_late_is_opened() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.balancing.metering import TokenMeter
 from proxy.balancing.refusals import Refusal
-from proxy.balancing.response_usage import KEPT_BYTES, UsageReader, usage_reader
+from proxy.balancing.response_usage import END_BYTES, UsageReader, usage_reader
 from proxy.budgets import SpentBudget, TokenUse, month_end
 from proxy.counters import LocalCounters
 from proxy.http.response_parser import BodyFraming, ResponseHead
@@ -38,8 +38,8 @@ USAGE = b'{"usage": {"prompt_tokens": 7, "completion_tokens": 12}}'
         (b'{"usage": {"prompt_tokens": 7', TokenUse()),
         (b'{"usage": ' + b'{"usage": ' * 3000, TokenUse()),
         (b'{"usage": {"a": ' + b"[" * 9000, TokenUse()),
-        (b"\xff\xfe" + USAGE + b" " * (KEPT_BYTES - 100), USED),
-        (USAGE + b" " * 2 * KEPT_BYTES, TokenUse()),
+        (b"\xff\xfe" + USAGE + b" " * (END_BYTES - 100), USED),
+        (USAGE + b" " * 2 * END_BYTES, TokenUse()),
         (b"", TokenUse()),
     ],
 )
@@ -49,7 +49,7 @@ def test_usage_is_found_at_the_end_of_a_body(body: bytes, used: TokenUse) -> Non
         for at in range(0, len(body), size):
             reader.feed(body[at : at + size])
         assert reader.used() == used
-        assert len(reader._end) <= 2 * KEPT_BYTES
+        assert len(reader._end) <= 2 * END_BYTES
 
 
 def test_usage_is_found_across_chunks() -> None:

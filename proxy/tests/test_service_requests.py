@@ -178,6 +178,21 @@ async def test_another_process_frees_a_place() -> None:
         other.kill()
 
 
+async def test_a_large_body_goes_on_once_its_turn_has_come() -> None:
+    memory, large = CounterMemory(2), b"b" * 2**20
+    async with running_service(1, counters=SharedCounters(memory), concurrency=1) as running:
+        assert (await ask(running, call())).status == 200  # leaves an idle connection
+        other = Counting(memory)
+        other("add", "replica chat--d1 r1")
+        async with connected(running.port) as client:
+            sending = asyncio.create_task(client.send(call("POST", "/echo", large)))
+            await running.until(lambda: any(not each.is_reading for each in running.plane.connections))  # type: ignore[attr-defined]
+            other("remove", "replica chat--d1 r1")
+            assert (await client.head()).status == 200
+            await sending
+        other.kill()
+
+
 async def test_a_new_replica_serves_those_that_wait() -> None:
     async with running_service(2, concurrency=1) as running, AsyncExitStack() as stack:
         running.change_replica(2, takes_requests=False)

@@ -5,8 +5,10 @@ from enum import Enum
 from typing import Protocol, cast
 
 from proxy.http.response_parser import (
+    CHUNKED_BODY,
+    NO_BODY,
+    SIZED_BODY,
     SWITCHING_PROTOCOLS,
-    BodyFraming,
     MalformedResponseError,
     ResponseHead,
     ResponseParser,
@@ -187,14 +189,14 @@ class UpstreamConnection(asyncio.Protocol):
         if head.status == SWITCHING_PROTOCOLS:
             self._handler, self._phase = None, DONE
             handler.response_upgraded(head, rest)
-        elif framing is BodyFraming.NONE:
+        elif framing is NO_BODY:
             handler.response_started(head, b"")
             self._finish(is_reusable=self._is_persistent and not rest)
-        elif framing is BodyFraming.SIZED:
+        elif framing is SIZED_BODY:
             self._phase, self._bytes_left = SIZED, head.length - len(rest)
             handler.response_started(head, rest if self._bytes_left >= 0 else rest[: self._bytes_left])
             self._finish_sized()
-        elif framing is BodyFraming.CHUNKED:
+        elif framing is CHUNKED_BODY:
             self._phase = CHUNKED
             self._parser.feed_chunks(rest)
             handler.response_started(head, rest)
