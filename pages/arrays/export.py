@@ -25,9 +25,9 @@ class _Line:
 def csv_of(array: Array, tasks: QuerySet[ArrayTask]) -> Iterator[str]:
     """Return the lines of the file, times in UTC and ISO 8601; a query for each part, and two."""
     names = {table: names_in(array, table, None) for table in ("parameters", "metrics")}
-    heads = [f"{table}.{name}" for table, found in names.items() for name in found]
+    columns = [f"{table}.{name}" for table, found in names.items() for name in found]
     writer = csv.writer(_Line())
-    yield writer.writerow([*_FIRST, *heads, *_LAST])
+    yield writer.writerow([*_FIRST, *columns, *_LAST])
     rows = tasks.order_by("index").values_list("index", "state", "parameters", "metrics", *_LAST)
     last = -1
     while part := list(rows.filter(index__gt=last)[:AT_ONCE]):

@@ -17,6 +17,7 @@ from arrays.serializers import TaskQuery
 from pages.arrays import columns
 from pages.arrays.export import csv_of
 from pages.arrays.plot import INDEX, plot_of
+from translation.english import from_english
 
 PAGE_SIZE: Final = 25
 TASKS_SHOWN: Final = 50
@@ -43,10 +44,12 @@ def detail(request: UserRequest, array_id: str) -> HttpResponse:
 
 
 @signed_in_page
-def export(request: UserRequest, array_id: str) -> StreamingHttpResponse:
-    """Send every task that matches as CSV."""
+def export(request: UserRequest, array_id: str) -> StreamingHttpResponse | HttpResponse:
+    """Send every task that matches as CSV; 400 where the query is wrong."""
     array = visible_array(request, array_id)
-    tasks, _problem = _chosen(array, _asked(request))
+    tasks, problem = _chosen(array, _asked(request))
+    if problem:
+        return HttpResponse(from_english(problem), status=400, content_type="text/plain; charset=utf-8")
     response = StreamingHttpResponse(csv_of(array, tasks), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{array.name}-{array.pk}.csv"'
     return response
@@ -72,8 +75,8 @@ def page_of(request: UserRequest, array: Array, errors: dict[str, str] | None = 
         "headings": columns.headings(*shown, asked.get("order", INDEX)),
         "parameters": parameters,
         "asked": asked,
-        "kept_by_filter": _kept(asked, "order", "x", "y"),
-        "kept_by_plot": _kept(asked, "order", "state", "parameter", "page", "log"),
+        "kept_by_filter": _fields(asked, "order", "x", "y"),
+        "kept_by_plot": _fields(asked, "order", "state", "parameter", "page", "log"),
         "states": TaskState.choices,
         "query_problem": problem,
         "may_operate": request.user.is_superuser or array.owner_id == request.user.pk,
@@ -89,7 +92,7 @@ def _asked(request: UserRequest) -> dict[str, str]:
     return {name: value for name, value in request.GET.dict().items() if value and "\0" not in value}
 
 
-def _kept(asked: Mapping[str, str], *names: str) -> list[tuple[str, str]]:
+def _fields(asked: Mapping[str, str], *names: str) -> list[tuple[str, str]]:
     return [(name, asked[name]) for name in names if name in asked]
 
 

@@ -245,7 +245,17 @@ class RevisionForm(forms.Form):
         widget=forms.TextInput(attrs=TEXT),
     )
     fgpu = FgpuFormField(
-        label="fGPU", help_text=gettext_lazy("Of a GPU, such as 0.5; 0: none"), widget=forms.TextInput(attrs=TEXT)
+        label="fGPU",
+        help_text=gettext_lazy("Of a GPU, such as 0.5; 0: none. Beside GPU memory: the least share"),
+        widget=forms.TextInput(attrs=TEXT),
+    )
+    gpu_memory = SizeFormField(
+        label=gettext_lazy("GPU memory"),
+        help_text=gettext_lazy(
+            "In place of a share, such as 12g: the smallest share that has it, on whichever GPU it fits"
+        ),
+        widget=forms.TextInput(attrs=TEXT),
+        required=False,
     )
     health_path = text_field(
         gettext_lazy("Health path"),
@@ -263,7 +273,7 @@ class RevisionForm(forms.Form):
             gettext_lazy("What it runs"),
             ("variant", "image", "model_folder", "model_path", "command", "port", "note", "environment", "folders"),
         ),
-        "amounts": (gettext_lazy("What each replica has"), ("cpu", "memory", "shared_memory", "fgpu")),
+        "amounts": (gettext_lazy("What each replica has"), ("cpu", "memory", "shared_memory", "fgpu", "gpu_memory")),
         "health": (
             gettext_lazy("Health check"),
             ("health_path", "is_tcp", "start_seconds", "interval_seconds", "timeout_seconds", "retries"),
@@ -307,6 +317,7 @@ class RevisionForm(forms.Form):
         )
         return RevisionRequest(
             **{name: data[name] for name in as_written},
+            gpu_memory=data["gpu_memory"] or 0,
             model_folder=self._mount(model, data["model_path"].strip()) if model else None,
             mounts=[self._mount(folder) for folder in data.get("folders", ()) if folder != model],
             health=health,
@@ -411,6 +422,8 @@ def _of_revision(revision: Revision) -> dict[str, Any]:
     names = ("variant", "image", "command", "environment", "port", "cpu", "memory", "shared_memory", "fgpu")
     return {
         **{name: getattr(revision, name) for name in (*names, "health_path", *HEALTH_NUMBERS)},
+        "fgpu": revision.asked_fgpu,
+        "gpu_memory": revision.gpu_memory or None,
         "is_tcp": revision.health_kind == HealthKind.TCP,
         "model_folder": next((row.folder_id for row in rows if row.is_model), None),
         "model_path": next((row.path for row in rows if row.is_model), ""),

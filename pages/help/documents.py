@@ -19,7 +19,6 @@ from markdown_it.token import Token
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs"
 FOR_USERS: Final = "help"  # the folder of their documents
-PICTURES: Final = "../images/"  # seen from there; from a translation, one folder further up
 ORIGINAL: Final = "en"
 LANGUAGES: Final = ("ko",)  # of translations
 MAX_RESULTS: Final = 30

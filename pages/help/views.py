@@ -6,6 +6,7 @@ from typing import Final
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AnonymousUser
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.templatetags.static import static
@@ -17,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from accounts.credentials.ssh_address import ssh_host_and_port
+from accounts.models import User
 from pages.help import documents
 from restapi import client_wheel
 
@@ -90,7 +92,7 @@ GROUPS: Final = (
 EXAMPLE_PACKAGE: Final = "https://gpu.example.org/client/gpuplatform_client.whl"
 EXAMPLE_URL: Final = "https://gpu.example.org"
 EXAMPLE_SSH: Final = ("gpu.example.org", "8022")  # name and port of the SSH server
-_PICTURE: Final = re.compile(rf'(?<=src=")(?:\.\./)?{re.escape(documents.PICTURES)}([\w-]+\.png)')
+_PICTURE: Final = re.compile(r'(?<=src=")(?:\.\./)*images/([\w-]+\.(?:png|svg))')
 
 
 @login_required
@@ -101,7 +103,7 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "groups": _groups(request),
         "query": query,
-        "results": documents.search(query, _names(request), get_language() or "") if query else [],
+        "results": documents.search(query, names_for(request.user), get_language() or "") if query else [],
     }
     return render(request, "help/index.html", context)
 
@@ -112,7 +114,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show a document."""
     language = documents.ORIGINAL if "original" in request.GET else get_language() or ""
     try:
-        document = documents.load(name, _names(request), language)
+        document = documents.load(name, names_for(request.user), language)
     except KeyError:
         raise Http404 from None
     context = {"document": document, "html": _of_this_platform(document.html), "groups": _groups(request)}
@@ -136,7 +138,7 @@ def _of_this_platform(html: str) -> SafeString:
 
 
 def _groups(request: HttpRequest) -> list[tuple[DocumentGroup, list[documents.Document]]]:
-    language, among = get_language() or "", _names(request)
+    language, among = get_language() or "", names_for(request.user)
     return [
         (group, [documents.load(name, among, language) for name in group.names])
         for group in GROUPS
@@ -144,7 +146,7 @@ def _groups(request: HttpRequest) -> list[tuple[DocumentGroup, list[documents.Do
     ]
 
 
-def _names(request: HttpRequest) -> frozenset[str]:
+def names_for(user: User | AnonymousUser) -> frozenset[str]:
     """Return the documents for the user: those on running the platform for whom the administration is, too."""
-    is_staff = request.user.is_staff or request.user.is_superuser
+    is_staff = user.is_staff or user.is_superuser
     return frozenset(name for group in GROUPS if is_staff or not group.for_staff for name in group.names)

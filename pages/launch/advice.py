@@ -6,14 +6,15 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
+from django.template.defaultfilters import capfirst
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from resources.amounts.units import amount_text, fgpu_text, size_text
-from scheduler.advice.advisor import Alternative, SessionAdvice, Starts
+from scheduler.advice.advisor import Alternative, SessionAdvice
 from scheduler.advice.estimate import Estimate
+from sessions.estimates.words import clock, range_words
 from sessions.launching.services import LaunchRequest
 
 
@@ -43,7 +44,7 @@ def parts_of(sessions: Sequence[SessionAdvice]) -> list[StartsTogether]:
         parts.append(
             StartsTogether(
                 is_now=advice.starts == "now",
-                headline=_headline(len(list(same)), len(sessions), advice.starts),
+                headline=_headline(len(list(same)), len(sessions), advice),
                 cause=advice.eta_reason,
                 reason=advice.reason if is_new else "",
             )
@@ -64,7 +65,7 @@ def button_of(sessions: Sequence[SessionAdvice]) -> str:
     if starting:
         return _("Launch %(count)s, queue %(waiting)s") % {"count": starting, "waiting": len(sessions) - starting}
     if isinstance(first := sessions[0].starts, datetime):
-        return format_html(_("Queue, starts about {time}"), time=_clock(first))
+        return format_html(_("Queue, starts about {time}"), time=clock(first))
     return _("Queue")
 
 
@@ -73,9 +74,28 @@ def choices_of(found: Estimate, order: LaunchRequest) -> list[SoonerChoice]:
     return [_choice(each, found, order) for each in found.advice.alternatives]
 
 
-def _headline(count: int, total: int, starts: Starts) -> str:
+def rooms_of(found: Estimate) -> str:
+    """Return how often a request by GPU memory fits now on each model of GPU, largest room first; "" for others."""
+    rooms: dict[str, int] = {}
+    for room in found.rooms:
+        name = room.model or _("GPUs of %(size)s") % {"size": size_text(room.memory)}
+        rooms[name] = rooms.get(name, 0) + room.fits
+    ordered = sorted(rooms.items(), key=lambda room: (-room[1], room[0]))
+    return ", ".join(
+        ngettext("%(count)s time on %(gpu)s", "%(count)s times on %(gpu)s", count) % {"count": count, "gpu": name}
+        for name, count in ordered
+    )
+
+
+def _headline(count: int, total: int, advice: SessionAdvice) -> str:
     """Return when `count` of `total` sessions start."""
-    numbers = {"count": count}
+    numbers, starts = {"count": count}, advice.starts
+    if advice.starts_from is not None and advice.starts_until is not None:
+        told = range_words(advice.starts_from, advice.starts_until)
+        if count == total == 1:
+            return capfirst(told)
+        text = ngettext("{count} session: {told}", "{count} sessions: {told}", count)
+        return format_html(text, count=count, told=told)
     if starts == "now":
         if count == total:
             return ngettext("Starts now", "All %(count)s start now", count) % numbers
@@ -88,13 +108,7 @@ def _headline(count: int, total: int, starts: Starts) -> str:
         text = ngettext("Starts about {time}", "All {count} start about {time}", count)
     else:
         text = ngettext("{count} starts about {time}", "{count} start about {time}", count)
-    return format_html(text, count=count, time=_clock(starts))
-
-
-def _clock(moment: datetime) -> SafeString:
-    """Return the element that shows a time of day in the browser's zone."""
-    text = moment.strftime("%Y-%m-%d %H:%M UTC")
-    return format_html('<time data-time="clock" datetime="{}">{}</time>', moment.isoformat(), text)
+    return format_html(text, count=count, time=clock(starts))
 
 
 def _choice(alternative: Alternative, found: Estimate, order: LaunchRequest) -> SoonerChoice:
@@ -110,7 +124,7 @@ def _choice(alternative: Alternative, found: Estimate, order: LaunchRequest) -> 
     else:
         what, values = amount_text("memory", alternative.memory_bytes), {"memory": size_text(alternative.memory_bytes)}
     if isinstance(alternative.starts, datetime):
-        text = format_html(_("about {time} in {group}"), time=_clock(alternative.starts), group=group)
+        text = format_html(_("about {time} in {group}"), time=clock(alternative.starts), group=group)
     elif group:
         text = ngettext("now in %(what)s", "all now in %(what)s", order.count) % {"what": what}
     else:

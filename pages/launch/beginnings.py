@@ -26,7 +26,7 @@ AS_WRITTEN: Final = (  # in links
     *("cluster_main_cpu", "cluster_main_fgpu"),
     *ARRAY,
 )
-SIZES: Final = ("memory", "shared_memory", "min_gpu_memory", "cluster_main_memory")
+SIZES: Final = ("memory", "shared_memory", "gpu_memory", "min_gpu_memory", "cluster_main_memory")
 CUSTOM: Final = ""  # the preset field's value for custom allocation
 FLAGS: Final = ("is_preemptible", "is_any_group", "cluster_shares_gpus", "cluster_runs_on_all")
 LINK_NAMES: Final = frozenset(
@@ -91,7 +91,7 @@ def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
     named = [each for each in presets if query.get("preset") in (each.name, str(each.pk))]
     if named:
         initial |= {"preset": named[-1].pk, **_amounts(named[-1])}
-    elif any(name in changes for name in AMOUNTS):
+    elif any(name in changes for name in (*AMOUNTS, "gpu_memory")):
         initial["preset"] = CUSTOM
     if "folder" in query:
         initial["mounts"] = _named_folders(offer, query.getlist("folder"))
@@ -160,6 +160,7 @@ def _sessions() -> Any:
 def _of_session(offer: LaunchOffer, session: Session) -> Initial:
     """Return a session's environment, group, allocation, cluster and folders, as far as they may still be chosen."""
     initial: Initial = {"preset": _preset_of(offer, session), **_amounts(session), **_cluster_of(session)}
+    initial |= _by_gpu_memory(session)
     if session.image in offer.images:
         initial["image"] = session.image.pk
     if groups := _groups_of(offer, session):
@@ -188,7 +189,15 @@ def _named_groups(offer: LaunchOffer, names: list[str]) -> list[int]:
 def _own_gpu_memory(session: Session) -> str:
     """Return the least GPU memory that was asked for beyond what the environment needs."""
     least = session.min_gpu_memory
-    return exact_size_text(least) if least > session.image.min_gpu_memory else ""
+    return exact_size_text(least) if least > session.image.min_gpu_memory and not session.gpu_memory else ""
+
+
+def _by_gpu_memory(session: Session) -> Initial:
+    """Return the GPU memory that was asked for in place of a share, and the least share beside it."""
+    if not session.gpu_memory:
+        return {}
+    least = session.min_fgpu if session.min_fgpu > session.image.min_fgpu else 0
+    return {"gpu_memory": exact_size_text(session.gpu_memory), "fgpu": fgpu_text(least)}
 
 
 def _cluster_of(session: Session) -> Initial:
@@ -209,7 +218,8 @@ def _preset_of(offer: LaunchOffer, session: Session) -> int | str:
         preset.pk
         for preset in offer.presets
         if preset.group_id in (None, session.resource_group_id)
-        and all(getattr(preset, name) == getattr(session, name) for name in AMOUNTS)
+        and all(getattr(preset, name) == getattr(session, name) for name in (*AMOUNTS[:3], "gpu_memory"))
+        and preset.fgpu == (session.min_fgpu if session.gpu_memory else session.fgpu)
     ]
     return same[-1] if same else CUSTOM
 
@@ -220,6 +230,7 @@ def _amounts(source: Preset | Session) -> Initial:
         "memory": exact_size_text(source.memory),
         "shared_memory": exact_size_text(source.shared_memory),
         "fgpu": fgpu_text(source.fgpu),
+        "gpu_memory": exact_size_text(source.gpu_memory) if source.gpu_memory else "",
     }
 
 

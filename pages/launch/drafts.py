@@ -1,5 +1,7 @@
 """The drafts of launches: each user's form is kept on the server while it is filled in, as it was typed."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -40,11 +42,29 @@ def save(owner: User, posted: QueryDict) -> None:
         LaunchDraft.objects.bulk_create([draft], ignore_conflicts=True)  # a conflict is a form that was launched
 
 
-def discard(owner: User, form_key: str) -> None:
-    """Drop the draft; what the form with this key still sends is not kept."""
+def discard(owner: User, posted: QueryDict, launched_to: str = "") -> None:
+    """Drop the draft; what its form still sends is not kept. `launched_to` is the address to which a launch leads."""
     LaunchDraft.objects.update_or_create(
-        owner=owner, defaults={"values": {}, "source": "", "launched_form": _key(form_key)}
+        owner=owner,
+        defaults={
+            "values": {},
+            "source": "",
+            "launched_form": _key(posted.get("form_key", "")),
+            "launched_digest": _digest(posted) if launched_to else "",
+            "launched_to": launched_to,
+        },
     )
+
+
+def launched_to(owner: User, posted: QueryDict) -> str:
+    """Return where the last launch has led if it was of this form as it is, else "". To be called in a transaction.
+
+    Until its end, another post of the owner waits: a form that is posted twice at once is launched once.
+    """
+    draft, _is_new = LaunchDraft.objects.select_for_update().get_or_create(owner=owner)
+    key = _key(posted.get("form_key", ""))
+    is_same = key and draft.launched_form == key and draft.launched_digest == _digest(posted)
+    return draft.launched_to if is_same else ""
 
 
 def find(owner: User, source: str) -> MultiValueDict[str, str] | None:
@@ -61,6 +81,12 @@ def find(owner: User, source: str) -> MultiValueDict[str, str] | None:
 def version_of(draft: MultiValueDict[str, str]) -> str:
     """Return which form a draft comes from, and after how many changes of it."""
     return f"{draft.get('form_key')}:{draft.get('changes')}"
+
+
+def _digest(posted: QueryDict) -> str:
+    """Return the digest of what would be launched."""
+    fields = sorted((name, texts) for name, texts in posted.lists() if name in FIELDS or name.startswith(PATH_PREFIX))
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
 def _length(values: Mapping[str, list[str]]) -> int:

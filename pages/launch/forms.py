@@ -124,6 +124,7 @@ class LaunchForm(forms.Form):
     is_any_group = forms.BooleanField(required=False)
     gpu_model = forms.CharField(required=False, max_length=validation.MAX_GPU_MODEL_LENGTH)
     min_gpu_memory = SizeFormField(required=False)
+    gpu_memory = SizeFormField(required=False)
     depends_on = DependenciesFormField(required=False)
     mounts = FoldersField(required=False)
     dependency_kinds = tuple(DEPENDENCY_WORDS.items())
@@ -187,6 +188,8 @@ class LaunchForm(forms.Form):
         if preset and preset.group_id and group and preset.group_id != group.pk:
             self.add_error("preset", _("%(preset)s belongs to another resource group.") % {"preset": preset.name})
         if preset:
+            self.errors.pop("gpu_memory", None)
+            cleaned["gpu_memory"] = preset.gpu_memory
             for name in AMOUNTS:
                 self.errors.pop(name, None)
                 cleaned[name] = getattr(preset, name)
@@ -332,7 +335,7 @@ class LaunchForm(forms.Form):
         """Show each message at its field: for an amount that comes from a preset, at the preset."""
         for name, message in errors.items():
             field: str | None = name
-            if name in AMOUNTS and self.cleaned_data.get("preset"):
+            if name in (*AMOUNTS, "gpu_memory") and self.cleaned_data.get("preset"):
                 field = "preset"
             elif name == "image" and self.has_image_name:
                 field = "image_name"

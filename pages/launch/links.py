@@ -40,6 +40,8 @@ def link_to(form: WizardForm) -> str:
         query += [(name, valid[name]) for name in ("cpu", "memory", "shared_memory") if valid.get(name) is not None]
         if valid.get("fgpu") is not None:
             query.append(("fgpu", fgpu_text(valid["fgpu"])))
+        if memory := valid.get("gpu_memory"):
+            query.append(("gpu_memory", memory))
     if (count := valid.get("count")) and count > 1:
         query.append(("count", count))
     if cluster := form.cluster:

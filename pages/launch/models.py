@@ -15,6 +15,10 @@ class LaunchDraft(models.Model):
     launched_form = models.CharField(
         max_length=32, blank=True, help_text="Key of the form launched last: what it still sends is not kept"
     )
+    launched_digest = models.CharField(
+        max_length=64, blank=True, db_default="", help_text="SHA-256 of what that form posted"
+    )
+    launched_to = models.TextField(blank=True, db_default="", help_text="Address to which that launch has led")
     updated_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

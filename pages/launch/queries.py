@@ -10,8 +10,11 @@ from accounts.limits import FIELDS, Amounts, exceeded, lesser
 from accounts.models import User
 from accounts.policies import bounds_of
 from pages.launch.offer import PRIVATE_ENVIRONMENT, LaunchOffer
+from resources.accelerators.kinds import NVIDIA
 from resources.amounts.capacity import Capacity, shortfalls
-from resources.amounts.units import amount_text
+from resources.amounts.units import amount_text, size_text
+from resources.gpus.tiers import Tier
+from resources.hosts import kinds
 from resources.models import Gpu, Host, HostImage, HostStatus, Image, ImageSource, Preset, ResourceGroup
 from sessions.launching.names import random_name
 from sessions.limits.held import left_for_each
@@ -39,6 +42,8 @@ def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
             group.pk: {name: lesser(getattr(limits, name), getattr(biggest[group.pk], name)) for name in FIELDS[:3]}
             | {
                 "name": group.name,
+                "device": group.accelerator_name,
+                "divides": group.accelerator == NVIDIA,
                 "perGpu": group.fgpu_per_gpu,
                 "coreMilli": group.core_milli,
                 "hosts": ready[group.pk].total(),
@@ -48,8 +53,10 @@ def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
         },
         "images": {image.pk: _image_facts(image, held.get(image.pk, {})) for image in offer.images},
         "presets": {
-            preset.pk: {name: getattr(preset, name) for name in ("cpu", "memory", "shared_memory", "fgpu")}
-            | {"refusals": _refusals(preset, offer.groups, user, all_hosts)}
+            preset.pk: {
+                name: getattr(preset, name) for name in ("cpu", "memory", "shared_memory", "fgpu", "gpu_memory")
+            }
+            | {"refusals": _refusals(preset, offer.groups, user, all_hosts, gpus)}
             for preset in offer.presets
         },
         "names": [random_name() for _ in range(SUGGESTED_NAMES)],
@@ -91,7 +98,11 @@ def _image_facts(image: Image, held: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _refusals(
-    preset: Preset, groups: Sequence[ResourceGroup], user: User, hosts: Mapping[int, Sequence[Capacity]]
+    preset: Preset,
+    groups: Sequence[ResourceGroup],
+    user: User,
+    hosts: Mapping[int, Sequence[Capacity]],
+    gpus: Mapping[int, Sequence[Mapping[str, Any]]],
 ) -> dict[int, str]:
     """Return {group id: why the policy or the hosts of the group can never give the preset}."""
     limits = user.policy.limits()
@@ -103,7 +114,10 @@ def _refusals(
     for group in groups:
         if preset.group_id in (None, group.pk):
             short = shortfalls(hosts[group.pk], cpu=preset.cpu, memory=preset.memory, fgpu=preset.fgpu)
-            if texts := [*beyond, *short.values()]:
+            largest = max((kind["memory"] for kind in gpus.get(group.pk, ())), default=0)
+            if preset.gpu_memory > largest:
+                short["gpu_memory"] = f"The largest {group.accelerator_name} of this group has {size_text(largest)}."
+            if texts := [*beyond, *short.values(), *kinds.part_refusal(group, preset.fgpu).values()]:
                 found[group.pk] = " ".join(from_english(text) for text in texts)
     return found
 
@@ -158,11 +172,13 @@ def gpu_models(groups: Sequence[ResourceGroup]) -> dict[str, list[str]]:
 
 
 def _gpu_kinds(groups: Sequence[ResourceGroup]) -> dict[int, list[dict[str, Any]]]:
-    """Return the kinds of GPUs of each group, by its id: model, bytes, and whether simulated. One query."""
+    """Return the kinds of GPUs of each group, by id: model, bytes, if simulated, and if lent whole only. One query."""
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     kinds = Gpu.objects.filter(host__group__in=groups, is_present=True).order_by("-memory", "name")
-    for group_id, name, memory, is_simulated in kinds.values_list(
-        "host__group", "name", "memory", "is_simulated"
+    for group_id, name, memory, is_simulated, tier in kinds.values_list(
+        "host__group", "name", "memory", "is_simulated", "tier"
     ).distinct():
-        found[group_id].append({"name": name, "memory": memory, "isSimulated": is_simulated})
+        kind = {"name": name, "memory": memory, "isSimulated": is_simulated, "isWhole": tier == Tier.NONE}
+        if kind not in found[group_id]:
+            found[group_id].append(kind)
     return found

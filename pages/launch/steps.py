@@ -34,7 +34,7 @@ STEPS: Final = (
         slug="resources",
         title=_("Resources"),
         fields=(
-            *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
+            *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "gpu_memory", "count"),
             *(
                 "cluster_size",
                 "cluster_max_size",

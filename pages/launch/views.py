@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,12 +18,13 @@ from accounts.models import User
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
 from imports.models import Import
 from pages.launch import beginnings, cards, drafts, queries, steps
-from pages.launch.advice import button_of, choices_of, parts_of, start_of
+from pages.launch.advice import button_of, choices_of, parts_of, rooms_of, start_of
 from pages.launch.array_form import initial as array_initial
 from pages.launch.array_form.forms import WizardForm
 from pages.launch.links import link_problems, link_to
 from pages.launch.offer import LaunchOffer
 from pages.launch.steps import WizardStep
+from resources.accelerators.kinds import named_for
 from resources.images import builds
 from scheduler.advice.estimate import estimate
 from sessions.errors import RejectedError
@@ -43,6 +45,15 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
     offer = LaunchOffer(request.user)
     if request.method != "POST":
         return wizard_page(request, *_begun(request, offer), steps.BY_SLUG[slug])
+    with transaction.atomic():  # the launch and that its form is launched
+        return _launch(request, offer)
+
+
+def _launch(request: UserRequest, offer: LaunchOffer) -> HttpResponse:
+    """Launch the form, unless it was launched as it is."""
+    if place := drafts.launched_to(request.user, request.POST):
+        messages.info(request, _("This form was launched already. To launch the same again, open Launch anew."))
+        return redirect(place)
     form = WizardForm(request.user, request.POST, offer=offer)
     if form.is_valid() and (unread := _unread(form, request.POST.get("unread", ""))):
         drafts.save(request.user, request.POST)
@@ -51,17 +62,19 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
     if form.is_valid() and form.array:
         if array := form.submit_array():
             template_launches.record_named(request.user, form.cleaned_data["from_template"], [])
-            drafts.discard(request.user, request.POST.get("form_key", ""))
+            place = reverse("arrays:detail", args=[array.pk])
+            drafts.discard(request.user, request.POST, place)
             text = ngettext(
                 "Started %(name)s with %(count)s task.", "Started %(name)s with %(count)s tasks.", array.size
             )
             messages.success(request, text % {"name": array.name, "count": array.size})
-            return redirect("arrays:detail", array.pk)
+            return redirect(place)
     elif form.is_valid() and (started := form.save()):
         template_launches.record_named(request.user, form.cleaned_data["from_template"], started)
-        drafts.discard(request.user, request.POST.get("form_key", ""))
+        place = reverse("sessions:list") + _launcher_fragment(started)
+        drafts.discard(request.user, request.POST, place)
         messages.success(request, _launched(started))
-        return redirect(reverse("sessions:list") + _launcher_fragment(started))
+        return redirect(place)
     drafts.save(request.user, request.POST)
     return wizard_page(request, form, "", steps.first_with(form.messages()))
 
@@ -70,7 +83,7 @@ def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
 @login_required
 def start_over(request: UserRequest) -> HttpResponse:
     """Forget what was filled in, and begin with what everybody begins with."""
-    drafts.discard(request.user, request.POST.get("form_key", ""))
+    drafts.discard(request.user, request.POST)
     return redirect(f"{reverse('sessions:launch')}?fresh=1")
 
 
@@ -91,7 +104,11 @@ def advice(request: UserRequest) -> HttpResponse:
             found = estimate(request.user, order)
         except RejectedError as refusal:
             form.show(refusal.errors)
-    problems = {name: [from_english(text) for text in texts] for name, texts in form.messages().items()}
+    group = form.cleaned_data.get("resource_group")
+    device = group.accelerator_name if group else ""
+    problems = {
+        name: [named_for(device, from_english(text)) for text in texts] for name, texts in form.messages().items()
+    }
     first = next(iter(problems), "")
     context: dict[str, Any] = {
         "form": form,
@@ -105,6 +122,7 @@ def advice(request: UserRequest) -> HttpResponse:
     if order and found:
         sessions = found.advice.sessions
         context |= {"parts": parts_of(sessions), "choices": choices_of(found, order), "button": button_of(sessions)}
+        context["rooms"] = rooms_of(found)
     if form.array:
         context["button"] = start_of(len(form.array.space.tasks))
     return render(request, "launch/_checked.html", context)

@@ -94,6 +94,7 @@ class HostRow:
     memory_held: int
     session_count: int
     bars: tuple[GpuBar, ...]
+    faulty: tuple[Gpu, ...]  # that are lent to nobody
 
     @property
     def state_words(self) -> Promise:
@@ -109,7 +110,7 @@ def rows_of(hosts: QuerySet[Host] | Iterable[Host], viewer: User) -> list[HostRo
 def with_map(hosts: QuerySet[Host]) -> QuerySet[Host]:
     """Return the hosts with all that a map shows; four queries once they are read."""
     shares = GpuShare.objects.select_related("lease__session__owner").order_by("pk")
-    gpus = Gpu.objects.filter(is_present=True).select_related("reading").order_by("index", "pk")
+    gpus = Gpu.objects.exclude(is_present=False, problem="").select_related("reading").order_by("index", "pk")
     return hosts.select_related("group", "health").prefetch_related(
         Prefetch("gpus", gpus.prefetch_related(Prefetch("shares", shares))), "leases"
     )
@@ -123,7 +124,8 @@ def _row(host: Host, viewer: User) -> HostRow:
         cpu_held=sum(lease.cpu * lease.core_milli for lease in leases),
         memory_held=sum(lease.memory for lease in leases),
         session_count=len(leases),
-        bars=tuple(_bar(gpu, host.group, viewer) for gpu in host.gpus.all()),
+        bars=tuple(_bar(gpu, host.group, viewer) for gpu in host.gpus.all() if gpu.is_present),
+        faulty=tuple(gpu for gpu in host.gpus.all() if not gpu.is_present),
     )
 
 

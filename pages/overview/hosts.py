@@ -35,7 +35,7 @@ def host_list(request: UserRequest) -> HttpResponse:
     chosen = next((group for group in groups if str(group.pk) == request.GET.get("group")), None)
     state = request.GET.get("state", "")
     search = request.GET.get("q", "").replace("\0", "").strip()
-    visible = _visible_to(request.user)
+    visible = visible_to(request.user)
     found = _filtered(visible, chosen, state, search)
     page = Paginator(with_map(found.order_by("group__name", "name")), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
@@ -54,7 +54,7 @@ def host_list(request: UserRequest) -> HttpResponse:
 @signed_in_page
 def host_detail(request: UserRequest, name: str) -> HttpResponse:
     """Show one host; return only the live part to htmx."""
-    host = get_object_or_404(with_map(_visible_to(request.user)), name=name)
+    host = get_object_or_404(with_map(visible_to(request.user)), name=name)
     related = Session.objects.visible_to(request.user).filter(lease__host=host)
     (row,) = rows_of([host], request.user)
     context = {
@@ -96,7 +96,7 @@ def take_back(request: UserRequest, name: str) -> HttpResponse:
     return redirect("overview:host", host.name)
 
 
-def _visible_to(user: User) -> QuerySet[Host]:
+def visible_to(user: User) -> QuerySet[Host]:
     """Return the hosts of the groups that the user may use; all of them for a superadmin."""
     if user.is_superuser:
         return Host.objects.all()

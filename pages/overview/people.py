@@ -31,7 +31,7 @@ def user_page(request: UserRequest, user_id: int) -> HttpResponse:
     if person != request.user:
         audit.record(request.user, "looked at", person, {})
     mine = Session.objects.filter(owner=person)
-    sessions = mine.with_members().select_related("image", "resource_group", "project")
+    sessions = mine.with_members().select_related("start_estimate", "image", "resource_group", "project")
     memberships = Membership.objects.filter(user=person).select_related("project")
     today = timezone.now().date()
     since = today - timedelta(days=DEFAULT_DAYS - 1)

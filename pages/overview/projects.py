@@ -107,7 +107,7 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
     user = request.user
     live = Session.objects.visible_to(user).mains_in(LIVE).filter(project=project)
     related = live.with_members().select_related(
-        "owner__policy", "project__policy", "image", "host", "resource_group", "lease"
+        "start_estimate", "owner__policy", "project__policy", "image", "host", "resource_group", "lease"
     )
     today = timezone.now().date()
     since = today - timedelta(days=USAGE_DAYS - 1)

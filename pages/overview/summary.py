@@ -54,7 +54,7 @@ def _live(mine: SessionQuerySet) -> list[Session]:
     """Return the live sessions to show: those that hold resources before those that wait, the newest first."""
     waits = Case(When(status=Status.PENDING, then=1), default=0)
     related = mine.mains_in(LIVE).select_related(
-        "owner__policy", "project__policy", "image", "resource_group", "host", "lease"
+        "start_estimate", "owner__policy", "project__policy", "image", "resource_group", "host", "lease"
     )
     return list(related.with_members().order_by(waits, "-created_at", "-pk")[:SHOWN])
 

@@ -42,7 +42,7 @@ class TopologyTable:
 
 def topology_table(host: Host) -> TopologyTable | None:
     """Return the table of a host that has several GPUs; `host.gpus` are those present. None for other hosts."""
-    indexes = {gpu.index for gpu in host.gpus.all()}
+    indexes = {gpu.index for gpu in host.gpus.all() if gpu.is_present}
     if len(indexes) < 2:
         return None
     found = GpuTopology.from_json(host.gpu_topology).part(indexes)

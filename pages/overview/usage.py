@@ -20,7 +20,7 @@ from sessions.usage.report import ReportBy, UsageReport, UsedAmounts, report_of
 PLOT_HEIGHT: Final = 100.0
 HEADER: Final = (
     *("name", "sessions", "gpu_hours", "gpu_idle_hours", "gpu_measured_hours", "cpu_hours", "memory_gib_hours"),
-    "waiting_hours",
+    *("waiting_hours", "weighted_gpu_hours"),
 )
 
 

@@ -142,6 +142,16 @@ def _more_memory(session: Session, title: str, at: datetime | None, *, is_error:
 
 
 def _more_fgpu(session: Session) -> EndAdvice:
+    if session.gpu_memory:
+        asked, size = size_text(session.gpu_memory), size_text(2 * session.gpu_memory)
+        text = _("It used more than its %(size)s of GPU memory. Launch it again with more, or use smaller batches.")
+        return _advice(
+            session,
+            _("Over its share of GPU memory"),
+            text % {"size": asked},
+            changes={"gpu_memory": str(2 * session.gpu_memory)},
+            action=_("Launch again with %(more)s of GPU memory") % {"more": size},
+        )
     more = fgpu_text(min(session.fgpu * 2, max(session.resource_group.gpu_capacity, session.fgpu)))
     text = _("It used more GPU memory than its %(fgpu)s fGPU hold. Launch it again with more, or use smaller batches.")
     return _advice(

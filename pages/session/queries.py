@@ -48,6 +48,7 @@ def array_place_of(session: Session, user: User) -> ArrayPlace | None:
 
 def _found(sessions: SessionQuerySet, session_id: str) -> Session:
     related = sessions.with_members().select_related(
+        "start_estimate",
         *("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice__rule"),
     )
     return get_object_or_404(related.prefetch_related("lease__shares__gpu"), pk=session_id)

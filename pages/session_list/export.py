@@ -15,13 +15,14 @@ from sessions.words import reason_text
 MAX_ROWS: Final = 100_000
 HEADER: Final = (
     *("id", "name", "owner", "status", "reason", "result", "exit_code", "environment", "version", "image"),
-    *("resource_group", "host", "cpu", "memory_bytes", "shared_memory_bytes", "fgpu", "members"),
+    *("resource_group", "host", "cpu", "memory_bytes", "shared_memory_bytes", "fgpu", "gpu_memory_bytes"),
+    "members",
     *("reserved_at", "started_at", "ended_at", "ran_seconds"),
 )
 _FIELDS: Final = (
     *("id", "name", "owner__email", "shown_status", "reason", "detail", "result", "exit_code"),
     *("image__environment", "image__version", "image__reference", "resource_group__name", "host__name"),
-    *("cpu", "memory", "shared_memory", "fgpu", "member_count", "created_at", "started_at", "ended_at"),
+    *("cpu", "memory", "shared_memory", "fgpu", "gpu_memory", "member_count", "created_at", "started_at", "ended_at"),
 )
 
 

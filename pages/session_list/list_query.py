@@ -136,9 +136,9 @@ def counts_by_owner(owner_ids: Collection[int | None]) -> dict[int | None, dict[
 
 def _by_status(sessions: SessionQuerySet, *fields: str) -> QuerySet[Any, Any]:
     """Return the number of sessions by fields and status, which may come twice: (*values, status, number)."""
-    heads, number = sessions.outside_arrays().order_by(), Count("pk")
-    plain = heads.filter(cluster=None).values_list(*fields, "status").annotate(number=number)
-    clusters = heads.filter(cluster__isnull=False).annotate(whole=whole_status())  # apart: it costs more
+    mains, number = sessions.outside_arrays().order_by(), Count("pk")
+    plain = mains.filter(cluster=None).values_list(*fields, "status").annotate(number=number)
+    clusters = mains.filter(cluster__isnull=False).annotate(whole=whole_status())  # apart: it costs more
     return plain.union(clusters.values_list(*fields, "whole").annotate(number=number), all=True)
 
 

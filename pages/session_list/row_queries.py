@@ -31,6 +31,7 @@ _COLUMNS: Final = {
     "environment": "image__environment",
     "version": "image__version",
     "group": "resource_group__name",
+    "accelerator": "resource_group__accelerator",
     "deployment_id": "replica__deployment_id",
     "deployment": "replica__deployment__name",
 } | {
@@ -48,6 +49,8 @@ class _Facts(NamedTuple):
     reason: str
     detail: str
     eta: datetime | None
+    starts_from: datetime | None
+    starts_until: datetime | None
     not_before: datetime | None
     fgpu_per_gpu: int
     core_milli: int
@@ -135,7 +138,8 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
         .order_by()
         .values_list(
             *_COLUMNS.values(),
-            *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "core_milli"),
+            *("reason", "detail", "eta", "start_estimate__starts_from", "start_estimate__starts_until", "not_before"),
+            *("resource_group__fgpu_per_gpu", "core_milli"),
             *("resource_group__cpu_overcommit", "host__name", "host__status"),
             *(
                 "host__drain_by",
@@ -197,6 +201,8 @@ def _row(
         reason="" if is_running else reason_text(reason, detail),
         is_host_lost=status not in FINAL and facts.host_status == HostStatus.LOST,
         eta=facts.eta if status is Status.PENDING else None,
+        starts_from=facts.starts_from if status is Status.PENDING else None,
+        starts_until=facts.starts_until if status is Status.PENDING else None,
         not_before=facts.not_before if facts.reason == Reason.START_TIME else None,
         core_milli=facts.core_milli if status not in UNPLACED else guaranteed_milli(facts.cpu_overcommit),
         gpu_memory=sum(share_bytes(share.gpu_memory, share.milli, capacity) for share in shares),

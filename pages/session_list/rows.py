@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pages.session_list.list_query import TAB_OF
+from resources.accelerators.kinds import kind_name
 from scheduler.advice.wait_help import WaitHelp
 from sessions.lifecycle import FINAL, Status, Tab
 
@@ -44,6 +45,8 @@ class Row:
     result: str
     exit_code: int | None
     eta: datetime | None
+    starts_from: datetime | None  # the range in which it is likely to start
+    starts_until: datetime | None
     eta_reason: str
     not_before: datetime | None
     environment: str
@@ -59,6 +62,7 @@ class Row:
     is_simulated: bool
     tier: str
     group: str
+    accelerator: str  # the kind of devices that it lends
     deployment_id: str | None  # of which it is a replica
     deployment: str | None  # its name
     host: str
@@ -74,6 +78,11 @@ class Row:
     may_be_extended: bool
     help: WaitHelp | None = None  # in the lists of its owner alone
     keeps_help: bool = False  # it was not looked for: what a page shows stays
+
+    @property
+    def device(self) -> str:
+        """What its devices are called."""
+        return kind_name(self.accelerator)
 
     @property
     def tab(self) -> Tab:

@@ -154,5 +154,5 @@ def _resources(request: UserRequest, version: Version) -> dict[str, Any]:
         "groups": groups,
         "group": group,
         "bars": bars_of(user.policy.limits(), held, group.pk, occupancy.free),
-        "gpu_blocks": render_gpus(gpu_map(occupancy, shares), group.fgpu_per_gpu),
+        "gpu_blocks": render_gpus(gpu_map(occupancy, shares), group.fgpu_per_gpu, group.accelerator_name),
     }

@@ -165,6 +165,9 @@ def test_all_tasks_are_downloaded_without_formulas(browser: Client, owner: User,
     assert lines[3]["exit_code"] == "1"
     failed = browser.get(f"/arrays/{array.pk}/tasks.csv", {"state": "FAILED"})
     assert b"".join(failed).count(b"\n") == 2
+    wrong = browser.get(f"/arrays/{array.pk}/tasks.csv", {"state": "LOST"})
+    assert wrong.status_code == 400
+    assert "LOST" in wrong.content.decode()
     assert browser_of(make_user()).get(f"/arrays/{array.pk}/tasks.csv").status_code == 404
 
 

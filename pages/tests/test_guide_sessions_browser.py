@@ -161,7 +161,7 @@ def test_divided_gpus_are_counted_in_fgpu(page: Page) -> None:
 
 
 def test_the_page_says_what_one_fgpu_is(page: Page) -> None:
-    expect(page.locator("#gpus")).to_contain_text("A GPU is 5 fGPU here.")
+    expect(page.locator("#gpus")).to_contain_text("A whole GPU is 5 fGPU here.")
 
 
 def test_one_gpu_is_shared_by_several_users(page: Page) -> None:

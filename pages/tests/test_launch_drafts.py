@@ -1,15 +1,20 @@
 """What the launch wizard begins with, and what it keeps."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.http import QueryDict
 from django.template import Context, Template
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
 from pages.launch import drafts, queries
+from pages.launch.array_form.forms import WizardForm
 from pages.launch.forms import LaunchForm
 from pages.models import LaunchDraft
 from resources.amounts.units import GIB, MIB
@@ -99,6 +104,43 @@ def test_a_launch_with_an_odd_key_is_one_launch(owner: User, host: Host, image: 
     assert browser.post(LAUNCH, form_of(host, image, form_key=key)).status_code == 302
     browser.post(CHECK, form_of(host, image, name="late", form_key=key))
     assert not LaunchDraft.objects.get().values
+    assert Session.objects.count() == 1
+
+
+def test_a_form_is_launched_once_as_it_is(owner: User, host: Host, image: Image) -> None:
+    browser, form = browser_of(owner), form_of(host, image, name="")
+    first = browser.post(LAUNCH, form)
+    again = browser.post(LAUNCH, form, follow=True)
+    assert Session.objects.count() == 1
+    assert again.redirect_chain[0][0] == first.headers["Location"]
+    assert "launched already" in again.content.decode()
+    browser.post(LAUNCH, form_of(host, image, name="another"))  # changed after the browser's Back
+    assert Session.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_form_posted_twice_at_once_is_launched_once(
+    owner: User, host: Host, image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_submit, save = Barrier(2, timeout=0.5), WizardForm.save
+
+    def meet_and_save(form: WizardForm) -> list[Session]:
+        with suppress(BrokenBarrierError):
+            both_submit.wait()  # in vain, if one waits for the other's launch
+        return save(form)
+
+    monkeypatch.setattr(WizardForm, "save", meet_and_save)
+    browsers = [browser_of(owner) for _each in range(2)]
+    browsers[0].post(CHECK, form_of(host, image))  # there is a row already
+
+    def post(browser: Client) -> int:
+        try:
+            return browser.post(LAUNCH, form_of(host, image)).status_code
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(post, browsers)) == [302, 302]
     assert Session.objects.count() == 1
 
 

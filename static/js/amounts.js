@@ -53,7 +53,7 @@ export function hint(name, kind, { group, largest, least, left }) {
     if (typeof left === "number") parts.push(gettext("your policy lets %(left)s more run now, the others wait", { left: words(left) }));
     return parts.join(" · ");
   }
-  if (name === "fgpu" && group) parts.push(ngettext("1 fGPU is a whole GPU here", "1 fGPU is 1/%(count)s of a GPU here", group.perGpu));
+  if (name === "fgpu" && group) parts.push(ngettext("1 fGPU is a whole %(device)s here", "1 fGPU is 1/%(count)s of one %(device)s here", group.perGpu, { device: group.device }));
   if (name in (group ?? {})) parts.push(gettext("up to %(most)s per session", { most: words(largest) }));
   if (typeof left === "number") parts.push(gettext("%(left)s left in your policy", { left: words(left) }));
   if (least && !(name === "cpu" && least === 1) && !(name === "memory" && least <= LEAST_MEMORY)) {

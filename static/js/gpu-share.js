@@ -13,16 +13,34 @@ export function cellsOf(milli, perGpu) {
   return cells;
 }
 
-// Returns what `milli` milli-fGPU are of GPUs, or "" where the group has none. `kinds` are its GPUs as {memory}, in bytes.
-export function shareText(milli, { perGpu, gpus: kinds }) {
+// Returns what bytes of GPU memory are on each kind of a group's GPUs, and at least `least` milli-fGPU of it; "" without GPUs.
+export function memoryText(bytes, least, { perGpu, gpus: kinds }) {
+  if (!kinds.length || !(bytes > 0)) return "";
+  const names = (some) => [...new Set(some.map((kind) => kind.name))].join(", ");
+  const parts = kinds
+    .filter((kind) => kind.memory >= bytes)
+    .map((kind) => {
+      const share = kind.isWhole ? 1000 * perGpu : Math.max(least, Math.ceil((bytes * 1000 * perGpu) / kind.memory));
+      return gettext("%(fgpu)s fGPU of %(name)s (%(memory)s)", { fgpu: write.fgpu(share), name: kind.name, memory: write.size(kind.memory) });
+    });
+  const small = kinds.filter((kind) => kind.memory < bytes);
+  if (small.length) parts.push(gettext("does not fit %(names)s", { names: names(small) }));
+  return parts.join(" · ");
+}
+
+// Returns what `milli` milli-fGPU are of GPUs, or "" where the group has none. `kinds` are its GPUs as {memory}, in
+// bytes, 0 where that is not known; `device` is what one is called. Of those that nothing `divides` there is no part.
+export function shareText(milli, { perGpu, device, divides, gpus: kinds }) {
   const sizes = [...new Set(kinds.map((kind) => kind.memory))];
   if (!sizes.length || !(milli > 0)) return "";
   const whole = Math.floor(milli / (1000 * perGpu));
   const part = (milli % (1000 * perGpu)) / (1000 * perGpu);
   if (!part) {
     const memory = sizes.map(write.size).join(" / ");
-    return ngettext("1 whole GPU with %(memory)s", "%(count)s whole GPUs with %(memory)s each", whole, { memory });
+    if (!sizes.every(Boolean)) return ngettext("1 whole %(device)s", "%(count)s whole %(device)ss", whole, { device });
+    return ngettext("1 whole %(device)s with %(memory)s", "%(count)s whole %(device)ss with %(memory)s each", whole, { device, memory });
   }
+  if (!divides) return "";
   const values = {
     percent: plain(100 * part),
     memory: sizes.map((size) => gettext("%(share)s of %(size)s", { share: write.size(size * part), size: write.size(size) })).join(" / "),

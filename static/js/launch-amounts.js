@@ -1,7 +1,7 @@
 // Presets and amounts of the launch page: sliders linked to fields, their ends, and what the fGPU are of a GPU.
 import { fitSlider, takeSlider } from "#amount-sliders";
 import { GIB, gpuMemoryHint, hint, read, write } from "#amounts";
-import { cellsOf, shareText } from "#gpu-share";
+import { cellsOf, memoryText, shareText } from "#gpu-share";
 import { gettext, ngettext } from "#i18n";
 import { amountOf, changed, facts, field, form, group, image, kindOf, left } from "#launch-form";
 
@@ -13,12 +13,13 @@ const FALLBACKS = { cpu: 64, memory: 256 * GIB, fgpu: 8000 }; // ends of sliders
 const custom = form.querySelector("[data-custom]");
 const preset = () => facts.presets[form.elements.preset.value];
 
-function largestOf(name) {
-  if (name === "cluster_size") return Math.max(1, Math.min(left().pending ?? MAX_MEMBERS, left().perCluster));
-  if (name === "count") return Math.max(1, Math.min(MAX_SESSIONS, left().pending ?? MAX_SESSIONS, left().perLaunch ?? MAX_SESSIONS));
-  if (name === "shared_memory") return amountOf("memory") || group()?.memory || 4 * GIB;
-  return group()?.[name] ?? FALLBACKS[name];
-}
+const LARGEST = {
+  cluster_size: () => Math.max(1, Math.min(left().pending ?? MAX_MEMBERS, left().perCluster)),
+  count: () => Math.max(1, Math.min(MAX_SESSIONS, left().pending ?? MAX_SESSIONS, left().perLaunch ?? MAX_SESSIONS)),
+  shared_memory: () => amountOf("memory") || group()?.memory || 4 * GIB,
+  gpu_memory: () => Math.max(0, ...(group()?.gpus ?? []).map((gpu) => gpu.memory)) || FALLBACKS.memory,
+};
+const largestOf = (name) => LARGEST[name]?.() ?? group()?.[name] ?? FALLBACKS[name];
 
 function hintOf(name) {
   if (name === "cluster_size") return gettext("up to %(most)s", { most: largestOf(name) });
@@ -29,7 +30,7 @@ function hintOf(name) {
     least: image()?.[name],
     left: { cpu, memory, fgpu, count }[name],
   });
-  return [text, name === "fgpu" ? gpuMemoryHint(image()?.gpuMemory) : ""].filter(Boolean).join(" · ");
+  return [text, ["fgpu", "gpu_memory"].includes(name) ? gpuMemoryHint(image()?.gpuMemory) : ""].filter(Boolean).join(" · ");
 }
 
 function fitSliders() {
@@ -43,6 +44,7 @@ function fitSliders() {
 function refusalOf(id) {
   const least = image() ?? {};
   const names = { cpu: gettext("CPU"), memory: gettext("RAM"), fgpu: gettext("fGPU") };
+  if (facts.presets[id].gpu_memory) delete names.fgpu; // it follows from its GPU
   const short = Object.keys(names).filter((name) => facts.presets[id][name] < least[name]);
   if (short.length) {
     const amounts = short.map((name) => `${write[kindOf(name)](least[name])} ${names[name]}`).join(", ");
@@ -60,9 +62,11 @@ function offerPresets() {
     label.hidden = Boolean(label.dataset.group) && label.dataset.group !== groupId;
     radio.disabled = label.hidden || Boolean(refusal);
     label.querySelector(".preset-refusal").textContent = refusal;
-    const { fgpu } = facts.presets[label.dataset.preset];
-    const share = group() && fgpu ? shareText(fgpu, group()) : "";
-    if (share) label.querySelector(".preset-gpu").textContent = gettext("%(fgpu)s fGPU: %(share)s", { fgpu: write.fgpu(fgpu), share });
+    const { fgpu, gpu_memory: memory } = facts.presets[label.dataset.preset];
+    const share = group() && fgpu && !memory ? shareText(fgpu, group()) : "";
+    if (memory && group()) {
+      label.querySelector(".preset-gpu").textContent = gettext("%(size)s of GPU memory: %(shares)s", { size: write.size(memory), shares: memoryText(memory, fgpu, group()) });
+    } else if (share) label.querySelector(".preset-gpu").textContent = gettext("%(fgpu)s fGPU: %(share)s", { fgpu: write.fgpu(fgpu), share });
   }
 }
 
@@ -75,6 +79,19 @@ function leaveRefused() {
 function showShare() {
   const box = document.getElementById("gpu-share");
   const milli = amountOf("fgpu");
+  if (group()) {
+    const { device } = group();
+    document.querySelector("label[for=id_fgpu]").textContent = device;
+    document.querySelector("label[for=id_gpu_memory]").textContent = gettext("%(device)s memory", { device });
+  }
+  const bytes = group() ? amountOf("gpu_memory") : 0;
+  if (bytes > 0) {
+    const words = memoryText(bytes, milli || 0, group());
+    box.hidden = !words;
+    document.getElementById("gpu-words").textContent = gettext("%(size)s: %(shares)s", { size: write.size(bytes), shares: words });
+    document.getElementById("gpu-cells").hidden = true;
+    return;
+  }
   const text = group() ? shareText(milli, group()) : "";
   box.hidden = !text;
   if (!text) return;
@@ -84,6 +101,7 @@ function showShare() {
     share: text,
     models,
   });
+  document.getElementById("gpu-cells").hidden = false;
   document.getElementById("gpu-cells").replaceChildren(
     ...cellsOf(milli, group().perGpu).map((part) => {
       const cell = document.createElement("span");
@@ -133,13 +151,19 @@ export function wordShares(root) {
     const text = group() ? shareText(Number(each.dataset.gpuWords), group()) : "";
     each.textContent = text && `= ${text}`;
   }
+  for (const each of root.querySelectorAll("[data-gpu-memory]")) {
+    each.textContent = group() ? memoryText(Number(each.dataset.gpuMemory), Number(each.dataset.least), group()) : "";
+  }
 }
 
 export function showAmounts() {
   offerPresets();
   leaveRefused();
   const chosen = preset();
-  if (chosen) for (const name of AMOUNTS) field(name).value = write[kindOf(name)](chosen[name]);
+  if (chosen) {
+    for (const name of AMOUNTS) field(name).value = write[kindOf(name)](chosen[name]);
+    field("gpu_memory").value = chosen.gpu_memory ? write.size(chosen.gpu_memory) : "";
+  }
   fitSliders();
   showGuarantee();
   showShare();
@@ -153,8 +177,24 @@ export function choose(name, value) {
   changed(field(name));
 }
 
+// GPU memory stands in place of the share, which is kept while the memory is: then it counts again.
+function replaceShare() {
+  const share = field("fgpu");
+  const isAsked = field("gpu_memory").value.trim() !== "";
+  if (isAsked === "replaced" in share.dataset) return;
+  if (isAsked) {
+    share.dataset.replaced = share.value;
+    share.value = "0";
+  } else {
+    share.value = share.dataset.replaced;
+    delete share.dataset.replaced;
+  }
+}
+
 export function bindAmounts() {
+  if (field("gpu_memory").value.trim()) field("fgpu").dataset.replaced = "0"; // as it was asked for before
   form.addEventListener("input", (event) => {
+    if (event.target === field("gpu_memory")) replaceShare();
     if (!event.target.matches("[data-slider]")) return;
     const box = event.target.closest("[data-amount]");
     const name = box.dataset.amount;

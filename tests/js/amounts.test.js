@@ -51,10 +51,10 @@ test("a slider without room stands still at its least amount", () => {
 });
 
 test("a hint names the group, the policy and the environment", () => {
-  const group = { perGpu: 4, fgpu: 8000 };
+  const group = { perGpu: 4, device: "GPU", fgpu: 8000 };
   assert.equal(
     hint("fgpu", "fgpu", { group, largest: 8000, least: 250, left: 1500 }),
-    "1 fGPU is 1/4 of a GPU here · up to 8 per session · 1.5 left in your policy · this environment needs 0.25",
+    "1 fGPU is 1/4 of one GPU here · up to 8 per session · 1.5 left in your policy · this environment needs 0.25",
   );
   assert.equal(gpuMemoryHint(20 * GIB), "this environment needs 20 GiB of GPU memory");
   assert.equal(gpuMemoryHint(0), "");

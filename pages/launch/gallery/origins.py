@@ -106,7 +106,10 @@ def of_request(asked: LaunchRequest) -> tuple[str, Fields]:
         **({"resource_groups": groups} if len(groups) > 1 else {"resource_group": groups[0]}),
         **({"resource_groups": ANY_GROUP, "resource_group": groups[0]} if asked.is_any_group else {}),
         **{"project": asked.project and asked.project.name, "gpu_model": asked.gpu_model},
-        "min_gpu_memory": exact_size_text(asked.min_gpu_memory) if asked.min_gpu_memory else "",
+        **{
+            name: exact_size_text(size) if (size := getattr(asked, name)) else ""
+            for name in ("min_gpu_memory", "gpu_memory")
+        },
         **{"preemptible": asked.is_preemptible, "time_limit": span_of(asked.time_limit)},
         "env": dict(asked.environment),
         "mounts": [

@@ -178,8 +178,8 @@ def _asking(request: UserRequest, form: TemplateForm, target: LaunchTemplate | N
     known = {each.get("name") for each in said["parameters"].value if isinstance(each, dict)}
     parameters = said["parameters"].value + [each for each in asked if each["name"] not in known]
     shown = TemplateForm.shown(said["name"], changed, parameters)
-    kept = {name: said[name] for name in ("description", "icon", "color", "holder", "version")}
-    return TemplateForm(request.user, initial=shown | kept, target=target)
+    typed = {name: said[name] for name in ("description", "icon", "color", "holder", "version")}
+    return TemplateForm(request.user, initial=shown | typed, target=target)
 
 
 def _offered(form: TemplateForm) -> list[str]:

@@ -28,7 +28,10 @@ def from_request(asked: LaunchRequest) -> Initial:
         "environment": list(asked.environment.items()),
         "time_limit": span_of(asked.time_limit),
         "not_before": f"{asked.not_before:%Y-%m-%d %H:%M}" if asked.not_before else "",
-        "min_gpu_memory": exact_size_text(asked.min_gpu_memory) if asked.min_gpu_memory else "",
+        **{
+            name: exact_size_text(size) if (size := getattr(asked, name)) else ""
+            for name in ("min_gpu_memory", "gpu_memory")
+        },
         "depends_on": [f"{kind}:{session.pk}" for session, kind in asked.depends_on.items()],
         "mounts": {mount.folder.pk: (mount.path, bool(mount.is_read_only)) for mount in asked.mounts},
     }

@@ -19,9 +19,9 @@ def render_row(row: Row, columns: tuple[str, ...]) -> SafeString:
     return _row(row, columns, translation.get_language() or "")
 
 
-def render_gpus(gpus: GpuMap, fgpu_per_gpu: int) -> SafeString:
+def render_gpus(gpus: GpuMap, fgpu_per_gpu: int, accelerator_name: str) -> SafeString:
     """Return the GPU blocks of a group in the active language."""
-    return _gpus(gpus, fgpu_per_gpu, translation.get_language() or "")
+    return _gpus(gpus, fgpu_per_gpu, accelerator_name, translation.get_language() or "")
 
 
 def rendered_count() -> int:
@@ -35,8 +35,9 @@ def _row(row: Row, columns: tuple[str, ...], language: str) -> SafeString:
 
 
 @lru_cache(MAX_CACHED_GPU_MAPS)
-def _gpus(gpus: GpuMap, fgpu_per_gpu: int, language: str) -> SafeString:
-    return _html("session_list/_gpus.html", {"gpus": gpus, "fgpu_per_gpu": fgpu_per_gpu})
+def _gpus(gpus: GpuMap, fgpu_per_gpu: int, accelerator_name: str, language: str) -> SafeString:
+    context = {"gpus": gpus, "fgpu_per_gpu": fgpu_per_gpu, "accelerator_name": accelerator_name}
+    return _html("session_list/_gpus.html", context)
 
 
 def _html(template: str, context: dict[str, Any]) -> SafeString:

@@ -22,6 +22,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(days)s d %(hours)s h": [
 "%(days)s일 %(hours)s시간"
 ],
+"%(device)s memory": [
+"%(device)s 메모리"
+],
 "%(done)s of %(count)s file uploaded, %(failed)s failed": [
 "파일 %(count)s개 중 %(done)s개 업로드됨, %(failed)s개 실패"
 ],
@@ -30,6 +33,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "%(fgpu)s fGPU = %(share)s (%(models)s)": [
 "%(fgpu)s fGPU = %(share)s (%(models)s)"
+],
+"%(fgpu)s fGPU of %(name)s (%(memory)s)": [
+"%(name)s의 %(fgpu)s fGPU (%(memory)s)"
 ],
 "%(fgpu)s fGPU: %(share)s": [
 "%(fgpu)s fGPU: %(share)s"
@@ -106,8 +112,14 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(size)s bytes that are no text": [
 "텍스트가 아닌 %(size)s바이트"
 ],
+"%(size)s of GPU memory: %(shares)s": [
+"GPU 메모리 %(size)s: %(shares)s"
+],
 "%(size)s × (%(each)s) = %(together)s": [
 "%(size)s × (%(each)s) = %(together)s"
+],
+"%(size)s: %(shares)s": [
+"%(size)s: %(shares)s"
 ],
 "%(status)s, after %(milliseconds)s ms": [
 "%(status)s, %(milliseconds)s ms 뒤"
@@ -133,14 +145,17 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(version)s (not ready)": [
 "%(version)s (준비되지 않음)"
 ],
-"1 fGPU is a whole GPU here": [
-"여기서 1 fGPU는 GPU의 1/%(count)s입니다"
+"1 fGPU is a whole %(device)s here": [
+"여기서 1 fGPU는 %(device)s의 1/%(count)s입니다"
+],
+"1 whole %(device)s": [
+"온전한 %(device)s %(count)s개"
+],
+"1 whole %(device)s with %(memory)s": [
+"각각 %(memory)s인 온전한 %(device)s %(count)s개"
 ],
 "1 whole GPU and %(memory)s of another, %(percent)s %% of its time": [
 "온전한 GPU %(count)s개와 다른 GPU의 메모리 %(memory)s, 시간의 %(percent)s %%"
-],
-"1 whole GPU with %(memory)s": [
-"각각 %(memory)s인 온전한 GPU %(count)s개"
 ],
 "A name has letters, digits and _ and does not begin with a digit.": [
 "이름에는 영문자, 숫자와 _ 를 쓸 수 있고 숫자로 시작할 수 없습니다."
@@ -471,6 +486,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "connection lost, trying again": [
 "연결이 끊겨 다시 시도 중"
+],
+"does not fit %(names)s": [
+"%(names)s에는 들어가지 않음"
 ],
 "ending now": [
 "곧 종료"
