@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from gpuplatform_client.models.platform import ClusterMember, ComputeSession
+from gpuplatform_client.models.platform import ClusterMember, ComputeSession, LikelyStart
 
 GIB = 2**30
 MIB = 2**20
@@ -47,7 +47,9 @@ def resources_text(session: ComputeSession) -> str:
 
 def _amounts_text(session: ComputeSession | ClusterMember, guaranteed: str = "") -> str:
     parts = [f"{session.cpu} CPU{guaranteed}", size_text(session.memory)]
-    return ", ".join([*parts, f"{fgpu_text(session.fgpu)} fGPU"] if session.fgpu else parts)
+    memory = session.gpu_memory
+    granted = f"{fgpu_text(session.fgpu)} fGPU" + (f" for {size_text(memory)} of GPU memory" if memory else "")
+    return ", ".join([*parts, granted] if session.fgpu else parts)
 
 
 def span_text(span: timedelta) -> str:
@@ -68,6 +70,12 @@ def clock_text(moment: datetime) -> str:
     """Return a moment in the time zone of this machine, with its date unless that is today's."""
     local = moment.astimezone()
     return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%d %b %H:%M")
+
+
+def range_text(estimate: LikelyStart) -> str:
+    """Return between which times something is likely to start, with the certainty: "14:10 to 14:50, 8 of 10"."""
+    moments = " to ".join(clock_text(each) for each in (estimate.starts_from, estimate.starts_until) if each)
+    return f"{moments}, {round(10 * (estimate.certainty or 0))} of 10"
 
 
 def seconds_of(text: str, option: str) -> int:

@@ -117,7 +117,9 @@ def _amount_text(amounts: LimitAmounts, field: str) -> str:
 
 @reporting()
 def usage(
-    by: Annotated[str, typer.Option(help="What a row stands for: user, project or group")] = "user",
+    by: Annotated[
+        str, typer.Option(help="What a row stands for: user, project, group or kind (of accelerators)")
+    ] = "user",
     since: Annotated[str | None, typer.Option(help="First day, such as 2026-11-01; by default 30 days ago")] = None,
     until: Annotated[str | None, typer.Option(help="Last day; by default today")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As --output json")] = False,
@@ -130,11 +132,14 @@ def usage(
     names = "\n".join(row.name or "-" for row in report.rows)
     if print_for_programs(report, ListFormat.JSON if as_json else form, names):
         return
-    table = table_of(by.upper(), "SESSIONS", "GPU HOURS", "CPU HOURS", "GIB HOURS", "WAITED")
+    is_weighted = report.total.weighted_gpu_hours not in (None, report.total.gpu_hours)
+    weighted = ["WEIGHTED"] if is_weighted else []
+    table = table_of(by.upper(), "SESSIONS", "GPU HOURS", *weighted, "CPU HOURS", "GIB HOURS", "WAITED")
     for name, count, used in [
         *((row.name or "-", row.sessions, row.used) for row in report.rows),
         ("all", report.sessions, report.total),
     ]:
-        hours = (used.gpu_hours, used.cpu_hours, used.memory_gib_hours, used.waiting_hours)
+        gpus = (used.gpu_hours, used.weighted_gpu_hours or 0.0) if is_weighted else (used.gpu_hours,)
+        hours = (*gpus, used.cpu_hours, used.memory_gib_hours, used.waiting_hours)
         table.add_row(name, str(count), *(f"{each:.1f}" for each in hours))
     output.print(table, markup=False)

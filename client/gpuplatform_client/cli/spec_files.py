@@ -1,16 +1,17 @@
 """Spec files: `gpuplatform run --file` prints what becomes of one, `gpuplatform export` writes one."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from gpuplatform_client.cli.amounts import clock_text, fgpu_text, size_text
+from gpuplatform_client.cli.amounts import clock_text, fgpu_text, range_text, size_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, table_of
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.models.platform import LaunchEstimate
+from gpuplatform_client.models.platform import GpuRoomInfo, LaunchEstimate
 from gpuplatform_client.models.specs import SpecDocumentInfo, SpecResult, SpecText
 from gpuplatform_client.operations.lookups import LookupFailedError, find_deployment, find_session
 
@@ -79,9 +80,19 @@ def outlook_text(estimate: LaunchEstimate) -> str:
     """Return when something would start, and why not now."""
     if estimate.starts == "now":
         return "It would start now."
+    likely = f"It is likely to start {range_text(estimate)}. " if estimate.starts_until else ""
     if estimate.starts is None:
-        return f"It would wait, for how long is not known. {estimate.reason}"
-    return f"It would start at {clock_text(estimate.starts)}. {estimate.eta_reason}"
+        return f"{likely or 'It would wait, for how long is not known. '}{estimate.reason}"
+    return f"{likely}It would start at {clock_text(estimate.starts)}. {estimate.eta_reason}"
+
+
+def rooms_text(rooms: Sequence[GpuRoomInfo]) -> str:
+    """Return how often what was asked for by GPU memory fits now on each kind of GPU; "" where it was not."""
+    texts = [
+        f"{room.fits} x {room.gpu_model or size_text(room.gpu_memory)} ({fgpu_text(room.fgpu)} fGPU each)"
+        for room in rooms
+    ]
+    return f"Fits now: {', '.join(texts)}." if texts else ""
 
 
 def _granted(document: SpecDocumentInfo) -> str:
@@ -89,4 +100,6 @@ def _granted(document: SpecDocumentInfo) -> str:
         return ""
     times = f"{document.count} x " if document.count > 1 else ""
     gpu = f", {fgpu_text(document.fgpu)} fGPU" if document.fgpu else ""
+    if document.gpu_memory:
+        gpu = f", {size_text(document.gpu_memory)} of GPU memory"
     return f"{times}{document.cpu} CPU, {size_text(document.memory or 0)}{gpu} in {document.resource_group}"

@@ -67,6 +67,8 @@ class RevisionInfo(ApiModel):
     memory: int
     shared_memory: int = 0
     fgpu: Decimal = Decimal(0)
+    gpu_memory: int = 0
+    min_fgpu: Decimal = Decimal(0)
     mounts: tuple[MountSpec, ...] = ()
     health: HealthSpec = HealthSpec()
     note: str = ""
@@ -272,6 +274,7 @@ class RevisionSpec(ApiModel):
     memory: int | str | None = None
     shared_memory: int | str | None = None
     fgpu: Decimal | None = None
+    gpu_memory: int | str | None = None
     env: dict[str, str] | None = None
     model_folder: MountSpec | None = None
     mounts: tuple[MountSpec, ...] | None = None

@@ -60,9 +60,10 @@ class HeldGpu(ApiModel):
 
 
 class HostGpu(ApiModel):
-    """A GPU of a host, and what of it sessions hold."""
+    """A GPU or other device of a host, and what of it sessions hold."""
 
     name: str
+    kind: str = "nvidia.com/gpu"
     memory: int
     held: Decimal = Decimal(0)
     capacity: Decimal = Decimal(0)
@@ -115,6 +116,7 @@ class UsedHours(ApiModel):
     """What sessions have used."""
 
     gpu_hours: float
+    weighted_gpu_hours: float | None = None
     cpu_hours: float
     memory_gib_hours: float
     waiting_hours: float
@@ -156,6 +158,8 @@ class ClusterMember(ApiModel):
     cpu: int = 0
     memory: int = 0
     fgpu: Decimal = Decimal(0)
+    gpu_memory: int = 0
+    min_fgpu: Decimal = Decimal(0)
     host: str | None = None
     exit_code: int | None = None
 
@@ -172,6 +176,14 @@ class ClusterInfo(ApiModel):
     max_restarts: int = 0
     restarts: int = 0
     members: tuple[ClusterMember, ...] = ()
+
+
+class LikelyStart(ApiModel):
+    """Between which times a waiting session is likely to start, and which part of such starts lie in their range."""
+
+    starts_from: datetime | None = None
+    starts_until: datetime | None = None
+    certainty: float | None = None
 
 
 class ComputeSession(ApiModel):
@@ -192,6 +204,8 @@ class ComputeSession(ApiModel):
     memory: int
     shared_memory: int = 0
     fgpu: Decimal = Decimal(0)
+    gpu_memory: int = 0
+    min_fgpu: Decimal = Decimal(0)
     resizing: SessionAmounts | None = None
     host: str | None = None
     gpus: tuple[HeldGpu, ...] = ()
@@ -199,6 +213,7 @@ class ComputeSession(ApiModel):
     kind: str = "interactive"
     eta: datetime | None = None
     eta_reason: str = ""
+    estimate: LikelyStart | None = None
     result: str = ""
     exit_code: int | None = None
     created_at: datetime
@@ -236,6 +251,7 @@ class ResizeSpec(ApiModel):
     cpu: int | None = None
     memory: int | str | None = None
     fgpu: Decimal | None = None
+    gpu_memory: int | str | None = None
 
 
 class UsagePoint(ApiModel):
@@ -255,12 +271,23 @@ class UsageWindow(ApiModel):
     points: tuple[UsagePoint, ...] = ()
 
 
-class LaunchEstimate(ApiModel):
+class GpuRoomInfo(ApiModel):
+    """How often a launch by GPU memory fits now on one kind of GPUs of a group, and its share there."""
+
+    resource_group: str
+    gpu_model: str = ""
+    gpu_memory: int = 0
+    fgpu: Decimal = Decimal(0)
+    fits: int = 0
+
+
+class LaunchEstimate(LikelyStart):
     """When a launch would start: "now", a time, or None if that is not known."""
 
     starts: datetime | Literal["now"] | None = None
     reason: str = ""
     eta_reason: str = ""
+    gpus: tuple[GpuRoomInfo, ...] = ()
 
 
 class DataFolder(ApiModel):
@@ -354,6 +381,7 @@ class LaunchSpec(ApiModel):
     memory: int | str | None = None
     shared_memory: int | str | None = None
     fgpu: Decimal | None = None
+    gpu_memory: int | str | None = None
     count: int | None = None
     cluster: ClusterSpec | None = None
     env: dict[str, str] | None = None

@@ -18,6 +18,7 @@ class SpecDocumentInfo(ApiModel):
     cpu: int | None = None
     memory: int | None = None
     fgpu: Decimal | None = None
+    gpu_memory: int = 0
     estimate: LaunchEstimate | None = None
 
 

@@ -106,7 +106,7 @@ class _SpreadCall:
 
     async def follow(self, start_timeout: float | None) -> None:
         """Return once all tasks have ended. Raises RemotePythonError and TimeoutError."""
-        begun, has_told, has_checked = asyncio.get_running_loop().time(), False, False
+        begun, has_warned, has_checked = asyncio.get_running_loop().time(), False, False
         while not (array := await self._state()).is_over:
             counts = array.counts
             has_started = counts.running + counts.succeeded + counts.failed > 0
@@ -116,9 +116,9 @@ class _SpreadCall:
             if counts.failed and not has_checked:
                 await self._check_python()
                 has_checked = True
-            if array.state == "HELD" and not has_told:
+            if array.state == "HELD" and not has_warned:
                 sys.stderr.write(f"Array {array.id} is held, and goes on once it is released: {array.reason}\n")
-                has_told = True
+                has_warned = True
             await asyncio.sleep(POLL_SECONDS)
         if array.counts.failed:
             await self._check_python()

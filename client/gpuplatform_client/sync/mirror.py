@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.sync.filters import PathFilter
-from gpuplatform_client.sync.sftp import SftpBrokenError
+from gpuplatform_client.sync.sftp_packets import SftpBrokenError
 from gpuplatform_client.sync.trees import UNSURE_BYTES, NodeKind, Scan, Tree, TreeNode, digest, part_of, scan
 
 IsSame = Callable[[str, TreeNode, TreeNode], bool]  # of two files of one size

@@ -14,7 +14,8 @@ from typing import Final, Protocol
 
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.sync.filters import IGNORE_FILE, PathFilter
-from gpuplatform_client.sync.sftp import IN_FLIGHT, PIECE_BYTES, SftpClient, SftpError, SftpStatus
+from gpuplatform_client.sync.sftp import IN_FLIGHT, PIECE_BYTES, SftpClient
+from gpuplatform_client.sync.sftp_packets import SftpError, SftpStatus
 
 MAX_IGNORE_BYTES: Final = 2**20  # of a .gitignore that is read
 MAX_TIME: Final = 2**32 - 1  # seconds since 1970 that SFTP can carry

@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings
 
 from accounts.models import ApiToken, TokenScope
+from gpuplatform_client.cli.exit_codes import REFUSED
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.containers import lent_container
@@ -106,7 +107,7 @@ def test_a_terminal_is_attached_and_outlives_its_connection(relay: Relay, tmp_pa
         assert keyboard.process.wait(SECONDS) == 0
     with attached(relay, tmp_path, TokenScope.READ) as keyboard:
         keyboard.read_until("only be used for reading")
-        assert keyboard.process.wait(SECONDS) == 1
+        assert keyboard.process.wait(SECONDS) == REFUSED
 
 
 def test_commands_have_input_output_errors_and_an_exit_code(relay: Relay, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from gpuplatform_client.errors import ClientError
 from gpuplatform_client.sync import trees
 from gpuplatform_client.sync.mirror import Mirror, MirrorResult, StepKind
-from gpuplatform_client.sync.sftp import SftpBrokenError, SftpClient
+from gpuplatform_client.sync.sftp import SftpClient
+from gpuplatform_client.sync.sftp_packets import SftpBrokenError
 from gpuplatform_client.sync.trees import LocalTree, SftpTree, part_of
 from gpuplatform_client.tests.program import Command
 

@@ -44,7 +44,7 @@ def sync(
         raise typer.BadParameter("There is nothing to watch in a dry run.", param_hint="--watch")
     with _tree(source) as from_tree, _tree(target) as to_tree:
         mirror = Mirror(from_tree, to_tree, tuple(exclude or ()), gitignore, delete, checksum)
-        result = _told(mirror.run(_show, is_dry=dry_run))
+        result = _reported(mirror.run(_show, is_dry=dry_run))
         if watch:
             _watch(mirror, result.source)
     if result.problems:
@@ -57,7 +57,7 @@ def _watch(mirror: Mirror, known: Scan) -> None:
     while True:
         time.sleep(WATCH_SECONDS)
         if mirror.source_state() != known:
-            known = _told(mirror.run(_show)).source
+            known = _reported(mirror.run(_show)).source
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _told(result: MirrorResult) -> MirrorResult:
+def _reported(result: MirrorResult) -> MirrorResult:
     """Print what has become of it."""
     for problem in result.problems:
         messages.print(f"Error: {_printable(problem)}", highlight=False, markup=False)

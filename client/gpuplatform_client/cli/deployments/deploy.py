@@ -49,6 +49,7 @@ def deploy(
     memory: Annotated[str | None, typer.Option(help='Of a replica, such as "4g"')] = None,
     shared_memory: Annotated[str | None, typer.Option(help='Of a replica, such as "1g"')] = None,
     fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU of a replica, in steps of 0.01")] = None,
+    gpu_memory: Annotated[str | None, typer.Option(help="Of one GPU, such as 12G; --fgpu is the least then")] = None,
     folder: Annotated[
         str | None,
         typer.Option(help="FOLDER[:PATH] with the model; $MODEL_PATH is its path", autocompletion=complete_folder),
@@ -86,6 +87,7 @@ def deploy(
         revision = {
             **{"image": _reference(client, image), "variant": variant, "port": port, "note": note},
             **{"cpu": cpu, "memory": memory, "shared_memory": shared_memory, "fgpu": fgpu_of(fgpu)},
+            "gpu_memory": gpu_memory,
             "command": line or (shlex.join(command) if command else None),
             "env": variables_of(env) if env else None,
             "model_folder": mount_of(folder) if folder else None,

@@ -253,6 +253,9 @@ def _rollouts_text(deployment: DeploymentInfo) -> str:
 
 def _shape(revision: RevisionInfo) -> str:
     parts = [revision.image, f"{revision.cpu} CPU", size_text(revision.memory)]
+    if revision.gpu_memory:
+        least = [f"{fgpu_text(revision.min_fgpu)} fGPU at least"] if revision.min_fgpu else []
+        return ", ".join([*parts, f"{size_text(revision.gpu_memory)} of GPU memory", *least])
     return ", ".join([*parts, *([f"{fgpu_text(revision.fgpu)} fGPU"] if revision.fgpu else [])])
 
 

@@ -118,12 +118,12 @@ COLLECTIONS: Final = (
         "name is_active open_to_all placement queue_order sharing",
         "users projects max_lifetime pending_timeout description",
         verbs=ALL,
-        fields="name! description fgpu_per_gpu:N cpu_overcommit:FACTOR sharing:cap|burst host_loss_grace:TIME"
-        " use_mps:bool is_active:bool deny_private_networks:bool cluster_host_network:bool open_to_all:bool"
-        " users:EMAIL... projects:PROJECT... allow_interactive:bool allow_batch:bool placement queue_order:fifo|fair"
-        " ageing:TIME half_life:TIME starvation_limit:TIME reservation_delay:TIME start_allowance:TIME"
-        " max_lifetime:TIME|none pending_timeout:TIME|none preemption_grace:TIME preemptible_charge_percent:N"
-        " end_gpu_overuse:bool",
+        fields="name! description accelerator:VENDOR/CLASS fgpu_per_gpu:N cpu_overcommit:FACTOR sharing:cap|burst"
+        " host_loss_grace:TIME use_mps:bool is_active:bool deny_private_networks:bool cluster_host_network:bool"
+        " open_to_all:bool users:EMAIL... projects:PROJECT... allow_interactive:bool allow_batch:bool placement"
+        " queue_order:fifo|fair ageing:TIME half_life:TIME starvation_limit:TIME reservation_delay:TIME"
+        " start_allowance:TIME max_lifetime:TIME|none pending_timeout:TIME|none preemption_grace:TIME"
+        " preemptible_charge_percent:N end_gpu_overuse:bool",
         filters="search",
         searched=True,
         things="resource groups",
@@ -135,30 +135,53 @@ COLLECTIONS: Final = (
         "name resource_group cpu memory fgpu",
         "shared_memory id",
         verbs=ALL,
-        fields="name! resource_group:GROUP|none cpu:N memory:SIZE shared_memory:SIZE fgpu:F",
+        fields="name! resource_group:GROUP|none cpu:N memory:SIZE shared_memory:SIZE fgpu:F gpu_memory:SIZE",
         filters="search resource_group:GROUP",
         searched=True,
         things="presets",
+    ),
+    Collection(
+        "admin gpu-weights",
+        "admin/gpu-weights/",
+        "weight of a GPU model",
+        "model weight hint",
+        "id",
+        key="model",
+        verbs=ALL,
+        fields="model! weight!:FACTOR",
+        filters="search",
+        searched=True,
+        things="weights of GPU models",
     ),
     Collection(
         "admin elastic-pools",
         "admin/elastic-pools/",
         "elastic pool",
         "resource_group is_enabled provider min_hosts max_hosts cost_per_hour failures retry_at",
-        "hosts_per_hour cool_down give_up_after back_off problem",
+        "hosts_per_hour cool_down give_up_after back_off max_parked_time problem silent_since silence",
         key="resource_group",
         verbs=ALL,
         fields="resource_group! provider! host_types!:JSON configuration:JSON is_enabled:bool min_hosts:N max_hosts:N"
-        " hosts_per_hour:N cost_per_hour:COST|none cool_down:SPAN give_up_after:SPAN back_off:SPAN",
+        " hosts_per_hour:N cost_per_hour:COST|none cool_down:SPAN give_up_after:SPAN back_off:SPAN"
+        " max_parked_time:SPAN",
         filters="search resource_group:GROUP",
         searched=True,
+        acts={
+            "events": Act(
+                "GET {}/events/",
+                "List what has happened to the hosts of a pool: asked for, came, given back or up, and why.",
+                shows="rows",
+                columns="at event host reason",
+                prints="host",
+            )
+        },
     ),
     Collection(
         "admin elastic-hosts",
         "admin/elastic-hosts/",
         "host that was made",
         "name resource_group type state reason created_at",
-        "identifier cost_per_hour joined_at idle_since ends_at ended_at",
+        "identifier cost_per_hour expected_at joined_at idle_since ends_at ended_at",
         filters="search state resource_group:GROUP",
         searched=True,
         things="hosts that were made",

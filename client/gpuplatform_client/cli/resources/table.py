@@ -121,7 +121,7 @@ COLLECTIONS: Final = (
         "groups",
         "resource-groups/",
         "resource group",
-        "name sharing fgpu_per_gpu cpu_overcommit",
+        "name accelerator sharing fgpu_per_gpu cpu_overcommit",
         "deny_private_networks cluster_host_network description",
         verbs="ls",
     ),

@@ -20,20 +20,21 @@ def resize(
     cpu: Annotated[int | None, typer.Option(help="CPU cores")] = None,
     memory: Annotated[str | None, typer.Option(help='Such as "4g"')] = None,
     fgpu: Annotated[str | None, typer.Option(help="Of its GPU, in steps of 0.01")] = None,
+    gpu_memory: Annotated[str | None, typer.Option(help="Of its GPU, such as 12G")] = None,
 ) -> None:
     """Change what a running session has, or each member of a cluster of equal ones; what runs in it goes on."""
     try:
         amount = None if fgpu is None else Decimal(fgpu)
     except InvalidOperation:
         raise typer.BadParameter(f"{fgpu!r} is not a number", param_hint="--fgpu") from None
-    if cpu is None and memory is None and amount is None:
-        raise typer.BadParameter("name at least one of --cpu, --memory and --fgpu")
+    if cpu is None and memory is None and amount is None and gpu_memory is None:
+        raise typer.BadParameter("name at least one of --cpu, --memory, --fgpu and --gpu-memory")
     with connected() as client:
         session = find_session(client, name)
         concerned = _resized_together(session)
         if concerned:  # the first of them stands for all
             session = client.session(concerned[0].id)
-        asked = client.resize(session.id, ResizeSpec(cpu=cpu, memory=memory, fgpu=amount))
+        asked = client.resize(session.id, ResizeSpec(cpu=cpu, memory=memory, fgpu=amount, gpu_memory=gpu_memory))
         done = _settled(client, asked)
         output.print(f"{done.name} ({done.id}): {resources_text(done)}", highlight=False, markup=False)
         target = asked.resizing

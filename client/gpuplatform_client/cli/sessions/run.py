@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from gpuplatform_client.cli.amounts import clock_text
+from gpuplatform_client.cli.amounts import clock_text, range_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
 from gpuplatform_client.cli.exit_codes import INTERRUPTED, NO_MORE_KNOWN, NOT_STARTED
 from gpuplatform_client.cli.names import ImageName
@@ -21,6 +21,7 @@ from gpuplatform_client.cli.spec_files import (
     print_outlook,
     print_translated,
     read_file,
+    rooms_text,
 )
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError
@@ -40,6 +41,7 @@ def run(
     memory: options.Memory = None,
     shared_memory: options.SharedMemory = None,
     fgpu: options.Fgpu = None,
+    gpu_memory: options.GpuMemory = None,
     preset: options.Preset = None,
     nodes: options.Nodes = None,
     main_cpu: options.MainCpu = None,
@@ -74,6 +76,7 @@ def run(
         memory=memory,
         shared_memory=shared_memory,
         fgpu=fgpu_of(fgpu),
+        gpu_memory=gpu_memory,
         resource_group=group,
         name=name,
         env=variables_of(env or []) or None,
@@ -205,6 +208,8 @@ def _reported(changes: Iterable[ComputeSession]) -> Iterable[ComputeSession]:
 
 def _status_text(session: ComputeSession) -> str:
     parts = [f"{session.status}: {session.detail}" if session.detail else session.status]
+    if session.status == "PENDING" and session.estimate:
+        parts.append(f"Likely to start {range_text(session.estimate)}.")
     if session.status == "PENDING" and session.eta:
         parts.append(f"Starts at {clock_text(session.eta)} at the latest.")
     if session.status == "PENDING" and session.eta_reason:
@@ -235,7 +240,10 @@ def _exit_code(session: ComputeSession) -> int:
 
 
 def _print_estimate(client: Client, spec: LaunchSpec) -> None:
-    output.print(outlook_text(client.estimate(spec)), markup=False)
+    estimate = client.estimate(spec)
+    output.print(outlook_text(estimate), markup=False)
+    if rooms := rooms_text(estimate.gpus):
+        output.print(rooms, markup=False)
 
 
 def _cluster(nodes: str | None, *, runs_on_all: bool, **options: Any) -> ClusterSpec | None:

@@ -11,6 +11,9 @@ Cpu = Annotated[int | None, typer.Option(help="CPU cores")]
 Memory = Annotated[str | None, typer.Option(help='Such as "4g"')]
 SharedMemory = Annotated[str | None, typer.Option(help='Such as "1g"')]
 Fgpu = Annotated[str | None, typer.Option(help="Fractions of a GPU, in steps of 0.01")]
+GpuMemory = Annotated[
+    str | None, typer.Option(help="Of one GPU, such as 12G, whatever its size; with --fgpu as the least of it")
+]
 Preset = Annotated[str | None, typer.Option(help="Instead of the amounts")]
 Nodes = Annotated[
     str | None,
