@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
+.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images deb offline fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-packing bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-growth bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults-elastic faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -64,8 +64,11 @@ messages: $(DEV) .env ## Bring the catalogues of texts in locale/ to the sources
 deb: $(VENV) ## Build the Debian package of the platform into build/, for servers without git, npm, compiler or network
 	@sh gpuplatform/bootstrap/deb.sh build
 
-doctor: ## Say what is missing or broken on this machine
-	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make ready'"; exit 1; } && $(MANAGE) doctor
+offline: $(VENV) ## Build an archive with that package, what it needs of the distribution, and session images; ARGS="IMAGE..."
+	@sh gpuplatform/bootstrap/offline.sh build $(ARGS)
+
+doctor: ## Say what is missing or broken on this machine; GPU=1: measure how its GPU is divided, for ten minutes
+	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make ready'"; exit 1; } && $(MANAGE) doctor $(if $(GPU),--gpu) $(ARGS)
 
 images: $(RUNTIME) $(NODE) .env ## Build the session images that are missing or outdated
 	@$(MANAGE) with_services build_images
@@ -88,6 +91,9 @@ bench-fgpu: $(DEV) .env ## Measure what the hook costs and how exact its gate is
 bench-scheduler: $(DEV) .env ## Measure the scheduler: speed, memory, packing; ARGS="--nodes CSV --pods CSV" for a trace
 	@$(PYTHON) -m bench.scheduler $(ARGS)
 
+bench-packing: $(DEV) .env ## Compare placement policies on lists of sessions: GPUs used, waits; ARGS="--nodes CSV --pods CSV..."
+	@$(PYTHON) -m bench.packing $(ARGS)
+
 bench-terminal: $(DEV) $(NODE) .env ## Measure a keystroke's echo in a terminal against the raw exec socket, and a flood of output
 	@$(PYTHON) -m bench.terminal
 
@@ -106,6 +112,9 @@ bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000
 bench-api: $(DEV) $(NODE) .env ## Measure every endpoint of the API at 1,000 hosts and 10,000 sessions against a view that does nothing
 	@$(PYTHON) -m bench.api $(ARGS)
 
+bench-growth: $(DEV) $(NODE) .env ## Measure what 100, 300 and 1,000 hosts ask of everything, and how each cost grows; ARGS="--svg FILE"
+	@$(PYTHON) -m bench.growth $(ARGS)
+
 load: $(DEV) $(NODE) .env ## Measure a whole platform under hosts, sessions, browsers, terminals and programs; ARGS="--scale 0.1"
 	@$(PYTHON) -m bench.load $(ARGS)
 
@@ -123,6 +132,9 @@ bench-restart: $(DEV) .env ## Measure what users notice while each process is re
 
 faults-virtual: $(DEV) .env ## Tell 20,000 stories of random faults to the platform in memory, and count what is lost; ARGS="--seeds N --first N"
 	@$(PYTHON) -m tests.virtual.campaign $(ARGS)
+
+faults-elastic: $(DEV) .env ## Tell 20 stories of failing providers, hosts and schedulers of an elastic pool; ARGS="--seeds N --first N"
+	@$(PYTHON) -m tests.virtual.elastic_campaign $(ARGS)
 
 faults: $(DEV) .env fgpu ## Break a cluster of real containers in 500 ways and more, and count what is lost; ARGS="--faults N --seed N"
 	@$(MANAGE) prepare --tests && $(PYTHON) -m tests.cluster.campaign $(ARGS)

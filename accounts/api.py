@@ -120,7 +120,9 @@ class TokenView(ApiView):
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request) -> Response:
-        """Revoke the token that this request carries."""
+        """Revoke the token that this request carries. Raises NotAuthenticated where it is a login's."""
+        if request.auth is None:
+            raise NotAuthenticated
         ApiToken.objects.filter(pk=request.auth.pk).delete()
         user_logged_out.send(sender=User, request=request, user=request.user)
         return Response(status=status.HTTP_204_NO_CONTENT)

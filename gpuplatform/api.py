@@ -26,7 +26,7 @@ from operations.configuration.api import ConfigurationView
 from operations.services.api import ServiceLogView, ServicesView
 from resources.admin_api.elastic import ElasticHostViewSet, ElasticPoolViewSet
 from resources.admin_api.images import ImageRecordViewSet, RegistryRecordViewSet
-from resources.admin_api.machines import GroupRecordViewSet, HostRecordViewSet, PresetRecordViewSet
+from resources.admin_api.machines import GpuWeightViewSet, GroupRecordViewSet, HostRecordViewSet, PresetRecordViewSet
 from resources.admin_api.people import (
     AuditEntryViewSet,
     KeyRecordViewSet,
@@ -99,6 +99,7 @@ router.register("admin/hosts", HostRecordViewSet, basename="admin-host")
 router.register("admin/idle-rules", IdleRuleViewSet, basename="admin-idle-rule")
 router.register("admin/images", ImageRecordViewSet, basename="admin-image")
 router.register("admin/policies", PolicyRecordViewSet, basename="admin-policy")
+router.register("admin/gpu-weights", GpuWeightViewSet, basename="admin-gpu-weight")
 router.register("admin/presets", PresetRecordViewSet, basename="admin-preset")
 router.register("admin/registries", RegistryRecordViewSet, basename="admin-registry")
 router.register("admin/resource-groups", GroupRecordViewSet, basename="admin-group")
@@ -114,19 +115,19 @@ docs_view = SpectacularSwaggerSplitView.as_view(
 )
 
 v1_patterns = [
-    path("auth/token/", TokenView.as_view()),
-    path("me/", MeView.as_view()),
-    path("me/password/", PasswordView.as_view()),
+    path("auth/token/", TokenView.as_view(), name="api-token"),
+    path("me/", MeView.as_view(), name="me"),
+    path("me/password/", PasswordView.as_view(), name="password"),
     path("ssh-server/", SshServerView.as_view(), name="ssh-server"),
-    path("me/limits/", LimitsView.as_view()),
-    path("deployments/placement/", NewDeploymentPlacementView.as_view()),
-    path("deployments/<str:deployment_id>/placement/", PlacementView.as_view()),
-    path("hosts/join/", JoinView.as_view()),
-    path("hosts/<str:name>/drain/", HostDrainView.as_view()),
+    path("me/limits/", LimitsView.as_view(), name="limits"),
+    path("deployments/placement/", NewDeploymentPlacementView.as_view(), name="deployment-draft-placement"),
+    path("deployments/<str:deployment_id>/placement/", PlacementView.as_view(), name="deployment-placement"),
+    path("hosts/join/", JoinView.as_view(), name="host-join"),
+    path("hosts/<str:name>/drain/", HostDrainView.as_view(), name="host-drain"),
     path("deployment-drafts/", DeploymentDraftsView.as_view(), name="deployment-drafts"),
-    path("notifications/preferences/", PreferencesView.as_view()),
-    path("sessions/estimate/", EstimateView.as_view()),
-    path("sessions/<str:session_id>/place/", PlaceView.as_view()),
+    path("notifications/preferences/", PreferencesView.as_view(), name="notification-preferences"),
+    path("sessions/estimate/", EstimateView.as_view(), name="session-estimate"),
+    path("sessions/<str:session_id>/place/", PlaceView.as_view(), name="session-place"),
     path("deployments/<str:deployment_id>/spec/", DeploymentSpecView.as_view(), name="deployment-spec"),
     path("sessions/<str:session_id>/spec/", SessionSpecView.as_view(), name="session-spec"),
     path("specs/", SpecsView.as_view(), name="specs"),
@@ -136,7 +137,7 @@ v1_patterns = [
     path("admin/services/", ServicesView.as_view(), name="admin-services"),
     path("admin/services/log/", ServiceLogView.as_view(), name="admin-service-log"),
     path("admin/users/import/", UserImportView.as_view(), name="admin-user-import"),
-    path("usage/", UsageView.as_view()),
+    path("usage/", UsageView.as_view(), name="usage"),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),
     *router.urls,

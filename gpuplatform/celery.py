@@ -2,17 +2,31 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery
-from celery.signals import before_task_publish, task_postrun, task_prerun, worker_ready, worker_shutting_down
+from celery.signals import (
+    beat_init,
+    before_task_publish,
+    task_postrun,
+    task_prerun,
+    worker_init,
+    worker_ready,
+    worker_shutting_down,
+)
+from django.core.management.base import BaseCommand, SystemCheckError
+from kombu.transport.redis import Transport as RedisTransport
 
 from gpuplatform.ending import end_in_time
 from operations.logs import lines as log_lines
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # they load all pages, and what they find is not looked at
+
+# Each worker asks Redis for its next message, for so many seconds; its end waits for the answer.
+RedisTransport.brpop_timeout = 3
 
 app = Celery("gpuplatform")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -80,6 +94,17 @@ def _begin_log(task_id: str, task: Any, args: Sequence[Any], **_kwargs: Any) -> 
 @task_postrun.connect
 def _end_log(**_kwargs: Any) -> None:
     log_lines.end()
+
+
+@worker_init.connect
+@beat_init.connect
+def _require_known_database(**_kwargs: Any) -> None:
+    from resources.versions import VERSION_TAG  # Django is set up by now
+
+    try:
+        BaseCommand().check(tags=(VERSION_TAG,))
+    except SystemCheckError as error:
+        sys.exit(str(error))
 
 
 @worker_ready.connect

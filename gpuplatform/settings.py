@@ -87,6 +87,7 @@ COMPUTE_RUNTIME = env("COMPUTE_RUNTIME", default="hostworker.runtime.docker.Dock
 COMPUTE_DOCKER_URL = env("COMPUTE_DOCKER_URL", default="unix:///var/run/docker.sock")
 COMPUTE_SANDBOX_POOL = env.int("COMPUTE_SANDBOX_POOL", default=8)
 COMPUTE_SIMULATED_GPUS = env("COMPUTE_SIMULATED_GPUS", default="")
+COMPUTE_CDI_DIRS = env.list("COMPUTE_CDI_DIRS", default=["/etc/cdi", "/var/run/cdi"])
 COMPUTE_FGPU_DIR = env("COMPUTE_FGPU_DIR", default="") or str(COMPUTE_VAR_DIR / "fgpu")
 COMPUTE_ARBITER_DIR = env("COMPUTE_ARBITER_DIR", default="")
 COMPUTE_GPU_CONTEXT_MEMORY = env("COMPUTE_GPU_CONTEXT_MEMORY", default="512m")
@@ -160,7 +161,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "gpuplatform.serving.middleware.StreamsInThreads",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "gpuplatform.serving.middleware.StaticFilesOfVersions",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -222,7 +223,6 @@ DATABASES["default"]["OPTIONS"] = {
         "connection_class": database_silence.WatchedConnection,
     },
 }
-DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # or a restart of PostgreSQL fails one request for each connection
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))

@@ -8,6 +8,7 @@ from operations.configuration import views as configuration_views
 from operations.metrics.views import metrics
 from operations.services import views as service_views
 from pages.overview.summary import home
+from pages.palette.views import palette
 from scheduler.views import simulation
 
 handler500 = "gpuplatform.serving.unavailable.handle_error"
@@ -24,6 +25,7 @@ urlpatterns = [
     path("deployments/", include("pages.deployments.urls")),
     path("folders/", include("folders.pages.urls")),
     path("help/", include("pages.help.urls")),
+    path("palette/", palette, name="palette"),
     path("notifications/", include("notifications.page.urls")),
     path("webhooks/", include("webhooks.page.urls")),
     path("", include("endpoints.urls")),
@@ -32,7 +34,7 @@ urlpatterns = [
     path("cli/gpuplatform", views.client_zipapp, name="cli"),
     path("client/<str:name>", views.client_wheel, name="client"),
     path("metrics", metrics, name="metrics"),
-    path("admin/login/", views.admin_sign_in),
+    path("admin/login/", views.admin_sign_in, name="admin-sign-in"),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
     path("admin/services/", admin.site.admin_view(service_views.services), name="services"),
     path("admin/services/<slug:name>/log/", admin.site.admin_view(service_views.log), name="service-log"),

@@ -34,6 +34,7 @@ class NoticeKind(StrEnum):
     GPU_OVERUSE = "GPU_OVERUSE"  # a session takes more of a GPU's time than its share, and goes on; for superadmins
     OUTPUT_FLOOD = "OUTPUT_FLOOD"  # a session was slowed down as it floods its output; for superadmins
     SHARED_LIMIT = "SHARED_LIMIT"  # a session holds most of what all of its host share; for superadmins
+    POOL_FAILING = "POOL_FAILING"  # an elastic pool makes no hosts; for superadmins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     NoticeKind.IMAGE_READY: Ways(by_email=True),
     NoticeKind.PARK_ENDING: Ways(by_email=True),
     NoticeKind.HOST_FAULTY: Ways(by_email=True),
+    NoticeKind.POOL_FAILING: Ways(by_email=True),
     NoticeKind.WEBHOOK_DISABLED: Ways(by_email=True),
     NoticeKind.DEPLOYMENT_DOWN: Ways(by_email=True),
     NoticeKind.TOKEN_EXPIRING: Ways(by_email=True),
@@ -74,5 +76,6 @@ FOR_SUPERADMINS: Final = frozenset(
         NoticeKind.GPU_OVERUSE,
         NoticeKind.OUTPUT_FLOOD,
         NoticeKind.SHARED_LIMIT,
+        NoticeKind.POOL_FAILING,
     }
 )

@@ -42,6 +42,7 @@ def tell(
             "kind": kind.value,
             "session": session,
             "facts": dict(facts or {}),
+            "created_at": now,
             **{way: getattr(ways, way) for way in WAYS},
             "shown_at": now if is_seen or not (ways.on_page or ways.in_browser) else None,
             "email_due_at": now if ways.by_email and not is_seen else None,

@@ -1,6 +1,6 @@
 """Writes notifications in the transaction of the change that they tell of."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models.signals import m2m_changed, post_delete, post_save
@@ -14,8 +14,9 @@ from notifications.kinds import NoticeKind
 from notifications.models import Announcement
 from notifications.services import tell
 from resources import clock
+from resources.hosts.elastic_pools import pool_failing
 from resources.hosts.health import health_changed
-from resources.models import Host, HostHealth
+from resources.models import ElasticPool, Host, HostHealth
 from sessions.conversion.services import conversion_ended
 from sessions.lifecycle import FINAL, Kind, Reason, Result, Status, result_of
 from sessions.models import Conversion, ConversionState, SessionEvent
@@ -44,6 +45,7 @@ def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -
     session = instance.session
     is_seen = kind == NoticeKind.STARTED and instance.at - session.created_at < SEEN_WITHIN
     facts = {"name": session.full_name, "reason": instance.reason, "detail": instance.detail}
+    facts["device"] = session.resource_group.accelerator_name
     tell(session.owner_id, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
 
 
@@ -89,6 +91,13 @@ def _host_health_has_changed(host: Host, health: HostHealth, **kwargs: Any) -> N
     facts = {"host": host.name, "detail": health.problem}
     for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
         tell(admin, kind, f"host:{host.pk}:{kind}:{int(at.timestamp())}", facts=facts)
+
+
+@receiver(pool_failing)
+def _pool_fails(pool: ElasticPool, since: datetime, problem: str, **kwargs: Any) -> None:
+    facts = {"group": pool.group.name, "detail": problem}
+    for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
+        tell(admin, NoticeKind.POOL_FAILING, f"pool:{pool.pk}:{int(since.timestamp())}", facts=facts)
 
 
 @receiver((post_save, post_delete), sender=Announcement)

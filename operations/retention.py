@@ -23,7 +23,7 @@ from notifications.models import Notification
 from resources.models import ElasticHost
 from restapi import idempotency
 from restapi.models import IdempotencyKey
-from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
+from sessions.models import EndpointEvent, Session, SessionEvent, StartForecast, UsageDay, UsageHistory
 from webhooks.delivery import deliveries
 from webhooks.models import WebhookDelivery
 
@@ -135,6 +135,7 @@ RULES: Final = (
         lambda: settings.COMPUTE_STATISTICS_DAYS,
         _by_age(lambda before: ElasticHost.objects.filter(ended_at__lt=before, host=None).order_by("pk")),
     ),
+    _created_rule(StartForecast, timedelta(days=30)),
     RetentionRule(
         "usage_histories",
         lambda: settings.COMPUTE_STATISTICS_DAYS,

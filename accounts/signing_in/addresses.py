@@ -15,8 +15,10 @@ from accounts.models import User
 
 
 @receiver(post_save, sender=User)
-def _follow(instance: User, update_fields: Collection[str] | None, **kwargs: Any) -> None:
-    if update_fields is None or "email" in update_fields:
+def _follow(instance: User, created: bool, update_fields: Collection[str] | None, **kwargs: Any) -> None:
+    row = {"verified": True, "primary": True}
+    if created:  # so that there is none to look for
+        EmailAddress.objects.create(user=instance, email=instance.email, **row)
+    elif update_fields is None or "email" in update_fields:
         EmailAddress.objects.filter(user=instance).exclude(email=instance.email).delete()
-        row = {"verified": True, "primary": True}
         EmailAddress.objects.update_or_create(user=instance, email=instance.email, defaults=row)

@@ -101,6 +101,7 @@ def test_delete_revokes_only_the_token_in_use() -> None:
 
 def test_delete_without_a_token_is_refused() -> None:
     assert client_of().delete(TOKEN_URL).status_code == 401
+    assert client_of(make_user()).delete(TOKEN_URL).status_code == 401, "by a login"
 
 
 def test_an_expired_token_is_refused_in_words() -> None:

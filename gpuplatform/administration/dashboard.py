@@ -11,9 +11,12 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from pages.session_list.list_query import TAB_OF
+from resources import clock
 from resources.amounts.units import fgpu_text
 from resources.models import Gpu, GpuReading, Host, HostStatus
-from sessions.lifecycle import HOSTED, Status
+from resources.templatetags.units import duration
+from sessions.estimates.starts import accuracy
+from sessions.lifecycle import HOSTED, START_CERTAINTY, Status
 from sessions.models import GpuShare, Lease, Session
 from sessions.words import reason_text
 
@@ -66,12 +69,33 @@ def read() -> dict[str, Any]:
         "gpus": cells,
         "more_gpus": gpus.count() - len(cells),  # which the strip does not show
         "waiting_list": f"tab={TAB_OF[Status.PENDING]}&status={Status.PENDING}",  # of the page of sessions
+        "accuracy": _accuracy(),
         "queue": pending.select_related("owner")[:MAX_ROWS],
         "errors": errors.select_related("owner").order_by("-ended_at")[:MAX_ROWS],
         "error_count": errors.count(),
         "error_reasons": [(reason, reason_text(reason, ""), count) for reason, count in reasons[:MAX_ROWS]],
         "top_users": _top_users(),
     }
+
+
+def _accuracy() -> list[str]:
+    """Return for each group a line on how right it was what those who waited were told as they joined."""
+    hits, times = START_CERTAINTY
+    return [
+        _(
+            "%(group)s: of starts %(hits)d of %(times)d are to lie in their range, %(met)s of %(times)d did in the "
+            "last 7 days; median error %(error)s"
+        )
+        % {
+            "group": found.group,
+            "hits": hits,
+            "times": times,
+            "met": f"{times * found.in_range / found.starts:.1f}",
+            "error": duration(found.median_error),
+        }
+        for found in accuracy(clock.now())
+        if found.estimate == "first"
+    ]
 
 
 def _heat(gpus: QuerySet[Gpu]) -> list[GpuHeat]:

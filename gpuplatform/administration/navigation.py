@@ -1,6 +1,6 @@
 """The entries of the main navigation, and which of them a request belongs to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,6 +68,26 @@ ENTRIES: Final = (
     ),
 )
 
+# What the palette leads to beside them: actions, and pages of the account.
+MORE: Final = (
+    NavigationEntry(_("Launch from a template"), "file", "sessions:templates"),
+    NavigationEntry(_("Launch from a file"), "upload", "sessions:launch-file"),
+    NavigationEntry(_("New deployment"), "plus", "deployments:new"),
+    NavigationEntry(_("New folder"), "folder-plus", "folders:create"),
+    NavigationEntry(_("Limits"), "info", "overview:limits"),
+    NavigationEntry(_("Account"), "user", "accounts:profile"),
+    NavigationEntry(_("API tokens"), "key", "accounts:tokens"),
+    NavigationEntry(_("SSH keys"), "lock", "accounts:ssh-keys"),
+    NavigationEntry(_("Notifications"), "bell", "notifications:list"),
+    NavigationEntry(_("Webhooks"), "link", "webhooks:list"),
+    NavigationEntry(_("Images of sessions"), "image", "sessions:private-images"),
+    NavigationEntry(_("Keys"), "keyboard", "help:keys"),
+    NavigationEntry(_("Help"), "help", "help:index"),
+    NavigationEntry(_("API"), "book", "api-docs"),
+    NavigationEntry(_("Simulation"), "flask", "simulation", for_staff=True),
+    NavigationEntry(_("Services"), "database", "services", for_staff=True),
+)
+
 # Of the help, about pages that are no entry's, or about another thing than their entry.
 DOCUMENTS: Final = {
     "accounts:": "account",
@@ -87,11 +107,11 @@ DOCUMENTS: Final = {
 }
 
 
-def links(request: HttpRequest) -> Iterator[Link]:
+def links(request: HttpRequest, entries: Sequence[NavigationEntry] = ENTRIES) -> Iterator[Link]:
     """Yield the entries that the user of `request` may open; the one that matches its view best is active."""
     view_name = _view_name(request)
-    best = max(entry.match(view_name) for entry in ENTRIES)
-    for entry in ENTRIES:
+    best = max(entry.match(view_name) for entry in entries)
+    for entry in entries:
         if entry.for_staff and not request.user.is_staff:
             continue
         try:

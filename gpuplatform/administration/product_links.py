@@ -51,6 +51,7 @@ PAGES: Final[Mapping[str, Callable[[Any], str]]] = {  # by the label of the mode
     "arrays.Array": lambda row: reverse("arrays:detail", args=[row.pk]),
     "resources.Host": lambda row: _host(row.name),
     "resources.Gpu": lambda row: f"{_host(row.host.name)}#gpu-{row.pk}",
+    "resources.GpuWeight": lambda row: reverse("overview:usage"),
     "resources.ResourceGroup": lambda row: _listed("overview:hosts", group=row.pk),
     "resources.ElasticPool": lambda row: _listed("overview:hosts", group=row.group_id),
     "resources.ElasticHost": lambda row: _listed("overview:hosts", group=row.pool.group_id),

@@ -55,7 +55,7 @@ GROUPS: Final = (
         _("Hosts and GPUs"),
         "host",
         (
-            *("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset"),
+            *("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.GpuWeight", "resources.Preset"),
             *("resources.ElasticPool", "resources.ElasticHost"),
         ),
     ),

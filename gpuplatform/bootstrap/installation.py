@@ -23,6 +23,7 @@ from operations.health import redis_probe
 from operations.machine import docker_engine, system_packages
 from operations.machine.progress import Progress, SetupError
 from operations.supervisor.supervisor import SupervisedService
+from resources import versions
 from resources.images import background, builds
 from resources.images.catalogue.catalog import CatalogError
 
@@ -84,12 +85,19 @@ def prepare_machine(progress: Progress, *, for_tests: bool, runs_here: bool = Tr
             system_packages.ensure(system_packages.FOR_TESTS, progress.note)
 
 
-def fill(progress: Progress) -> None:
-    """Bring tables, static files, demo data and the list of images up to date; raise SetupError."""
+def migrate_and_collect(progress: Progress) -> None:
+    """Bring tables and static files up to date; raise SetupError where the tables are of a later version."""
     with progress.step("Tables of the database"):
+        if errors := versions.check_version():
+            raise SetupError(f"{errors[0].msg} {errors[0].hint}")
         call_command("migrate", interactive=False, verbosity=0)
     with progress.step("Static files"):
         static_files.collect(progress.note)
+
+
+def fill(progress: Progress) -> None:
+    """Bring tables, static files, demo data and the list of images up to date; raise SetupError."""
+    migrate_and_collect(progress)
     with progress.step("Demo data"):
         demo.create(logins_file())
     with progress.step("Storage for data folders"):

@@ -30,6 +30,8 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
         "cost_per_hour": "14",
     },
     "admin_elastic_pools_partial_update": {"max_hosts": 8},
+    "admin_gpu_weights_create": {"model": "NVIDIA H100 80GB HBM3", "weight": "2.5"},
+    "admin_gpu_weights_partial_update": {"weight": "3"},
     "admin_hosts_partial_update": {"is_cordoned": True, "cordon_reason": "A disk is replaced"},
     "admin_idle_rules_create": {"name": "unused", "idle_timeout": "2h", "warning": "30m", "action": "park"},
     "admin_idle_rules_partial_update": {"is_enabled": True},

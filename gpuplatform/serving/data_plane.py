@@ -1,11 +1,14 @@
 """What an app proxy and a gateway serve, for uvicorn: the app proxy's connections alone. Does not load the pages."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 from django.conf import settings
+from django.core.management.base import BaseCommand, SystemCheckError
+from uvicorn.config import STARTUP_FAILURE
 
 from endpoints.data_plane import data_plane, gateway_plane, running
 from endpoints.routing import ports
@@ -20,6 +23,7 @@ from proxy.http.asgi import Application, Receive, Scope, Send
 from proxy.listener.app_ports import listening
 from proxy.listener.client_connection import ClientConnection
 from proxy.listener.dispatch import FirstRequestDispatcher
+from resources.versions import VERSION_TAG
 
 Served = tuple[Application, Callable[..., asyncio.Protocol]]
 
@@ -56,8 +60,18 @@ async def apps_served(plane: DataPlane, host: str, drain_seconds: float) -> Asyn
         await plane.drain(settings.COMPUTE_DRAIN_SECONDS, drain_seconds)
 
 
+def require_valid_settings(*tags: str) -> None:
+    """End this process, and by the status its parent, where a system check with one of the tags, or any, fails."""
+    try:
+        BaseCommand().check(tags=tags or None)
+    except SystemCheckError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(STARTUP_FAILURE)
+
+
 def apps(counters: ConnectionCounters | None, host: str, drain_seconds: float) -> Served:
     """Return what `manage.py appproxy` serves."""
+    require_valid_settings(VERSION_TAG)
     plane = data_plane(counters=counters)
     return Lifespan(apps_served(plane, host, drain_seconds)), lambda **_: ClientConnection(plane)
 

@@ -1,6 +1,7 @@
 """Middleware of the platform."""
 
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -11,6 +12,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.deprecation import MiddlewareMixin
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 NUL: Final = "%00"  # percent-encoded
 BLOCKS_AT_ONCE: Final = 16  # of Django's 4 KiB
@@ -29,6 +31,33 @@ class NoNulInAdmin(MiddlewareMixin):
             "\0" in request.path or NUL in request.META["QUERY_STRING"]
         ):
             raise BadRequest("The address contains a NUL character.")
+
+
+class StaticFilesOfVersions(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
+    """Serves static files, those too that were collected since this process started, where WhiteNoise looks once.
+
+    Pages of the next version, which another process has rendered in an upgrade, ask for them.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        super().__init__(get_response)
+        self.directories = [(os.path.join(os.path.abspath(self.static_root), ""), self.static_prefix)]
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Serve a static file, or have the request handled."""
+        url = request.path_info
+        is_unknown = not self.autorefresh and url.startswith(self.static_prefix) and url not in self.files
+        if is_unknown and (found := self.find_file(url)):
+            self.files[url] = found
+        response: HttpResponseBase
+        try:
+            response = super().__call__(request)
+        except FileNotFoundError:
+            if self.files.pop(url, None) is None:
+                raise
+            # It was of an older version than that before the one which was collected last.
+            response = self.get_response(request)
+        return response
 
 
 class StreamsInThreads(MiddlewareMixin):

@@ -88,6 +88,12 @@ def navigation_links(context: RequestContext) -> list[navigation.Link]:
 
 
 @register.simple_tag(takes_context=True)
+def palette_links(context: RequestContext) -> list[navigation.Link]:
+    """Return the links that the palette shows by themselves: those of the main navigation, and more."""
+    return list(navigation.links(context["request"], navigation.ENTRIES + navigation.MORE))
+
+
+@register.simple_tag(takes_context=True)
 def help_address(context: RequestContext) -> str:
     """Return the URL of the help about the request's page."""
     return navigation.help_url(context["request"])

@@ -26,6 +26,7 @@ from resources.models import (
     ElasticHost,
     ElasticPool,
     GpuReading,
+    GpuWeight,
     Host,
     HostStatus,
     Image,
@@ -59,6 +60,7 @@ ADDABLE = {
     *(AccountInvitation, IdleRule, User, Project, ResourcePolicy, ResourceGroup, Preset, Image, Registry),
     StorageRoot,
     ElasticPool,
+    GpuWeight,
 }
 WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
@@ -76,6 +78,7 @@ def populate() -> None:
     ApiToken.objects.issue(session.owner)
     SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Registry.objects.create(name="Lab", address="registry.example.com")
+    GpuWeight.objects.create(model="A100", weight=2)
     FolderShare.objects.create(folder=make_folder(root=make_root(session.lease.host)), user=session.owner)
     Installation.current_key()
     pool = ElasticPool.objects.create(group=session.resource_group)
@@ -86,7 +89,7 @@ def populate() -> None:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 25
+    assert len(MODELS) == 26
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -15,10 +15,11 @@ from accounts.models import ApiToken, ResourcePolicy, User
 from gpuplatform.tests.admin_pages import text_of, url
 from notifications.models import Announcement
 from resources.amounts.units import GIB, MIB
-from resources.models import Host, Image, Preset, ResourceGroup
+from resources.models import GpuWeight, Host, Image, Preset, ResourceGroup
 from sessions.models import Session
 from tests.factories import (
     PASSWORD,
+    make_gpu,
     make_group,
     make_host,
     make_image,
@@ -132,7 +133,7 @@ def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
         "sharing": "cap",
         "allow_interactive": "on",
         "allow_batch": "on",
-        "cpu_overcommit": "1",
+        **{"cpu_overcommit": "1", "accelerator": group.accelerator},
     }
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
 
@@ -292,6 +293,19 @@ def test_admins_change_passwords_and_revoke_tokens(superadmin: Client) -> None:
     assert user.check_password("another long one")
     assert superadmin.post(url(ApiToken, "delete", row.pk), {"post": "yes"}).status_code == 302
     assert not ApiToken.objects.exists()
+
+
+def test_a_weight_of_an_unknown_model_warns(superadmin: Client) -> None:
+    make_gpu(name="NVIDIA A100")
+    assert "Hosts report: NVIDIA A100." in superadmin.get(url(GpuWeight, "add")).content.decode()
+    form = {"model": "NVIDIA H100", "weight": "2"}
+    saved = superadmin.post(url(GpuWeight, "add"), form, follow=True)
+    assert "No host reports this model." in text_of(saved)
+    assert "No host reports" not in text_of(
+        superadmin.post(url(GpuWeight, "add"), form | {"model": "NVIDIA A100"}, follow=True)
+    )
+    refused = superadmin.post(url(GpuWeight, "add"), form | {"model": "Other", "weight": "101"})
+    assert list(refused.context["adminform"].form.errors) == ["weight"]
 
 
 @pytest.mark.parametrize("model", [Preset, ResourceGroup, ResourcePolicy, Image])

@@ -12,11 +12,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from accounts.models import AuditEntry, Project, ResourcePolicy, User
 from operations.configuration import services as configuration
 from operations.configuration.services import ConfigurationError
-from resources.models import Image, Preset, Registry, ResourceGroup
+from resources.models import ElasticPool, GpuWeight, Image, Preset, Registry, ResourceGroup
 from sessions.models import IdleRule
 from tests.factories import (
     make_app,
@@ -34,7 +35,7 @@ PYTHON = "gpuplatform/python:3.12"
 
 
 @pytest.fixture
-def world(db: None) -> None:
+def world(db: None, settings: Settings, tmp_path: Path) -> None:
     group = make_group(name="a100")
     group.users.add(make_user(email="mina@example.org"))
     make_policy(name="students", max_sessions=1)
@@ -42,6 +43,7 @@ def world(db: None) -> None:
     group.projects.add(project)
     make_preset(name="small", group=group)
     make_preset(name="small", group=None)
+    GpuWeight.objects.create(model="NVIDIA H100", weight="2.5")
     make_app(make_image(reference=PYTHON, environment="python", version="3.12"))
     make_root(name="fast")
     secret: dict[str, Any] = {"username": "robot", "encrypted_password": b"not to be seen"}
@@ -49,6 +51,12 @@ def world(db: None) -> None:
     make_image(reference="example/private:1", owner=make_user())
     rule = IdleRule.objects.create(name="night", idle_timeout=timedelta(hours=2))
     rule.resource_groups.add(group)
+    settings.COMPUTE_PROVIDER_COMMANDS = str(tmp_path)
+    programs = {name: ["machines", name] for name in ("create", "list", "delete")}
+    pool = ElasticPool(group=group, provider="command", configuration=programs, failures=2, problem="no quota")
+    pool.host_types = [{"name": "small", "cpus": 8, "memory": "32g", "cost_per_hour": "1.5"}]
+    pool.full_clean()
+    pool.save()
 
 
 def rows_of(section: str) -> list[dict[str, Any]]:
@@ -72,6 +80,7 @@ def test_an_export_has_everything_but_secrets(world: None) -> None:
     assert "password:" not in text
     assert "robot" not in text
     assert "example/private" not in text
+    assert "no quota" not in text, "the state of a pool is no configuration"
     found = yaml.safe_load(text)
     assert {section.name for section in configuration.SECTIONS} == found.keys() - {"format"}
     assert all(found.values())
@@ -90,7 +99,7 @@ def test_an_unchanged_export_changes_nothing(world: None) -> None:
 
 def test_an_emptied_installation_gets_it_all_back(world: None) -> None:
     text = configuration.export()
-    for model in (IdleRule, Preset, ResourceGroup, Project, Registry, Image):
+    for model in (ElasticPool, GpuWeight, IdleRule, Preset, ResourceGroup, Project, Registry, Image):
         model._default_manager.all().delete()
     assert configuration.carry_out(text, actor=None)
     assert configuration.export() == text

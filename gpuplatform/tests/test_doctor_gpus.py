@@ -20,7 +20,9 @@ from operations.doctor import driver_gpus as gpus
 from operations.doctor import gpus as doctor_gpus
 from operations.doctor.driver_gpus import FoundGpu
 from operations.doctor.findings import Verdict
-from tests.factories import make_gpu, make_host
+from resources.accelerators.devices import Accelerator
+from resources.accelerators.discovery import NOTHING, Found
+from tests.factories import make_gpu, make_group, make_host
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
 CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={UUID}"}]}
@@ -98,6 +100,7 @@ def test_a_broken_driver_is_not_taken_for_none(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, broken: str, error: int, words: str
 ) -> None:
     settings.COMPUTE_SIMULATED_GPUS = ""
+    monkeypatch.setattr(doctor_gpus, "find_accelerators", lambda: NOTHING)
     (nvml := Nvml(broken, error)).install(monkeypatch)
     finding = doctor_gpus.models()
     assert (finding.verdict, words in finding.text) == (Verdict.WARN, True), finding
@@ -202,3 +205,27 @@ def test_doctor_knows_whether_an_arbiter_runs(monkeypatch: pytest.MonkeyPatch, t
         lock.write("pid=7 build=x\n")
         lock.flush()
         assert "by the arbiter, pid 7" in doctor_gpus.turns().text
+
+
+@pytest.mark.django_db
+def test_doctor_names_accelerators_and_why_some_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    npu = Accelerator(kind="example.com/npu", name="0", model="Example NPU", uid="NPU-1")
+    found = Found((npu,), ("example.com/npu=1 is not lent: its driver says no.",))
+    monkeypatch.setattr(doctor_gpus, "find_accelerators", lambda: found)
+    told = doctor_gpus.accelerators(is_database_there=False)
+    assert told.text == "1 x example.com/npu (Example NPU). example.com/npu=1 is not lent: its driver says no."
+    make_host(name="test-host", group=make_group(name="lab"))
+    assert "its group lab lends nvidia.com/gpu" in doctor_gpus.accelerators(is_database_there=True).text
+    monkeypatch.setattr(doctor_gpus, "find_accelerators", lambda: NOTHING)
+    assert doctor_gpus.accelerators(is_database_there=True).verdict is Verdict.OK
+
+
+def test_doctor_misses_no_nvidia_gpu_beside_other_accelerators(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.COMPUTE_SIMULATED_GPUS = ""
+    Nvml("nvmlInit", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND).install(monkeypatch)
+    amd = Accelerator(kind="amd.com/gpu", name="0", model="AMD Instinct MI300X", uid="AMD-1")
+    monkeypatch.setattr(doctor_gpus, "find_accelerators", lambda: Found((amd,), ()))
+    finding = doctor_gpus.models()
+    assert (finding.verdict, finding.text, finding.hint) == (Verdict.OK, doctor_gpus.NO_GPU, "")

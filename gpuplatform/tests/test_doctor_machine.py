@@ -233,13 +233,7 @@ def test_doctor_names_redis_by_its_kind(
 @pytest.mark.parametrize(
     ("url", "can_install", "engine", "verdict", "text"),
     [
-        (
-            "",
-            False,
-            DockerEngine(version="26", cgroup_version="2", cgroup_driver="cg"),
-            OK,
-            "26, cgroup v2 (cg)",
-        ),
+        ("", False, DockerEngine(version="26"), OK, "26"),
         (docker_engine.DEFAULT_URL, True, DockerEngine(problem="none"), WARN, "none"),
         (docker_engine.DEFAULT_URL, False, DockerEngine(problem="none"), FAIL, "none"),
         (REMOTE, True, DockerEngine(problem="none"), FAIL, "none"),

@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from operations.metrics.services import ServicesCollector
 from operations.metrics.state import StateCollector, state_registry
 from resources import heartbeats
 from resources.heartbeats import HeartbeatName
-from resources.models import GpuReading
+from resources.models import ElasticPool, GpuReading
 from scheduler.cycle.passes import run_pass
 from sessions.tasks import enforce_deadlines
 from tests.factories import make_group, make_host, make_root, make_session, run_session
@@ -70,7 +71,7 @@ def test_deployments_and_their_replicas_are_reported() -> None:
 def test_sessions_capacity_and_hosts_are_reported(client: Client, settings: Settings) -> None:
     settings.COMPUTE_METRICS_NETWORKS = ["127.0.0.0/8"]
     host = make_host(gpus=2, cpu=16)
-    run_session(host=host, fgpu=500, cpu=4)
+    run_session(host=host, fgpu=500, cpu=4, gpu_weight_milli=2500)
     make_session(resource_group=host.group, reason="NO_CAPACITY")
     gpu = host.gpus.first()
     assert gpu is not None
@@ -83,6 +84,7 @@ def test_sessions_capacity_and_hosts_are_reported(client: Client, settings: Sett
     assert found["gpuplatform_sessions_pending_oldest_seconds"][frozenset({group})] >= 0
     assert found["gpuplatform_gpus"] == {frozenset({group}): 2}
     assert found["gpuplatform_gpus_leased"] == {frozenset({group}): 0.5}
+    assert found["gpuplatform_gpus_leased_weighted"] == {frozenset({group}): 1.25}
     assert found["gpuplatform_cpu_cores_leased"] == {frozenset({group}): 4}
     assert found["gpuplatform_host_info"] == {frozenset({host.name, group, "READY", "false"}): 1}
     assert found["gpuplatform_gpu_utilization_ratio"] == {frozenset({host.name, gpu.uuid}): 0.25}
@@ -116,20 +118,72 @@ def test_a_scrape_takes_the_same_queries_for_any_number() -> None:
 
 
 @pytest.mark.django_db
+def test_a_disabled_pool_has_no_failures_to_alert_of() -> None:
+    for name, is_enabled in (("on", True), ("off", False)):
+        ElasticPool.objects.create(group=make_group(name=name), is_enabled=is_enabled, host_types=[], failures=3)
+    failures = samples_of(generate_latest(state_registry()).decode())["gpuplatform_elastic_failures_in_a_row"]
+    assert failures == {frozenset({"on"}): 3, frozenset({"off"}): 0}
+
+
+def known_metrics() -> dict[str, set[str]]:
+    """Return {metric: its labels} of all that `/metrics` may say."""
+    families = [family for each in (StateCollector(), ServicesCollector()) for family in each.collect()]
+    known = {family.name: set(family._labelnames) for family in families}
+    requests = {"method", "view", "status"}
+    known["gpuplatform_http_request_seconds"] = requests
+    known["gpuplatform_http_requests_refused_total"] = set()
+    return known
+
+
+@pytest.mark.django_db
 def test_dashboard_and_alerts_name_metrics_that_exist() -> None:
-    known = {family.name for each in (StateCollector(), ServicesCollector()) for family in each.collect()}
-    known |= {f"gpuplatform_http_request_seconds_{end}" for end in ("count", "sum", "bucket")}
-    known.add("gpuplatform_http_requests_refused_total")
+    known = known_metrics()
+    names = {*known, *(f"gpuplatform_http_request_seconds_{end}" for end in ("count", "sum", "bucket"))}
+    labels = {"le", "job", *chain(*known.values())}
     for file in ("grafana-dashboard.json", "prometheus-alerts.yml"):
         text = (BASE_DIR / "deploy" / file).read_text()
         asked = set(NAMES.findall(text))
         assert asked, file
-        assert asked <= known, file
-    json.loads((BASE_DIR / "deploy/grafana-dashboard.json").read_text())
+        assert asked <= names, file
+        grouped = re.findall(r"\b(?:by|on) ?\(([a-z_, ]+)\)|([a-z_]+)(?:=~|!~|=|!=)\\?\"", text)
+        assert {word for pair in grouped for word in re.findall("[a-z_]+", " ".join(pair))} <= labels, file
+
+
+@pytest.mark.django_db
+def test_the_page_lists_each_metric_with_its_labels() -> None:
+    text = (BASE_DIR / "docs/operations.md").read_text()
+    listed: dict[str, set[str]] = {}
+    for metrics, labels, _ in re.findall(r"^\| (`(?:gpuplatform)?_[^|]*)\|([^|]*)\|(.*)\|$", text, re.MULTILINE):
+        for name in re.findall("`([a-z_]+)`", metrics):
+            listed[name if name.startswith("gp") else f"gpuplatform{name}"] = set(re.findall("`([a-z]+)`", labels))
+    assert listed == known_metrics()
+
+
+def test_the_dashboard_is_made_of_panels_that_prometheus_can_fill(tmp_path: Path) -> None:
+    dashboard = json.loads((BASE_DIR / "deploy/grafana-dashboard.json").read_text())
+    panels = dashboard["panels"]
+    (source,) = dashboard["templating"]["list"]
+    assert {json.dumps(panel["datasource"]) for panel in panels} == {
+        json.dumps({"type": source["query"], "uid": f"${{{source['name']}}}"})
+    }
+    places = [
+        (x, y)
+        for at in (panel["gridPos"] for panel in panels)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(places) == len(set(places)), "panels lie over each other"
+    assert max(x for x, _ in places) < 24, "Grafana's grid has 24 columns"
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(asked)]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    subprocess.run(["promtool", "check", "rules", tmp_path / "rules.yml"], check=True)
 
 
 def test_each_alert_has_cases_in_which_it_fires_and_not() -> None:
     folder = BASE_DIR / "deploy"
+    subprocess.run(["promtool", "check", "rules", folder / "prometheus-alerts.yml"], check=True)
     subprocess.run(["promtool", "test", "rules", folder / "prometheus-alerts.test.yml"], check=True)
     alerts = re.findall(r"alert: (\w+)", (folder / "prometheus-alerts.yml").read_text())
     cases = (folder / "prometheus-alerts.test.yml").read_text()

@@ -1,5 +1,6 @@
 """Shell of the steps of `manage.py install`, run where /etc and /var/lib are folders of the test."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -86,15 +87,20 @@ def test_taking_back_goes_on_where_servers_are_gone(root: Path) -> None:
 
 
 def test_taking_back_disables_units_of_any_role(root: Path) -> None:
-    """As before the package is removed, where nobody says which role the machine has."""
+    """As before the package is removed, where nobody says which role it has. The administrator's drop-ins stay."""
     (root / "code/deploy").symlink_to(CODE / "deploy")
     names = {"gpuplatform.target", "gpuplatform-gateway.service", "gpuplatform-web.socket"}
     (root / "etc/systemd/system").mkdir(parents=True)
     for name in names:
         (root / "etc/systemd/system" / name).touch()
     program(root, "systemctl", f"echo $* >>{root}/log")
+    own, ours = ("etc/systemd/system/gpuplatform-web.service.d", "etc/systemd/system/gpuplatform-host.service.d")
+    for folder, file in ((own, "override.conf"), (ours, "20-sandbox.conf")):
+        (root / folder).mkdir()
+        (root / folder / file).touch()
     code, output = run(root, part("web", "services", "undo"), UNITS=units("web"))
     assert code == 0, output
+    assert [(root / own / "override.conf").exists(), (root / ours).exists()] == [True, False]
     log = (root / "log").read_text().splitlines()
     assert {line.split()[-1] for line in log if line.startswith("-q disable --now ")} == names
 
@@ -161,12 +167,46 @@ def test_a_caddyfile_is_written_once(root: Path, own: str) -> None:
         assert "*.apps.gpu.example.org {" in file.read_text()
     file.write_text(own)
     program(root, "systemctl", '[ "$2" != is-active ]')
-    assert run(root, done, ADDRESS="gpu.example.org")[0] != 0
+    assert run(root, done, ADDRESS="gpu.example.org", CERTIFICATE="")[0] != 0
     assert run(root, do, ADDRESS="gpu.example.org", CERTIFICATE="")[0] == 0
     assert file.read_text() == own
     program(root, "systemctl")
-    assert run(root, done, ADDRESS="gpu.example.org")[0] == 0
+    assert run(root, done, ADDRESS="gpu.example.org", CERTIFICATE="")[0] == 0
     assert (root / "etc/caddy/Caddyfile.before").read_text() == "of the distribution"
+
+
+def test_a_certificate_given_later_is_taken(root: Path) -> None:
+    """In the sites of the platform alone. Where the administrator has named another in their own way, it is said."""
+    (root / "code/deploy").symlink_to(CODE / "deploy")
+    file = root / "etc/caddy/Caddyfile"
+    file.parent.mkdir()
+    for name in ("systemctl", "dpkg", "caddy", "which", "runuser"):
+        program(root, name)
+    # Of what listens on port 443, whose certificate is the last one in the Caddyfile, and of a file.
+    program(
+        root,
+        "openssl",
+        f'[ "$1" = s_client ] && cat {file} || {{ [ "$4" ] && echo "$5" || grep -o "/.*pem" | tail -n 1; }}',
+    )
+    do, done = part("web", "proxy", "do"), part("web", "proxy", "done")
+    given = {"ADDRESS": "gpu.example.org", "CERTIFICATE": ""}
+    assert run(root, do, **given)[0] == 0
+    other = "wiki.example.org {\n\ttls /etc/wiki.pem /etc/wiki.key\n}\n"
+    file.write_text(other + file.read_text())
+    file.chmod(0o640)  # it may have secrets of the administrator
+    for name in ("first", "second"):
+        given["CERTIFICATE"] = f"/etc/{name}.pem /etc/{name}.key"
+        assert run(root, done, **given)[0] != 0
+        code, output = run(root, do, **given)
+        assert code == 0, output
+        assert run(root, done, **given)[0] == 0
+        assert file.read_text().startswith(other)
+        assert file.stat().st_mode & 0o777 == 0o640
+        assert file.read_text().count(f"\ttls /etc/{name}.pem /etc/{name}.key\n") == 2
+    assert run(root, done, **given | {"CERTIFICATE": ""})[0] == 0
+    file.write_text("gpu.example.org {\n\ttls /etc/own.pem /etc/own.key {\n\t}\n}\n")
+    code, output = run(root, do, **given)
+    assert (code, "which is yours" in output) == (1, True)
 
 
 def test_a_purge_takes_no_rule_of_others(root: Path) -> None:
@@ -181,3 +221,12 @@ def test_a_purge_takes_no_rule_of_others(root: Path) -> None:
     code, output = run(root, part("web", "services", "purge"))
     assert code == 0, output
     assert (root / "after").read_text() == others
+
+
+def test_the_archive_for_no_network_has_what_steps_install() -> None:
+    named = re.compile(r"--no-install-recommends ([a-z0-9. -]+)")
+    (archive,) = named.findall(Path(CODE, "gpuplatform/bootstrap/offline.sh").read_text())
+    asked = {
+        name for role in UNITS for step in steps_of(role) for found in named.findall(step.do) for name in found.split()
+    }
+    assert {"caddy", "iptables"} < asked <= set(archive.split())

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from notifications.kinds import FOR_SUPERADMINS, GOOD, OF_ARRAYS, OF_DEPLOYMENTS, NoticeKind
 from notifications.models import Notification
+from resources.accelerators.kinds import named_for
 from sessions.words import reason_text
 from translation.english import from_english
 
@@ -41,6 +42,7 @@ KIND_NAMES = {
     NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU than its share"),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("A session floods its output and is slowed down"),
     NoticeKind.SHARED_LIMIT: gettext_lazy("A session holds most of what all sessions of its host share"),
+    NoticeKind.POOL_FAILING: gettext_lazy("An elastic pool makes no hosts"),
     NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
 }
 
@@ -101,6 +103,7 @@ TITLES = {
     NoticeKind.GPU_OVERUSE: gettext_lazy("%(name)s takes more of a GPU than its share"),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("%(name)s floods its output"),
     NoticeKind.SHARED_LIMIT: gettext_lazy("%(name)s holds most of what all sessions of its host share"),
+    NoticeKind.POOL_FAILING: gettext_lazy("No hosts are made for the resource group %(group)s"),
     NoticeKind.HOST_BACK: gettext_lazy("Host %(host)s takes sessions again"),
 }
 
@@ -152,6 +155,7 @@ _PROBLEMS = {
     NoticeKind.SHARED_LIMIT: gettext_lazy(
         "On host %(host)s: %(problem)s It is ended if it holds more than half of it."
     ),
+    NoticeKind.POOL_FAILING: "%(problem)s",
     NoticeKind.DEPLOYMENT_DOWN: gettext_lazy("No replica takes requests. %(problem)s"),
     NoticeKind.REVISION_FAILED: gettext_lazy("%(problem)s The revision before is current again."),
     NoticeKind.ARRAY_HELD: gettext_lazy("%(problem)s Release it once that is put right."),
@@ -183,7 +187,7 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
         case NoticeKind.IMAGE_READY:
             return _("Its full name is %(reference)s.") % {"reference": facts["reference"]}
         case _other:
-            return from_english(reason_text(facts["reason"], facts["detail"]))
+            return named_for(facts.get("device", ""), from_english(reason_text(facts["reason"], facts["detail"])))
 
 
 def _token_body(kind: NoticeKind, facts: Mapping[str, Any]) -> str:

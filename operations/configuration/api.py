@@ -51,7 +51,7 @@ class ConfigurationView(ForSuperadmins, ApiView):
 
     @extend_schema(operation_id="admin_configuration_retrieve", responses=ConfigurationSerializer)
     def get(self, request: Request) -> Response:
-        """Show policies, projects, registries, images, groups, presets, idle rules and storage roots as YAML."""
+        """Show policies, projects, registries, images, groups, weights, presets, idle rules, storage roots as YAML."""
         return Response({"yaml": configuration.export()})
 
     @extend_schema(request=ConfigurationImportSerializer, responses=ConfigurationChangesSerializer)

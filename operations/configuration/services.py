@@ -1,8 +1,10 @@
 """The configuration as a text that people can review: written from the tables, compared with them, and imported.
 
-It has policies, projects, registries, images, resource groups, presets, idle rules and storage roots. Rows are known by
-name; they are read and validated by the serializers and forms of the API for superadmins, so a rule exists once.
-Passwords are in none of it, since those serializers never show them, and what is not in a text stays as it is.
+It has policies, projects, registries, images, resource groups, elastic pools, weights of GPUs, presets, idle rules and
+storage roots.
+Rows are known by name; they are read and validated by the serializers and forms of the API for superadmins, so a rule
+exists once. Passwords are in none of it, since those serializers never show them, and what is not in a text stays as it
+is.
 """
 
 import hashlib
@@ -23,8 +25,9 @@ from rest_framework.renderers import JSONRenderer
 from accounts.models import Project, ResourcePolicy, User
 from folders.storage.api import StorageRootRecordViewSet
 from resources.admin_api.base import RecordViewSet, SaveRecords
+from resources.admin_api.elastic import ElasticPoolViewSet
 from resources.admin_api.images import ImageRecordViewSet, RegistryRecordViewSet
-from resources.admin_api.machines import GroupRecordViewSet, PresetRecordViewSet
+from resources.admin_api.machines import GpuWeightViewSet, GroupRecordViewSet, PresetRecordViewSet
 from resources.admin_api.people import PolicyRecordViewSet
 from resources.admin_api.serializers import RecordSerializer
 from restapi.fields import RowNameField
@@ -73,6 +76,8 @@ SECTIONS: Final = (
     ConfigurationSection("registries", RegistryRecordViewSet),
     ConfigurationSection("images", ImageRecordViewSet, ("reference",), {"owner": None}),
     ConfigurationSection("resource_groups", GroupRecordViewSet),
+    ConfigurationSection("elastic_pools", ElasticPoolViewSet, ("resource_group",)),
+    ConfigurationSection("gpu_weights", GpuWeightViewSet, ("model",)),
     ConfigurationSection("presets", PresetRecordViewSet, ("name", "resource_group")),
     ConfigurationSection("idle_rules", IdleRuleViewSet),
     ConfigurationSection("storage_roots", StorageRootRecordViewSet),

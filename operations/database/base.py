@@ -27,11 +27,27 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if server and server.is_silent and not server.is_responsive(ANSWER_SECONDS):
             raise psycopg.OperationalError("the server does not answer")
         try:
-            return super().get_new_connection(conn_params)
+            return self._usable_connection(conn_params)
         except psycopg.OperationalError:
             if server:
                 server.is_responsive(ANSWER_SECONDS)  # the others need not wait as long
             raise
+
+    def _usable_connection(self, conn_params: dict[str, Any]) -> Any:
+        """Return a connection that the server has not closed, as a restart does; no query where it said nothing.
+
+        Django's own health checks ask the server by an empty query each time that a connection is taken.
+        """
+        while True:
+            connection = super().get_new_connection(conn_params)
+            if not self.pool or not connection.has_unread:
+                return connection
+            try:
+                self.pool.check_connection(connection)
+            except psycopg.OperationalError:
+                self.pool.putconn(connection)  # which drops it, as it is closed
+            else:
+                return connection
 
     def _configure_connection(self, connection: psycopg.Connection[Any]) -> bool:
         """Set up a new connection, and read the server's clock by it; return whether there is something to commit."""

@@ -4,6 +4,7 @@ Where there are several servers, of which one takes writes, each connection begi
 """
 
 import functools
+import select
 import socket
 import threading
 import time
@@ -130,6 +131,14 @@ class WatchedConnection(psycopg.Connection[TupleRow]):
         connection = super().connect(conninfo, **_primary.first(parameters))
         _primary.note(connection.info.host, connection.info.port)
         return connection
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the server has said something since the last query: above all that it, or the connection, ended."""
+        poller = select.poll()
+        if not self.closed:
+            poller.register(self.fileno(), select.POLLIN)
+        return self.closed or bool(poller.poll(0))
 
     def wait(self, gen: PQGen[Value], interval: float = READ_INTERVAL_SECONDS, timeout: float | None = None) -> Value:
         """Wait as psycopg does, for a query at a server that answers."""

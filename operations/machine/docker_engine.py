@@ -13,6 +13,7 @@ from docker import APIClient
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
+from engine import products
 from operations.machine import system_packages
 from operations.machine.progress import SetupError
 
@@ -25,16 +26,21 @@ PAUSE_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerEngine:
-    """The version and data of an Engine; `problem` is the error if it does not respond, else ""."""
+    """The version of an Engine; `problem` says why it is of no use, else it is "".
+
+    One that does not respond has no version.
+    """
 
     problem: str = ""
     version: str = ""
-    cgroup_version: str = ""
-    cgroup_driver: str = ""
 
 
 def examine(url: str) -> DockerEngine:
-    """Return the data of the Engine at `url`; never raises."""
+    """Return the version of the Engine at `url`; never raises.
+
+    `/info` would wait, up to Docker 20.10, while the Engine looks up the name of a registry: minutes where no name
+    server answers.
+    """
     path = Path(url.removeprefix("unix://")) if url.startswith("unix://") else None
     if path and not path.exists():
         return DockerEngine(problem=f"there is no Docker Engine at {url}: {path} does not exist")
@@ -44,13 +50,12 @@ def examine(url: str) -> DockerEngine:
         )
     try:
         with closing(APIClient(base_url=url, timeout=ANSWER_SECONDS)) as client:
-            about: dict[str, Any] = client.info()
+            about: dict[str, Any] = client.version()
     except (DockerException, RequestException, OSError) as error:
         return DockerEngine(problem=f"the Docker Engine at {url} does not answer: {error}")
+    refused = products.problem(about)
     return DockerEngine(
-        version=str(about["ServerVersion"]),
-        cgroup_version=str(about.get("CgroupVersion", "1")),
-        cgroup_driver=str(about.get("CgroupDriver", "")),
+        problem=refused and f"the engine at {url} will not do: {refused}", version=str(about.get("Version", ""))
     )
 
 
@@ -60,14 +65,14 @@ def ensure(url: str, log: Path, report: Callable[[str], None]) -> DockerEngine:
     An Engine that this starts outlives the platform, as the sessions' containers do; it writes to `log`.
     """
     engine = examine(url)
-    if engine.problem and url == DEFAULT_URL and os.geteuid() == 0:
+    if engine.problem and not engine.version and url == DEFAULT_URL and os.geteuid() == 0:
         if not system_packages.program("dockerd") and not system_packages.can_install():
             raise SetupError(_advice(engine.problem))
         system_packages.ensure(PACKAGES, report)
         engine = start(url, _start_command(), log, report)
     if engine.problem:
         raise SetupError(_advice(engine.problem))
-    report(f"Docker Engine {engine.version}, cgroup v{engine.cgroup_version}")
+    report(f"Docker Engine {engine.version}")
     return engine
 
 

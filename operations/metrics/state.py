@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
-from django.db.models import Count, Min, Sum
+from django.db.models import BigIntegerField, Case, Count, F, Min, Sum, When
+from django.db.models.functions import Cast
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -17,8 +18,9 @@ from prometheus_client.registry import Collector
 from deployments.models import Deployment, Replica
 from operations.metrics.families import gauge
 from operations.metrics.services import ServicesCollector
-from resources.amounts.units import CORE_MILLI
+from resources.amounts.units import CORE_MILLI, PLAIN_WEIGHT
 from resources.models import OVER, ElasticHost, ElasticPool, Gpu, GpuReading, Host, HostHealth
+from sessions.estimates.starts import accuracy
 from sessions.lifecycle import LIVE
 from sessions.models import GpuShare, Lease, Session, cpu_held
 
@@ -32,10 +34,11 @@ class StateCollector(Collector):
         """Yield the metrics as they are now. Raises django.db.Error where the database does not respond."""
         now = timezone.now()
         yield from _sessions(now)
+        yield from _start_estimates(now)
         yield from _deployments()
         yield from _capacity()
         yield from _hosts(now)
-        yield from _elastic()
+        yield from _elastic(now)
         yield from _gpus()
 
 
@@ -65,6 +68,29 @@ def _sessions(now: datetime) -> Iterator[GaugeMetricFamily]:
     )
 
 
+def _start_estimates(now: datetime) -> Iterator[GaugeMetricFamily]:
+    """How right it was in the last seven days what sessions that wait were told first, and last."""
+    labels, found = ("group", "estimate"), [((it.group, it.estimate), it) for it in accuracy(now)]
+    yield gauge(
+        "starts_estimated",
+        "Starts of the last seven days that were told before",
+        labels,
+        ((key, it.starts) for key, it in found),
+    )
+    yield gauge(
+        "starts_in_range_ratio",
+        "Those of them in the range that was told",
+        labels,
+        ((key, it.in_range / it.starts) for key, it in found),
+    )
+    yield gauge(
+        "start_error_seconds",
+        "Median error of the likely start",
+        labels,
+        ((key, it.median_error.total_seconds()) for key, it in found),
+    )
+
+
 def _deployments() -> Iterator[GaugeMetricFamily]:
     live = Deployment.objects.live().order_by().values_list("resource_group__name")
     states = live.values_list("resource_group__name", "state").annotate(Count("pk"))
@@ -86,7 +112,9 @@ def _capacity() -> Iterator[GaugeMetricFamily]:
     by_group = Lease.objects.values_list("host__group__name").order_by()
     leases = list(by_group.annotate(Sum("cpu"), Sum("memory"), guaranteed=cpu_held()))
     gpus = list(Gpu.objects.filter(is_present=True).values_list("host__group__name").annotate(Count("pk")).order_by())
-    shares = GpuShare.objects.values_list("gpu__host__group__name").annotate(Sum("milli")).order_by()
+    weight = Cast(F("milli"), BigIntegerField()) * F("lease__session__gpu_weight_milli")
+    by_model = GpuShare.objects.values_list("gpu__host__group__name").order_by()
+    shares = list(by_model.annotate(Sum("milli"), weighted=Sum(weight)))
     yield _of_groups("cpu_cores", "CPU cores of the hosts", {name: cpu for name, cpu, _ in hosts})
     yield _of_groups("memory_bytes", "Memory of the hosts", {name: size for name, _, size in hosts})
     yield _of_groups("gpus", "GPUs of the hosts", dict(gpus))
@@ -97,8 +125,10 @@ def _capacity() -> Iterator[GaugeMetricFamily]:
     yield _of_groups("cpu_cores_leased", "CPU cores that are guaranteed to sessions", none | guaranteed)
     yield _of_groups("cpu_cores_usable", "CPU cores that sessions may use, in sum, by their ceilings", none | usable)
     yield _of_groups("memory_leased_bytes", "Memory that sessions hold", none | sizes)
-    held = {name: milli / MILLI for name, milli in shares}
+    held = {name: milli / MILLI for name, milli, _ in shares}
+    weighted = {name: weighted / MILLI / PLAIN_WEIGHT for name, _, weighted in shares}
     yield _of_groups("gpus_leased", "GPUs that sessions hold, in parts", none | held)
+    yield _of_groups("gpus_leased_weighted", "The same, each by the weight of its model", none | weighted)
 
 
 def _hosts(now: datetime) -> Iterator[GaugeMetricFamily]:
@@ -112,7 +142,7 @@ def _hosts(now: datetime) -> Iterator[GaugeMetricFamily]:
     yield gauge("host_faulty", "Hosts out of service after starts that failed", ("host",), ((row, 1) for row in faulty))
 
 
-def _elastic() -> Iterator[GaugeMetricFamily]:
+def _elastic(now: datetime) -> Iterator[GaugeMetricFamily]:
     live = ElasticHost.objects.exclude(state__in=OVER).order_by().values_list("pool__group__name")
     states = live.values_list("pool__group__name", "state").annotate(Count("pk"))
     yield gauge(
@@ -121,14 +151,17 @@ def _elastic() -> Iterator[GaugeMetricFamily]:
         ("group", "state"),
         (((g, s), n) for g, s, n in states),
     )
-    pools = list(ElasticPool.objects.order_by().values_list("group__name", "max_hosts", "failures"))
+    failures = Case(When(is_enabled=True, then="failures"), default=0)  # a disabled pool makes none, as it is to
+    pools = list(ElasticPool.objects.order_by().values_list("group__name", "max_hosts", failures, "silent_since"))
     none = dict.fromkeys((name for name, *_ in pools), 0.0)
     cost = none | {name: float(value) for name, value in live.annotate(Sum("cost_per_hour"))}
-    yield _of_groups("elastic_hosts_max", "Hosts at most", {name: most for name, most, _ in pools})
+    yield _of_groups("elastic_hosts_max", "Hosts at most", {name: most for name, most, *_ in pools})
     yield _of_groups("elastic_cost_per_hour", "Cost of an hour of the hosts, in the currency of the budget", cost)
     yield _of_groups(
-        "elastic_failures_in_a_row", "Hosts in a row that did not come", {name: count for name, _, count in pools}
+        "elastic_failures_in_a_row", "Hosts in a row that did not come", {name: count for name, _, count, _ in pools}
     )
+    silent = {name: (now - since).total_seconds() if since else 0.0 for name, *_, since in pools}
+    yield _of_groups("elastic_provider_silent_seconds", "For how long the provider has not answered", silent)
 
 
 def _gpus() -> Iterator[GaugeMetricFamily]:

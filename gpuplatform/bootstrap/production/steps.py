@@ -15,7 +15,13 @@ UNITS: Final = {"web": SERVER_UNITS, "host": ("host", "gateway")}
 ADMIN_FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 PRELUDE: Final = """\
 manage() { runuser -u gpuplatform -- env HOME=/var/lib/gpuplatform .venv/bin/python manage.py "$@"; }
-random() { .venv/bin/python -c "import secrets; print(secrets.token_hex(24))"; }
+random() { openssl rand -hex 24; }
+fingerprint() { openssl x509 -noout -fingerprint "$@"; }
+is_served() {
+    at="-connect 127.0.0.1:443 -servername $ADDRESS"
+    served=$(timeout 10 openssl s_client $at </dev/null 2>/dev/null | fingerprint)
+    [ -n "$served" ] && [ "$served" = "$(fingerprint -in "${CERTIFICATE% *}")" ]
+}
 """
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, close_old_connections
 
-from gpuplatform.bootstrap import installation, static_files
+from gpuplatform.bootstrap import installation
 from gpuplatform.bootstrap.demo import cluster_data as demo_cluster_data
 from gpuplatform.bootstrap.demo import demo
 from operations.machine import address, one_at_a_time
@@ -81,10 +80,7 @@ class Command(BaseCommand):
 
 
 def _fill(progress: Progress, users: int) -> None:
-    with progress.step("Tables of the database"):
-        call_command("migrate", interactive=False, verbosity=0)
-    with progress.step("Static files"):
-        static_files.collect(progress.note)
+    installation.migrate_and_collect(progress)
     with progress.step("Users, groups and their past"):
         demo_cluster_data.create(users, installation.logins_file())
 

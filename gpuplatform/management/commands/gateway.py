@@ -12,6 +12,7 @@ from gpuplatform.serving.web_server import ServerConfig, listener_at, processes_
 from hostaccess.keys import HostKeyError, gateway_keys
 from operations.machine.address import address_from
 from resources.models import Installation
+from resources.versions import VERSION_TAG
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ class Command(BaseCommand):
     """Serves signed requests alone, and those only for containers of sessions on this host."""
 
     help = "Let the web process on another machine reach terminals, logs and apps of this host's sessions."
-    requires_system_checks: tuple[str, ...] = ()  # they load all pages: terminals would wait longer for a restart
+    requires_system_checks = (VERSION_TAG,)  # others load all pages: terminals would wait longer for a restart
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -19,6 +19,7 @@ from operations.machine.progress import SetupError
 from proxy.limits import OpenFileLimitError, raise_open_file_limit
 from resources import heartbeats
 from resources.heartbeats import HeartbeatName
+from resources.versions import VERSION_TAG
 from sessions.access import activity
 from sshserver.host_key import load_host_key
 from sshserver.server import SshServer
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     """Runs until SIGTERM or Ctrl-C; any number may run at once, on one host key."""
 
-    requires_system_checks = ()  # they load all pages; the web server has them made
+    requires_system_checks = (VERSION_TAG,)  # others load all pages; the web server has them made
     help = "Listen for SSH at COMPUTE_SSH_ADDRESS, and serve running sessions to their users."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -11,7 +11,8 @@ class Command(BaseCommand):
     """Prints it, for a file that people can review and keep under version control."""
 
     help = (
-        "Print policies, projects, registries, images, groups, presets, idle rules and storage roots, without secrets."
+        "Print policies, projects, registries, images, groups, GPU weights, presets, idle rules and storage roots, "
+        "without secrets."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
