@@ -3,13 +3,14 @@
 Each round sends COLD requests at once to a deployment that has fallen asleep, and divides their median by the time
 from the queue until the session's container ran, in the same wake. Then it wakes it once more by the API, with no
 request held, and asks the container itself: what a session takes from the queue until its server has answered, whose
-own start the requests wait for too.
+own start the requests wait for too. `python -m bench.deployment_wake` measures this alone, and prints each round.
 """
 
+import json
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
@@ -40,11 +41,19 @@ WHERE r.deployment_id = %s AND s.status IN ('PARKED')
 """
 
 
+HEALTHY: Final = """
+SELECT r.healthy_at, e.at AS woken_at FROM deployments_replica r
+JOIN deployments_deploymentevent e ON e.deployment_id = r.deployment_id AND e.what LIKE 'A request wakes it%%'
+WHERE r.session_id = %s ORDER BY e.at DESC LIMIT 1
+"""
 RUNNING: Final = "SELECT host(address) AS address FROM compute_session WHERE id = %s AND status = 'RUNNING'"
 
 
-def wake_figures() -> dict[str, float]:
-    """Return `wake_ratio`, the medians of what it divides, and what a server without a proxy takes, in seconds."""
+def wake_figures() -> dict[str, Any]:
+    """Return `wake_ratio`, the medians of what it divides, and what a server without a proxy takes, in seconds.
+
+    `wake_parts_s` says when each step was reached, in seconds since the first request was sent.
+    """
     with bench_platform("bench-deployment-wake") as platform:
         user = ApiUser(platform)
         made = user.post("/deployments/", _request(user.image))
@@ -62,9 +71,18 @@ def wake_figures() -> dict[str, float]:
         finally:
             user.post(f"{path}end/", {})
             user.close()
-    waited, resumed, answered = (round(statistics.median(values), 2) for values in zip(*rounds, strict=True))
-    ratio = round(statistics.median(one / other for one, other, _ in rounds), 2)
-    return {"wake_ratio": ratio, "wake_p50_s": waited, "resume_s": resumed, "resume_to_answer_s": answered}
+    waits, resumes, parts, answers = zip(*rounds, strict=True)
+    return {
+        "wake_ratio": _median(one / other for one, other in zip(waits, resumes, strict=True)),
+        "wake_p50_s": _median(waits),
+        "resume_s": _median(resumes),
+        "resume_to_answer_s": _median(answers),
+        "wake_parts_s": {name: _median(each[name] for each in parts) for name in parts[0]},
+    }
+
+
+def _median(values: Iterable[float]) -> float:
+    return round(statistics.median(values), 2)
 
 
 def _request(image: str) -> dict[str, Any]:
@@ -75,18 +93,27 @@ def _request(image: str) -> dict[str, Any]:
 
 def _round(
     platform: Platform, user: ApiUser, path: str, deployment: str, headers: dict[str, str]
-) -> tuple[float, float]:
-    """Return how long the median request waited, and how long the resume took, in seconds."""
+) -> tuple[float, float, dict[str, float]]:
+    """Return how long the median request waited, how long the resume took, and when each step was reached."""
     parked = _asleep(platform, user, path, deployment)
+    begun_at = time.time()
     with ThreadPoolExecutor(COLD) as pool:
-        answers = list(
-            pool.map(lambda _: requests.get(platform.url, headers=headers, timeout=WAIT_SECONDS), range(COLD))
-        )
-    if any(answer.status_code != requests.codes.ok for answer in answers):
-        raise RuntimeError(f"answered {sorted({answer.status_code for answer in answers})}")
+        found = list(pool.map(lambda _: _ask(platform.url, headers), range(COLD)))
+    waited, ended_at = (statistics.median(values) for values in zip(*found, strict=True))
+    [of_replica] = platform.rows(HEALTHY, parked["id"])
     reached = _reached(platform, parked)
-    resumed = (reached["RUNNING"] - reached["PENDING"]).total_seconds()
-    return statistics.median(answer.elapsed.total_seconds() for answer in answers), resumed
+    steps = {"woken": of_replica["woken_at"], **reached, "healthy": of_replica["healthy_at"]}
+    parts = {name.lower(): at.timestamp() - begun_at for name, at in steps.items()}
+    parts |= {"first_answer": min(at for _, at in found) - begun_at, "median_answer": ended_at - begun_at}
+    print({name: round(seconds, 3) for name, seconds in parts.items()}, flush=True)
+    return waited, (reached["RUNNING"] - reached["PENDING"]).total_seconds(), parts
+
+
+def _ask(url: str, headers: dict[str, str]) -> tuple[float, float]:
+    """Return how long a request waited for its response, in seconds, and at which Unix time that came."""
+    answer = requests.get(url, headers=headers, timeout=WAIT_SECONDS)
+    answer.raise_for_status()
+    return answer.elapsed.total_seconds(), time.time()
 
 
 def _alone(platform: Platform, user: ApiUser, path: str, deployment: str) -> float:
@@ -126,3 +153,7 @@ def _until(is_so: Callable[[], Any], poll_seconds: float = POLL_SECONDS) -> None
         if time.monotonic() > deadline:
             raise TimeoutError("the deployment did not get there")
         time.sleep(poll_seconds)
+
+
+if __name__ == "__main__":
+    print(json.dumps(wake_figures()))

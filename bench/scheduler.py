@@ -23,6 +23,7 @@ import bench.apps_ready  # noqa: F401  # before what imports models
 from bench import scale
 from bench.calibration import calibrate
 from bench.database import measure_database
+from bench.estimates import learned_estimates
 from bench.sizes import size
 from bench.starvation import bound_broken
 from bench.trace import Trace, synthetic_trace
@@ -158,8 +159,12 @@ def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
 
 
 def measure_estimates(trace: Trace, limit: int) -> Figures:
-    """Return the accuracy of the estimates that the sessions of the closed loop got as they joined."""
-    found = calibrate(*trace.crowded(PlacementPolicyName.PACK, limit))
+    """Return the accuracy of the estimates that the sessions of the closed loop got as they joined.
+
+    By limits, and by what is learned from the past.
+    """
+    crowded = trace.crowded(PlacementPolicyName.PACK, limit)
+    found = calibrate(*crowded) | learned_estimates(*crowded)
     say(f"estimates: {found}")
     return found
 

@@ -1,6 +1,7 @@
 """A trace of hosts and sessions in the format of Alibaba's openb, and the benchmark's experiments on it."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -48,22 +49,19 @@ class Trace:
         return sum(gpu.capacity_milli for host in self.hosts for gpu in host.gpus)
 
     def rules(self, placement_policy: PlacementPolicyName) -> Rules:
-        """Return rules with this placement policy and the mix of the trace, whose traits are not looked at."""
-        mix = Counter(Shape(*pod.shape[:3]) for pod in self.pods)
+        """Return rules with this placement policy and the mix of the trace, with the models of GPU."""
+        mix = Counter(Shape(*pod.shape[:4]) for pod in self.pods)
         return Rules(placement_policy=placement_policy, mix=tuple(mix.items()))
 
     def allocation(self, placement_policy: PlacementPolicyName, seed: int, *, in_clusters: bool = False) -> Allocation:
-        """Return what is allocated when the arrived demand for models of GPU that exist reaches 100 % of all GPU.
+        """Return what is allocated when the arrived demand for models of GPU that exist reaches 100 % of all GPU."""
+        rules = self.rules(placement_policy)
+        policy = policy_for(rules, 1000, lambda: rules.mix, self.hosts)
+        return next(self.fill(GroupCapacity(self.empty_hosts(), policy), seed, (100,), in_clusters=in_clusters))
 
-        The protocol of the FGD paper (Weng et al., ATC 2023): sessions arrive shuffled, repeated at random until there
-        are enough; what does not fit is skipped; no session ends. `in_clusters`: those with several GPUs are clusters
-        of one GPU a member, which may span hosts.
-        """
-        random = Random(seed)
-        shapes = [as_cluster(pod.shape) if in_clusters else pod.shape for pod in self.pods]
-        submitted = shapes.copy()
-        random.shuffle(submitted)
-        hosts = [
+    def empty_hosts(self) -> list[HostCapacity]:
+        """Return the hosts without sessions."""
+        return [
             HostCapacity(
                 host_id=host.id,
                 index=index,
@@ -74,25 +72,44 @@ class Trace:
             )
             for index, host in enumerate(self.hosts)
         ]
-        rules = self.rules(placement_policy)
-        group = GroupCapacity(hosts, policy_for(rules, 1000, lambda: rules.mix))
-        nowhere = missing_traits(self.hosts, self.pods)
-        arrived = allocated = missing = position = 0
+
+    def arrivals(self, seed: int) -> Iterator[Shape]:
+        """Yield what sessions ask for: all of them, shuffled, and then random ones without an end."""
+        random = Random(seed)
+        shapes = [pod.shape for pod in self.pods]
+        yield from random.sample(shapes, len(shapes))
         while True:
-            if position == len(submitted):
-                submitted.append(random.choice(shapes))
-            shape = submitted[position]
-            position += 1
-            if shape.traits in nowhere:
-                missing += shape.fgpu_milli
-                continue
-            arrived += shape.fgpu_milli
-            if arrived > self.capacity:
-                return Allocation(100 * allocated / self.capacity, 100 * missing / self.capacity)
-            host = None if shape.spans_hosts else group.find(shape)
-            for each, part in group.find_members(shape) if shape.spans_hosts else [(host, shape)] if host else []:
-                group.take(each, part)
-                allocated += part.fgpu_milli
+            yield random.choice(shapes)
+
+    def fill(
+        self, group: GroupCapacity, seed: int, loads: Iterable[int], *, in_clusters: bool = False
+    ) -> Iterator[Allocation]:
+        """Yield what is allocated when the demand for models that exist is each of `loads`, in percent of all GPU.
+
+        The protocol of the FGD paper (Weng et al., ATC 2023): what does not fit is skipped; no session ends.
+        `in_clusters`: those with several GPUs are clusters of one GPU a member, which may span hosts.
+        """
+        nowhere, arriving = missing_traits(self.hosts, self.pods), self.arrivals(seed)
+        arrived = allocated = missing = 0
+        for load in loads:
+            while True:
+                shape = next(arriving)
+                if shape.traits in nowhere:
+                    missing += shape.fgpu_milli
+                    continue
+                arrived += shape.fgpu_milli
+                if 100 * arrived > load * self.capacity:
+                    yield Allocation(100 * allocated / self.capacity, 100 * missing / self.capacity)
+                    break
+                allocated += self._take(group, as_cluster(shape) if in_clusters else shape)
+
+    def _take(self, group: GroupCapacity, shape: Shape) -> int:
+        """Place a session if it fits; return its milli-fGPU, or 0."""
+        host = None if shape.spans_hosts else group.find(shape)
+        parts = group.find_members(shape) if shape.spans_hosts else [(host, shape)] if host else []
+        for each, part in parts:
+            group.take(each, part)
+        return shape.fgpu_milli if parts else 0
 
     def crowded(self, placement_policy: PlacementPolicyName, limit: int) -> tuple[Snapshot, list[Job]]:
         """Return `limit` sessions and a random part of the hosts, so few that the sessions need nearly all their GPUs.

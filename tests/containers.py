@@ -2,8 +2,10 @@
 
 import secrets
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from docker.api import APIClient
 from docker.errors import APIError
@@ -11,6 +13,7 @@ from docker.errors import APIError
 from engine.containers import SAVED_REPOSITORY
 from tests.execs import output_of
 
+REMOVED_AT_ONCE = 8
 LOAD_SECONDS = 600  # of silence while an image of gigabytes is copied
 ENGINE_URL = "unix:///var/run/docker.sock"
 IDLE = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
@@ -37,15 +40,20 @@ def copy_image(reference: str, engine: APIClient) -> None:
             pass
 
 
-def remove_containers(*labels: str) -> None:
+def remove_containers(*labels: str, spared: str = "") -> None:
     """Remove the containers that have all these labels, and what was saved of such when they were parked.
 
-    Those too that another is removing at this moment.
+    All at once, and those too that another is removing at this moment; not those whose names begin with `spared`.
     """
     client, chosen = APIClient(ENGINE_URL, version="auto"), {"label": list(labels)}
-    for container in client.containers(all=True, filters=chosen):
-        with _may_be_gone():
-            client.remove_container(container["Id"], force=True, v=True)
+
+    def remove(container: Mapping[str, Any]) -> None:
+        if not (spared and any(name.startswith(f"/{spared}") for name in container["Names"])):
+            with _may_be_gone():
+                client.remove_container(container["Id"], force=True, v=True)
+
+    with ThreadPoolExecutor(REMOVED_AT_ONCE) as removing:
+        [*removing.map(remove, client.containers(all=True, filters=chosen))]
     for image in client.images(SAVED_REPOSITORY, filters=chosen):
         for reference in image["RepoTags"] or ():
             with _may_be_gone():

@@ -44,6 +44,7 @@ class Fleet:
     def __init__(self, environment: Mapping[str, str], tree: Path = ROOT) -> None:
         self.environment = dict(environment)
         self._tree = tree
+        self._trees: dict[str, Path] = {}
         self._var_dir = Path(environment["COMPUTE_VAR_DIR"])
         self._var_dir.mkdir(parents=True, exist_ok=True)
         where = address_from(environment["COMPUTE_HTTP_ADDRESS"])
@@ -52,8 +53,9 @@ class Fleet:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.image = str(LAUNCH["image"])
 
-    def add(self, name: str, command: str, **environment: str) -> None:
-        """Know another process: a management command with settings of its own."""
+    def add(self, name: str, command: str, tree: Path | None = None, **environment: str) -> None:
+        """Know another process: a management command with settings of its own, and maybe code of its own."""
+        self._trees[name] = tree or self._tree
         words = (self._commands["web"].arguments[0], "manage.py", command)
         self._commands[name] = Command(name=name, arguments=words, environment=environment)
 
@@ -64,19 +66,27 @@ class Fleet:
     @property
     def url(self) -> str:
         """Where the pages and the API are."""
-        return f"http://{self.environment['COMPUTE_HTTP_ADDRESS']}"
+        return self.url_of("web")
+
+    def url_of(self, name: str) -> str:
+        """Return where a web server is."""
+        settings = self.environment | dict(self._commands[name].environment)
+        return f"http://{settings['COMPUTE_HTTP_ADDRESS']}"
 
     def password(self, email: str) -> str:
         """Return the password of a log-in of the demo."""
         found: dict[str, str] = json.loads((self._var_dir / "demo-logins.json").read_text())
         return found[email]
 
-    def manage(self, *arguments: str, check: bool = True) -> str:
-        """Run a management command to its end, which must be a success unless `check` is false; return its output."""
+    def manage(self, *arguments: str, check: bool = True, beside: str = "web") -> str:
+        """Run a management command to its end, which must be a success unless `check` is false; return its output.
+
+        It has the code and settings of the process `beside` which it is run.
+        """
         command = [self._commands["web"].arguments[0], "manage.py", *arguments]
-        done = subprocess.run(
-            command, cwd=self._tree, env=self.environment, capture_output=True, text=True, check=False
-        )
+        environment = self.environment | dict(self._commands[beside].environment)
+        tree = self._trees.get(beside, self._tree)
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or not check, done.stdout + done.stderr
         return done.stdout
 
@@ -87,7 +97,7 @@ class Fleet:
             with self.log(name).open("ab") as output:
                 self._running[name] = subprocess.Popen(
                     list(command.arguments),
-                    cwd=self._tree,
+                    cwd=self._trees.get(name, self._tree),
                     env=self.environment | dict(command.environment),
                     stdout=output,
                     stderr=output,

@@ -145,7 +145,7 @@ async def app_websocket(server: LiveServer, endpoint: Endpoint, path: str = "/")
 
 
 def _environment() -> dict[str, str]:
-    """Return our own environment with the test's database; DEBUG serves static files without collecting them."""
+    """Return our own environment with the test's database; static files are served without collecting them."""
     url = urlsplit(embedded.database_url(settings.COMPUTE_VAR_DIR))._replace(
         path="/" + connection.settings_dict["NAME"]
     )
@@ -153,5 +153,5 @@ def _environment() -> dict[str, str]:
         "DATABASE_URL": url.geturl(),
         "COMPUTE_WEB_PROCESSES": "1",
         "DEBUG": "true",
-        "DJANGO_SETTINGS_MODULE": "gpuplatform.settings",
+        "DJANGO_SETTINGS_MODULE": "tests.settings_without_debug",
     }

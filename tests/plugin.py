@@ -142,7 +142,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     minutes: Counter[Path] = Counter()
     for item in items:
         if marker := item.get_closest_marker("long"):
-            minutes[item.path] += marker.kwargs.get("minutes", 0)
+            minutes[item.path] += minutes_of(marker)
         ranks[item.path] = min(_rank(item), ranks.get(item.path, len(RANKS)))
         if item.get_closest_marker("docker") or item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.enable_socket)
@@ -150,6 +150,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.allow_hosts(list(LOOPBACK)))
     positions = positions_of(ranks)
     items.sort(key=lambda item: (-minutes[item.path], positions[item.path]))
+
+
+def minutes_of(marker: pytest.Mark) -> int:
+    """Return for how long a campaign is said to take, by its name or place; 0 where nothing is said."""
+    return sum((*marker.args, *marker.kwargs.values()))
 
 
 def pytest_collection_finish() -> None:

@@ -26,14 +26,15 @@ from tests.ports import free_port
 from tests.wait import until
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-IMAGE: Final = "gptest/slurm:1"  # raise the tag when the content changes
-# vision is the default account of root, who may use nlp as well; the QOS `one` takes one job of a user at a time.
+IMAGE: Final = "gptest/slurm:2"  # raise the tag when the content changes
+# vision is the default account of root and gpu, who may use nlp as well; QOS `one` takes one job of a user at a time.
 DOCKERFILE: Final = rb"""
 ARG BASE
 FROM ${BASE}
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
-        curl iproute2 iptables kmod mariadb-server munge procps python3 python3-venv \
+        curl iproute2 iptables kmod mariadb-server munge openssh-server procps python3 python3-venv \
         slurm-client slurmctld slurmd slurmdbd && rm -rf /var/lib/apt/lists
+RUN useradd --create-home --uid 2000 --shell /bin/sh gpu && mkdir -p /run/sshd
 RUN printf '%s\n' AuthType=auth/munge DbdHost=localhost SlurmUser=root StorageType=accounting_storage/mysql \
         StorageUser=slurm StoragePass=slurm StorageLoc=slurm PidFile=/run/slurmdbd.pid LogFile=/var/log/slurmdbd.log \
         >/etc/slurm/slurmdbd.conf && chmod 600 /etc/slurm/slurmdbd.conf && \
@@ -46,8 +47,9 @@ RUN printf '%s\n' AuthType=auth/munge DbdHost=localhost SlurmUser=root StorageTy
         create user slurm@localhost identified by \"slurm\"; grant all on slurm.* to slurm@localhost" && slurmdbd && \
         until sacctmgr -n show cluster >/dev/null 2>&1; do sleep 0.1; done; \
         sacctmgr -i add cluster lab && sacctmgr -i add account vision,nlp Cluster=lab && \
-        sacctmgr -i add user root Account=vision DefaultAccount=vision && sacctmgr -i add user root Account=nlp && \
-        sacctmgr -i add qos one MaxSubmitJobsPerUser=1 && sacctmgr -i modify user root set qos+=one && \
+        sacctmgr -i add user root,gpu Account=vision DefaultAccount=vision && \
+        sacctmgr -i add user root,gpu Account=nlp && \
+        sacctmgr -i add qos one MaxSubmitJobsPerUser=1 && sacctmgr -i modify user root,gpu set qos+=one && \
         kill $(cat /run/slurmdbd.pid) && mariadb-admin shutdown'
 RUN python3 -m venv --without-pip /opt/venv && echo /packages >/opt/venv/lib/python3.11/site-packages/packages.pth
 """
@@ -75,9 +77,12 @@ Epilog=/etc/slurm/epilog
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStoragePort={database}
 AccountingStorageEnforce=associations,limits,qos
-NodeName=n1 NodeAddr=127.0.0.1 Port={first} CPUs=2 RealMemory=2000 Gres=gpu:2
-NodeName=n2 NodeAddr=127.0.0.1 Port={second} CPUs=2 RealMemory=2000 Gres=gpu:2
-PartitionName=gpu Nodes=n1,n2 MaxTime=120 State=UP Default=YES
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+NodeName=n1 NodeAddr=127.0.0.1 Port={first} CPUs={cpus} RealMemory=2000 Gres=gpu:2
+NodeName=n2 NodeAddr=127.0.0.1 Port={second} CPUs={cpus} RealMemory=2000 Gres=gpu:2
+PartitionName=gpu Nodes=n1,n2 MaxTime=120 State=UP Default=YES GraceTime={kill_wait}
+PartitionName=urgent Nodes=n1,n2 MaxTime=120 State=UP PriorityTier=2
 PartitionName=short Nodes=n1,n2 MaxTime=10 State=UP
 """
 BEGIN: Final = """
@@ -97,7 +102,10 @@ until [ "$(sinfo -h -p gpu -o %T)" = idle ]; do sleep 0.1; done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCluster:
-    """A running cluster: partitions `gpu` and `short` of two nodes with 2 CPUs, 2000 MiB and 2 GPUs each."""
+    """A running cluster of two nodes, each with 2 CPUs unless said, 2000 MiB and 2 GPUs, for the user root.
+
+    Jobs of the partition `urgent` preempt those of `gpu`; those of `short` may last 10 minutes.
+    """
 
     prefix: str  # words before a command that run it there
     container: str
@@ -114,6 +122,22 @@ class SlurmCluster:
         """End slurmctld, as its machine's restart would; jobs run on."""
         self.run("pid=$(cat /run/slurmctld.pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done")
 
+    def kill_node(self, name: str) -> None:
+        """Kill slurmd and the jobs of the only node that has some, and have slurmctld take it for lost."""
+        parts = (
+            f"[s]lurmstepd|[h]ostworker|[m]anage.py|[{self.folder.name[0]}]{self.folder.name[1:]}"  # not of this shell
+        )
+        is_here = '[ "$(readlink $process/ns/mnt)" = "$(readlink /proc/self/ns/mnt)" ]'
+        self.run(
+            f"kill -9 $(cat /run/slurmd-{name}.pid)\nfor process in /proc/[0-9]*; do\n"
+            f"if {is_here} && grep -qsaE '{parts}' $process/cmdline; then kill -9 ${{process#/proc/}}; fi\ndone\n"
+            f"scontrol update nodename={name} state=down reason=dead"
+        )
+
+    def start_node(self, name: str) -> None:
+        """Start slurmd of a node again."""
+        self.run(f"unshare --uts sh -c 'hostname {name} && exec slurmd'; scontrol update nodename={name} state=resume")
+
     def start_controller(self) -> None:
         """Start it again, and return once it answers."""
         self.run(
@@ -122,17 +146,30 @@ class SlurmCluster:
 
     def cancel_all(self) -> None:
         """Cancel all jobs, and return once the nodes are free of them."""
-        self.run("scancel --me")
-        until(lambda: not self.run("squeue --me --noheader"))
+        self.run("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+        until(lambda: not self.run("squeue --noheader"))
+
+    def serve_ssh(self) -> str:
+        """Start sshd; return the words before a command that run it as the user `gpu`, who may use the engine."""
+        port, key = free_port(), self.folder / "key"
+        self.run(
+            f"set -e\nssh-keygen -q -t ed25519 -N '' -f {key}\n"
+            f"install -d -o gpu /home/gpu/.ssh {self.folder}/gpu\n"
+            f"install -o gpu {key}.pub /home/gpu/.ssh/authorized_keys\n"
+            "socket=$(stat -c %g /var/run/docker.sock)\ngetent group $socket || groupadd --gid $socket engine\n"
+            f"usermod -aG $socket gpu\n/usr/sbin/sshd -p {port} -o ListenAddress=127.0.0.1"
+        )
+        options = "BatchMode=yes ConnectTimeout=10 StrictHostKeyChecking=no UserKnownHostsFile=/dev/null LogLevel=ERROR"
+        return f"ssh {' '.join(f'-o{option}' for option in options.split())} -i {key} -p {port} gpu@127.0.0.1"
 
 
 @contextmanager
-def slurm_cluster(*, kill_wait: int = 30) -> Iterator[SlurmCluster]:
+def slurm_cluster(*, kill_wait: int = 30, cpus: int = 2) -> Iterator[SlurmCluster]:
     """Start a cluster, which takes 5 seconds, with the image built first where it is missing, which takes minutes."""
     _ensure_image()
     name = f"gptest-slurm-{secrets.token_hex(4)}"
     ports = {each: free_port() for each in ("controller", "database", "first", "second")}
-    configuration = CONFIGURATION.format(kill_wait=kill_wait, **ports)
+    configuration = CONFIGURATION.format(kill_wait=kill_wait, cpus=cpus, **ports)
     with closing(APIClient(ENGINE_URL, version="auto", timeout=120)) as client:
         cluster = _start(client, name)
         try:

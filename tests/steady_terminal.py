@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 import time
 from contextlib import suppress
 from typing import Final
@@ -10,49 +9,30 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from tests.wait import SECONDS, until
+from tests.steady_thread import SteadyThread
+from tests.wait import SECONDS
 
 PAUSE_SECONDS: Final = 0.1  # between two lines, and between two attempts to connect
 
 
-class SteadyTerminal:
-    """Runs in a thread of its own until `finish`. The shell is known by a variable that only it has."""
+class SteadyTerminal(SteadyThread):
+    """The shell is known by a variable that only it has."""
 
     def __init__(self, url: str, session: str, token: str) -> None:
         self.longest_gap_s = 0.0  # between two answers of the shell
         self.connections = 0
-        self.answers = 0
         self._address = f"{url.replace('http', 'ws', 1)}/ws/sessions/{session}/terminal/"
         self._headers = {"Authorization": f"Token {token}"}
-        self._stopped = threading.Event()
-        self._error: BaseException | None = None
         self._output = b""
         self._answered_at: float | None = None
-        self._thread = threading.Thread(target=self._guarded, daemon=True)
-        self._thread.start()
+        super().__init__()
 
-    def wait_for(self, more: int) -> None:
-        """Wait until the shell has answered so many more times than now."""
-        count = self.answers + more
-        until(lambda: self._error or self.answers >= count, seconds=4 * SECONDS)
-        if self._error:
-            raise self._error
-
-    def finish(self) -> None:
-        """End it. Raises what went wrong, such as that another shell answers."""
-        self._stopped.set()
-        self._thread.join(2 * SECONDS)
-        if self._error:
-            raise self._error
-
-    def _guarded(self) -> None:
-        try:
-            asyncio.run(self._run())
-        except BaseException as error:  # raised in the test's own thread
-            self._error = error
+    def run(self) -> None:
+        """Type until it is finished; a round is a line that the shell has answered. Another shell is an error."""
+        asyncio.run(self._run())
 
     async def _run(self) -> None:
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             with suppress(OSError, InvalidHandshake, ConnectionClosed):
                 async with connect(self._address, additional_headers=self._headers) as websocket:
                     self._output = b""
@@ -63,13 +43,13 @@ class SteadyTerminal:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _type(self, websocket: ClientConnection) -> None:
-        while not self._stopped.is_set():
-            number = self.answers + 1
+        while not self.stopped.is_set():
+            number = self.rounds + 1
             await self._answer(websocket, f"echo is:$secret:{number}:", f"is:42:{number}:")
             now = time.monotonic()
             self.longest_gap_s = max(self.longest_gap_s, now - (self._answered_at or now))
             self._answered_at = now
-            self.answers = number
+            self.rounds = number
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _answer(self, websocket: ClientConnection, line: str, answer: str) -> None:

@@ -32,19 +32,43 @@ IMAGES: Final = {  # by tag, which is raised when the content changes
     "gptest/systemd:1": rf"""{INSTALL} postgresql python3 python3-venv redis-server && \
     groupadd --system docker && {REDIS}""",
     # Without: it has their packages in apt's cache, for it has no network.
-    "gptest/fresh:3": rf"""{INSTALL} iproute2 && \
+    "gptest/fresh:6": rf"""{INSTALL} iproute2 && \
     echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/container && \
     echo 'Binary::apt::APT::Keep-Downloaded-Packages "true";' >/etc/apt/apt.conf.d/99keep && \
     apt-get install -qy --no-install-recommends --download-only \
-        caddy debootstrap docker.io iptables postgresql python3 redis-server && \
+        caddy curl debootstrap docker.io iptables nginx polkitd postgresql python3 redis-sentinel redis-server && \
     systemctl mask systemd-sysctl && {REDIS}""",  # which would set this machine's kernel
+    # As a minimal Debian has just been installed, with no source of packages.
+    "gptest/bare:1": rf"""{INSTALL} iproute2 && \
+    echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/container && systemctl mask systemd-sysctl && \
+    rm -rf /etc/apt/sources.list* /var/lib/apt/lists/* /var/cache/apt/archives/*.deb && \
+    mkdir /etc/apt/sources.list.d && {REDIS}""",
 }
-SERVERS, FRESH = IMAGES
+SERVERS, FRESH, BARE = IMAGES
 # systemd gets a part of the unified hierarchy as all of it, in a mount namespace of its own. With this machine's
 # /sys/fs/cgroup it would add hierarchies there, and the engine would hear of no lack of memory until the next reboot.
 BEGIN: Final = """
 mount -t cgroup2 cgroup2 /mnt && mkdir /mnt/$0 && echo $$ >/mnt/$0/cgroup.procs && umount /mnt &&
-exec unshare --cgroup sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec /sbin/init'
+exec unshare --cgroup sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && sh -euc "$0" && exec /sbin/init' "$1"
+"""
+# Where the controllers are in hierarchies of their own (cgroup v1), an engine in the machine sees these in place of
+# systemd's, or no container could have limits. Mounts of the engine and of containerd reach each other as before.
+LIMITS: Final = r"""
+mkdir /run/cgroups && mount -t tmpfs cgroups /run/cgroups && mount --make-rshared /
+for controller in $(sed -n 's/^[0-9]*:\([a-z,_]*\):.*/\1/p' /proc/self/cgroup); do
+    mkdir /run/cgroups/$controller && mount -t cgroup -o $controller cgroup /run/cgroups/$controller
+done
+[ "$(ls /run/cgroups)" ] || exit 0
+cat >/run/within <<'END'
+exec unshare --mount --propagation unchanged sh -euc 'mount --make-private /sys/fs/cgroup
+mount --rbind /run/cgroups /sys/fs/cgroup; exec "$@"' sh "$@"
+END
+within() {
+    mkdir -p /run/systemd/system/$1.service.d
+    printf '[Service]\nExecStart=\nExecStart=sh /run/within %s\n' "$2" >/run/systemd/system/$1.service.d/cgroups.conf
+}
+within docker '/usr/sbin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock'
+within containerd /usr/bin/containerd
 """
 CLEAR: Final = "mount -t cgroup2 cgroup2 /mnt && ! [ -d /mnt/$0 ] || find /mnt/$0 -depth -type d -exec rmdir {} +"
 
@@ -66,6 +90,14 @@ class SystemdMachine:
         """Return whether a shell command does."""
         return output_of(self._client, self._name, command)[0] == 0
 
+    def archive(self, path: str) -> bytes:
+        """Return a file or folder as an archive of tar."""
+        return b"".join(self._client.get_archive(self._name, path)[0])
+
+    def unpack(self, archive: bytes, folder: str) -> None:
+        """Write what an archive has into a folder."""
+        assert self._client.put_archive(self._name, folder, archive)
+
 
 @contextmanager
 def systemd_machine() -> Iterator[SystemdMachine]:
@@ -76,8 +108,8 @@ def systemd_machine() -> Iterator[SystemdMachine]:
 
 
 @contextmanager
-def fresh_machine(folder: Path, network: str) -> Iterator[SystemdMachine]:
-    """Start a machine without servers, on which Docker runs; at /folder it has this one."""
+def fresh_machine(folder: Path, network: str, image: str = FRESH) -> Iterator[SystemdMachine]:
+    """Start a machine without servers, on which Docker may run; at /folder it has this one."""
     volumes = ["/var/lib/docker"]
     options = {
         "cap_add": ["ALL"],
@@ -86,7 +118,7 @@ def fresh_machine(folder: Path, network: str) -> Iterator[SystemdMachine]:
         "extra_hosts": {"deb.debian.org": "192.0.2.1"},  # without a route, where its name would be asked for in vain
         "binds": [f"{folder}:/folder:ro"],
     }
-    with _machine(FRESH, volumes, **options) as machine:
+    with _machine(image, volumes, **options) as machine:
         yield machine
 
 
@@ -118,7 +150,7 @@ def _machine(image: str, volumes: Sequence[str] = (), **options: Any) -> Iterato
         )
         if volumes:
             config |= {"MaskedPaths": [], "ReadonlyPaths": []}  # as `systempaths=unconfined` of Docker's command
-        init = ["sh", "-c", BEGIN, name]
+        init = ["sh", "-c", BEGIN, name, LIMITS if volumes else "true"]
         client.create_container(
             image, init, name=name, environment={"container": "docker"}, volumes=list(volumes), host_config=config
         )

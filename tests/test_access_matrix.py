@@ -31,9 +31,13 @@ from folders.storage import paths as storage
 from imports import credentials as import_credentials
 from imports.models import Import
 from notifications.models import Notification
+from notifications.page.routing import websocket_urlpatterns as live_patterns
+from pages.deployments.live.routing import websocket_urlpatterns as deployment_patterns
+from pages.session_list.live.routing import websocket_urlpatterns as list_patterns
 from restapi.client_wheel import wheel
 from sessions.models import Conversion
 from sessions.projects import services as projects
+from sessions.routing import websocket_urlpatterns as session_patterns
 from specs.tests.template_rows import make_template
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
 from webhooks import services as webhook_services
@@ -49,18 +53,31 @@ SAME: Final = "="  # as the user
 OF_A_SESSION: Final = re.compile(r"^(session-|sessions:|endpoints:)")
 FOR_MANAGERS: Final = {
     *("sessions:detail", "sessions:terminate", "sessions:losses", "sessions:spec"),
-    *("session-detail", "session-events", "session-spec", "session-stats", "session-terminate"),
+    *("session-detail", "session-events", "session-place", "session-spec", "session-stats", "session-terminate"),
 }
+NOTHING_THERE: Final = ("", "^apps/shared/")
 VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 NOTHING: Final = "1"
+
+TERMINAL: Final = "sessions/tests/test_terminal.py"
+DEPLOYMENT: Final = "pages/tests/test_deployment_live.py"
+# Each websocket, with the test that a stranger learns nothing by it.
+SOCKETS: Final = {
+    "ws/sessions/<str:session_id>/terminal/": f"{TERMINAL}: test_inaccessible_sessions_all_look_the_same",
+    "ws/sessions/<str:session_id>/exec/": f"{TERMINAL}: test_only_who_may_operate_a_session_runs_commands",
+    "ws/sessions/": "sessions/tests/test_consumers.py: test_a_user_hears_of_their_own_sessions_alone",
+    "ws/sessions/list/": "pages/tests/test_list_feed.py: test_counts_are_the_audience_s_own",
+    "ws/deployments/<slug:deployment_id>/": f"{DEPLOYMENT}: test_strangers_hear_nothing_of_a_deployment",
+    "": "sessions/tests/test_consumers.py: test_an_unknown_websocket_path_is_refused",
+}
 
 pytestmark = pytest.mark.django_db
 
 
 class World:
-    """One owner's things, and a user of each kind beside."""
+    """One owner's things, and a user of each kind beside; `label` tells those of a second world from a first one's."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, label: str = "") -> None:
         owner, manager, member = make_user(), make_user(), make_user()
         self.users: dict[str, User | None] = {
             **{"stranger": None, "user": make_user(), "member": member, "manager": manager},
@@ -68,16 +85,21 @@ class World:
         }
         project = make_project(owner, member, managers=[manager])
         membership = project.memberships.get(user=member)
-        invitation = projects.invite(project, "kim@example.org", actor=manager)
+        invitation = projects.invite(project, f"kim{label}@example.org", actor=manager)
         host = make_host()
         session = run_session(host=host, owner=owner, project=project)
         make_endpoint(session, app="jupyter")
-        root = make_root(host, name="data", path=str(directory), is_default=True)
+        directory.mkdir(exist_ok=True)
+        root = make_root(host, name=f"data{label}", path=str(directory), is_default=not label)
         storage.prepare_root(root)
         folder = folder_services.create(owner, "mnist", root)
-        image = make_image(environment="mine", version="1", reference="private/mine:1", owner=owner)
-        conversion = Conversion.objects.create(session=session, reference="private/mine:2", name="mine", tag="2")
-        key = SshKey.objects.create(owner=owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:abc")
+        image = make_image(environment="mine", version="1", reference=f"private/mine{label}:1", owner=owner)
+        conversion = Conversion.objects.create(
+            session=session, reference=f"private/mine{label}:2", name="mine", tag="2"
+        )
+        key = SshKey.objects.create(
+            owner=owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint=f"SHA256:abc{label}"
+        )
         webhook, _ = webhook_services.create(owner, url="https://example.org/", types=["session.running"])
         delivery = webhook_services.send_test(webhook)
         token, _ = ApiToken.objects.issue(owner, name="mine")
@@ -89,7 +111,7 @@ class World:
         look = Import.objects.create(
             owner=owner, url="https://github.com/o/r", kind="git", target="LOOK", session=session
         )
-        array = make_array(owner, project=project.name, tasks="1-2")
+        array = make_array(owner, project=project.name, resource_group=host.group.name, tasks="1-2")
         template = make_template(owner)
         self.arguments: dict[str, Any] = {
             **{"array-pk": array.pk, "array_id": array.pk, "index": 1},
@@ -98,7 +120,13 @@ class World:
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
             **{"conversion_id": conversion.pk, "key_id": key.pk, "sshkey-pk": key.pk, "overview:name": host.name},
-            **{"uid": token.uid, "apitoken-id": token.uid, "help:name": "apps", "slug": "resources"},
+            **{
+                "host-drain:name": host.name,
+                "uid": token.uid,
+                "apitoken-id": token.uid,
+                "help:name": "apps",
+                "slug": "resources",
+            },
             **{"client:name": wheel(settings.COMPUTE_PUBLIC_URL).name, "user_id": owner.pk},
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
@@ -119,6 +147,8 @@ class World:
                 "accountinvitation-pk": "999999999",
                 "admin-id": token.uid,
                 "upload_id": token.uid,
+                "item_id": "a" * 32,
+                "app": "jupyter",
                 "announcement_id": "999999999",
                 "login_id": "999999999",
                 "loginsession-pk": "999999999",
@@ -141,7 +171,10 @@ class World:
 def patterns(
     resolver: URLResolver, namespaces: tuple[str, ...] = (), keys: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...], URLPattern]]:
-    """Yield name, arguments and pattern of every address, those of the including patterns counted."""
+    """Yield name, arguments and pattern of every address, those of the including patterns counted.
+
+    One without a name fails, but for those of Django's administration, and those at which there is nothing.
+    """
     for each in resolver.url_patterns:
         regex = getattr(each.pattern, "regex", re.compile(""))
         own = (*keys, *(tuple(each.pattern.converters) or tuple(regex.groupindex)))
@@ -149,6 +182,8 @@ def patterns(
             yield from patterns(each, (*namespaces, each.namespace) if each.namespace else namespaces, own)
         elif each.name and "format" not in own:
             yield ":".join((*namespaces, each.name)), own, each
+        elif not each.name and "admin" not in namespaces:
+            assert str(each.pattern) in NOTHING_THERE, f"name the address {each.pattern}, so that it has its rows"
 
 
 def verbs(pattern: URLPattern) -> list[str]:
@@ -186,6 +221,14 @@ def table() -> dict[str, list[str]]:
 def test_every_address_has_a_row_in_the_access_matrix() -> None:
     names = {name for name, _, _ in patterns(get_resolver()) if not OUTSIDE.match(name)}
     assert names == {key.partition(" ")[2] for key in table()}, f"add what is missing to {TABLE.name}"
+
+
+def test_every_websocket_has_its_tests_of_strangers() -> None:
+    routes = [*list_patterns, *live_patterns, *deployment_patterns, *session_patterns]
+    assert {str(route.pattern) for route in routes} == SOCKETS.keys(), "name the test that strangers hear nothing"
+    for reference in SOCKETS.values():
+        file, _, test = reference.partition(": ")
+        assert f"def {test}(" in (TABLE.parent.parent / file).read_text(), reference
 
 
 @pytest.mark.long

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from bench import smoke
+from bench import growth_world, smoke
 from bench.process_tree import TIMED_OUT
 from tests.wait import until
 
@@ -117,3 +118,13 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_growth_ends_where_a_consumer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail() -> None:
+        raise OSError("too many connections")
+
+    monkeypatch.setattr(growth_world, "SETTLE_SECONDS", 0)
+    with pytest.raises(OSError, match="too many"), growth_world.beside([fail()], lambda: False):
+        pass
+    assert not [thread for thread in threading.enumerate() if thread.name == growth_world.BESIDE]

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from django.core.management import get_commands, load_command_class
 from hostworker.privileged.helper_container import CAPABILITIES
 from operations.machine.address import Address
 from operations.supervisor.processes import commands
+from tests.page_commands import commands_of
 from tests.test_settings_docs import settings_defaults
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -102,6 +104,11 @@ def test_compose_runs_the_processes_of_one_machine() -> None:
     assert all(service["depends_on"]["setup"] for service in services.values())
 
 
+def test_compose_builds_its_image_once() -> None:
+    assert [name for name, service in compose().items() if "build" in service] == ["setup"]
+    assert {service["pull_policy"] for service in compose().values()} == {"never"}  # no registry has it
+
+
 def test_compose_gives_the_engine_to_whom_needs_it() -> None:
     services = compose()
     has_engine = {
@@ -143,3 +150,19 @@ def test_operations_name_units_commands_and_settings() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"^ +make ([a-z-]+)$", text, re.MULTILINE)) <= targets
     assert all((ROOT / path).exists() for path in re.findall(r"deploy/[\w./-]*\w", text) if path != "deploy/.env")
+
+
+def test_a_secret_key_replaced_twice_leaves_both_old_ones(tmp_path: Path) -> None:
+    (block, *_) = [each.text for each in commands_of("backup") if each.heading == "SECRET_KEY" and each.is_block]
+    file = tmp_path / "gpuplatform.env"
+    file.write_text("DEBUG=false\nSECRET_KEY=a/b&c\\d#$e\nREDIS_URL=\n")
+    shell = block.replace("/etc/gpuplatform", str(tmp_path)).replace("systemctl", ": systemctl")
+    found = [dict(line.split("=", 1) for line in file.read_text().splitlines())]
+    for _ in range(2):
+        subprocess.run(["sh", "-euc", shell], check=True)
+        lines = file.read_text().splitlines()
+        assert len(lines) == 4
+        found.append(dict(line.split("=", 1) for line in lines))
+    first, second, third = (each["SECRET_KEY"] for each in found)
+    assert len({first, second, third}) == 3
+    assert [each["SECRET_KEY_FALLBACKS"] for each in found[1:]] == [first, f"{second},{first}"]

@@ -41,6 +41,14 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def test_no_page_removes_containers_of_other_installations() -> None:
+    """On an engine that several share, the label alone would end the sessions of them all."""
+    lines = [line for page in PAGES for line in page.read_text().splitlines() if re.search(r"\| *xargs.* rm\b", line)]
+    removing = [line for line in lines if "docker ps" in line and "network" not in line]
+    assert removing
+    assert all("gpuplatform.installation=$key" in line for line in removing), removing
+
+
 def test_every_page_is_for_somebody() -> None:
     shown = {
         for_staff: {*chain(*(group.names for group in GROUPS if group.for_staff is for_staff))}

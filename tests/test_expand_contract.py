@@ -1,6 +1,9 @@
 """No migration since the previous version breaks the processes of that version, which run beside it in an upgrade."""
 
+import json
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from django.db.migrations.state import ModelState, ProjectState
 
 from gpuplatform.bootstrap.checks.expand_contract import problems
 from tests.platform import ROOT
-from tests.versions import PREVIOUS, have_previous
+from tests.versions import PREVIOUS, have_previous, is_history, landed_before, lay_out_previous
 
 BEFORE: dict[str, Any] = {
     "id": models.BigAutoField(primary_key=True),
@@ -22,17 +25,46 @@ BEFORE: dict[str, Any] = {
 }
 
 
-def previous_migrations() -> set[tuple[str, str]]:
-    """Return app folder and name of each migration of the previous version."""
-    have_previous()
-    command = ["git", "ls-tree", "-r", "--name-only", PREVIOUS]
+# Prints {name of a task: its parameters, "name" or "name=" with a default}.
+TASKS = """
+import inspect, json, django
+django.setup()
+import hostworker.tasks
+from gpuplatform.celery import app
+app.loader.import_default_modules()
+tasks = {name: task for name, task in app.tasks.items() if not name.startswith("celery.")}
+print(json.dumps({
+    name: [p.name + "=" * (p.default is not p.empty) for p in inspect.signature(task.run).parameters.values()]
+    for name, task in tasks.items()
+}))
+"""
+
+
+def tasks_of(tree: Path) -> dict[str, list[str]]:
+    done = subprocess.run([sys.executable, "-c", TASKS], cwd=tree, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    tasks: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return tasks
+
+
+def migrations_of(commit: str) -> set[tuple[str, str]]:
+    """Return app folder and name of each migration of a commit."""
+    command = ["git", "ls-tree", "-r", "--name-only", commit]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return {(name.split("/")[0], name.rsplit("/", 1)[1][:-3]) for name in names if "/migrations/0" in name}
 
 
+def test_the_previous_version_has_all_that_landed() -> None:
+    have_previous()
+    landed = landed_before() or PREVIOUS
+    assert migrations_of(landed) <= migrations_of(PREVIOUS), f"echo {landed} >tests/previous_version.txt"
+    assert is_history(PREVIOUS)
+
+
 def test_new_migrations_leave_the_previous_version_working() -> None:
     loader = MigrationLoader(None)
-    known = previous_migrations()
+    have_previous()
+    known = migrations_of(PREVIOUS)
     assert known
     added: dict[tuple[str, str], Migration] = {}
     for (app, name), migration in loader.disk_migrations.items():
@@ -47,6 +79,16 @@ def test_new_migrations_leave_the_previous_version_working() -> None:
     }
     for key, migration in added.items():
         assert problems(migration, loader.project_state(key, at_end=False), new) == []
+
+
+@pytest.mark.long
+def test_workers_take_the_messages_of_the_previous_version(tmp_path: Path) -> None:
+    lay_out_previous(tmp_path / "previous")
+    before, now = tasks_of(tmp_path / "previous"), tasks_of(ROOT)
+    assert {"hostworker.tasks.start_session", "scheduler.tasks.run_pass"} <= set(before) <= set(now)
+    for name, parameters in before.items():
+        assert now[name][: len(parameters)] == parameters, name
+        assert all(each.endswith("=") for each in now[name][len(parameters) :]), name
 
 
 def test_a_table_that_old_code_does_not_know_may_change() -> None:

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from tests.plugin import BROWSER_SCOPES, ON_ONE_PLATFORM, RANKS, ROOT, positions_of, scope_of
+import pytest
+
+from tests.plugin import BROWSER_SCOPES, ON_ONE_PLATFORM, RANKS, ROOT, minutes_of, positions_of, scope_of
 
 BROWSER_FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*/tests/test_*_browser.py"))
 
@@ -26,3 +28,8 @@ def test_files_of_browsers_are_halved_between_two_processes() -> None:
 def test_files_of_a_platform_are_one_and_others_alone() -> None:
     assert {scope_of(file) for file in ON_ONE_PLATFORM} == {"platform"}
     assert scope_of("accounts/tests/test_login.py") == "accounts/tests/test_login.py"
+
+
+def test_minutes_of_a_campaign_are_read_however_they_are_given() -> None:
+    long = pytest.mark.long
+    assert [minutes_of(each.mark) for each in (long, long(8), long(minutes=8))] == [0, 8, 8]

@@ -6,7 +6,8 @@ import pytest
 from django.db import connection
 
 from resources import clock
-from tests.virtual import campaign
+from scheduler.provisioning import reconciler
+from tests.virtual import campaign, elastic
 from tests.virtual.clock import START
 from tests.virtual.faults import Fault, FaultKind, Steps
 from tests.virtual.machines import VirtualRuntime
@@ -50,6 +51,23 @@ def test_no_story_of_faults_loses_or_leaves_anything(capsys: pytest.CaptureFixtu
     assert result.counts["seeds"] == SEEDS
     assert result.counts["sessions"] > SEEDS
     assert result.faults.keys() >= {FaultKind.KILLED, FaultKind.DATABASE_ERROR, FaultKind.CUT_OFF}
+
+
+@pytest.mark.long(minutes=1)
+@pytest.mark.django_db(transaction=True)
+def test_no_story_of_an_elastic_pool_wastes_or_lies(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = elastic.run(range(3))
+    with capsys.disabled():
+        print(f"\n{figures}")  # noqa: T201
+    assert not figures["failing"]
+    assert sum(figures["faults"].values()) > 100
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_a_pool_that_keeps_its_hosts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "_is_spare", lambda *_: False)
+    assert elastic.run(range(1))["unneeded"]
 
 
 @pytest.mark.long

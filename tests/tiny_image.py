@@ -1,13 +1,14 @@
 """A 2 MB image for tests with real containers, made from Debian's static busybox: no registry is asked."""
 
 import io
-import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
 from docker.api import APIClient
 from docker.errors import ImageNotFound
+
+from tests.debian import unpack
 
 TINY_IMAGE = "gpuplatform-test/tiny:1"  # raise the tag when the content changes
 # root has no password: busybox `su`, which is setuid, stands in for sudo.
@@ -37,13 +38,7 @@ def _busybox() -> bytes:
     if all(path.exists() for path in installed):
         return installed[1].read_bytes()
     with tempfile.TemporaryDirectory() as folder:
-        # As root, apt would rather download as its own user, who may not write here.
-        download = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "busybox-static"]
-        if subprocess.run(download, cwd=folder, capture_output=True).returncode:
-            subprocess.run(["apt-get", "-q", "update"], check=True, capture_output=True)
-            subprocess.run(download, cwd=folder, check=True, capture_output=True)
-        (package,) = Path(folder).glob("busybox-static_*.deb")
-        subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
+        unpack("busybox-static", Path(folder))
         return Path(folder, "bin/busybox").read_bytes()
 
 

@@ -1,15 +1,14 @@
 """The code of the version that upgrades begin with, in a folder of its own, which is then upgraded in place.
 
-tests/previous_version.txt names its commit; a release moves it on. A clone without that commit fetches it from where it
-came from. Where that cannot be had, tests are skipped in copies without history, such as a shallow clone, and fail in
-all others: the file then names a commit that is not there.
+tests/previous_version.txt names its commit: one with the tables of what was on `main` before the changes that are to
+land, which tests/test_expand_contract.py holds it to. A clone without that commit fetches it from where it came from.
+Where that cannot be had, tests are skipped in copies without history, such as a shallow clone, and fail in all others:
+the file then names a commit that is not there.
 """
 
 import os
 import shutil
 import subprocess
-import tarfile
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,26 @@ def have_previous() -> None:
     pytest.fail(f"this clone lacks commit {PREVIOUS} of tests/previous_version.txt")
 
 
+def landed_before() -> str:
+    """Return the commit that was on `main` before those that are to land; "" on `main`, or where none is known."""
+    for main in ("refs/remotes/origin/main", "refs/heads/main"):
+        base = _git("merge-base", main, "HEAD")
+        if base and base != _git("rev-parse", "HEAD"):
+            return base
+    return ""
+
+
+def is_history(commit: str) -> bool:
+    """Return whether HEAD is made of the commit, and has more; also where that cannot be told, in a shallow clone."""
+    return not _has_history() or _git("merge-base", commit, "HEAD") == commit != _git("rev-parse", "HEAD")
+
+
 def lay_out_previous(tree: Path) -> None:
     """Write the code of the previous version to a folder, with what is built and installed beside it."""
     have_previous()
     tree.mkdir()
-    with tempfile.TemporaryFile() as archive:
-        subprocess.run(["git", "archive", PREVIOUS], cwd=ROOT, stdout=archive, check=True)
-        archive.seek(0)
-        with tarfile.open(fileobj=archive) as tar:
-            tar.extractall(tree, filter="data")
+    archive = subprocess.run(["git", "archive", PREVIOUS], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    subprocess.run(["tar", "-xC", tree], input=archive, check=True)
     _add_built(tree)
 
 
@@ -76,10 +86,14 @@ def _add_built(tree: Path) -> None:
 
 
 def _has_history() -> bool:
-    command = ["git", "rev-parse", "--is-shallow-repository"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() == "false"
+    return _git("rev-parse", "--is-shallow-repository") == "false"
 
 
 def _is_here() -> bool:
-    command = ["git", "cat-file", "-e", f"{PREVIOUS}^{{commit}}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+    return bool(_git("rev-parse", "--verify", "--quiet", f"{PREVIOUS}^{{commit}}"))
+
+
+def _git(*arguments: str) -> str:
+    """Return the output of git; "" where it fails."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -150,9 +150,19 @@ def _start_part(options: argparse.Namespace, number: int) -> "subprocess.Popen[s
 
 def _run_part(seeds: Iterable[int], options: argparse.Namespace) -> Result:
     """Tell stories on a PostgreSQL of this process's own."""
+    with private_database(str(options.part)):
+        from tests.virtual.plants import planted
+
+        with planted(options.plant) if options.plant else nullcontext():
+            return run(seeds, minutes=options.minutes)
+
+
+@contextmanager
+def private_database(name: str) -> Iterator[None]:
+    """Set Django up on a PostgreSQL of this process's own, below var."""
     from tests import plugin
 
-    folder = ROOT / "var" / f"virtual-{options.part}"
+    folder = ROOT / "var" / f"virtual-{name}"
     os.environ.update(plugin.ENVIRONMENT, COMPUTE_VAR_DIR=str(folder), DJANGO_SETTINGS_MODULE="gpuplatform.settings")
     import django
     from django.conf import settings
@@ -166,14 +176,12 @@ def _run_part(seeds: Iterable[int], options: argparse.Namespace) -> Result:
     gc.set_threshold(100_000, 20, 50)  # what a story leaves is little, and what is imported much
     from operations.embedded_servers import redis_and_postgres as services
     from tests.migrated import make_test_database
-    from tests.virtual.plants import planted
 
     folder.mkdir(parents=True, exist_ok=True)
     with services.running(folder, take_over=True, with_redis=False):
         plugin.write_without_care(folder)
         make_test_database()
-        with planted(options.plant) if options.plant else nullcontext():
-            return run(seeds, minutes=options.minutes)
+        yield
 
 
 def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
