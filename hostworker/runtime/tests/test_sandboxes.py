@@ -73,7 +73,7 @@ def test_no_two_sessions_ever_share_a_sandbox(world: DockerWorld, runtime: Docke
 
 
 def test_workers_that_know_the_same_sandboxes_never_use_one_twice(world: DockerWorld) -> None:
-    one, other = world.runtime(), world.runtime()  # the second has adopted what the first has made
+    one, other = world.worker(), world.runtime()  # the second has adopted what the first has made
     assert set(one._pool.state.free) == set(other._pool.state.free)
     specs = [launch(each, make_spec(world.image)) for each in (one, other, one, other)]
     assert all(is_joined(world, spec) for spec in specs)
