@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ CHUNK = 64 << 20
 ROW = 64 << 10  # bytes, which no driver pads
 OUT_OF_MEMORY = 2
 MAX_PINNED_BYTES = 4 << 30  # of the host's memory, where nothing refuses
+WARM_UP_SECONDS = 0.2  # two frames of the budget
 WAKES, REST_SECONDS, EARLY_NS = 5, 0.5, 200_000_000
 MAX_ROUNDS = 1 << 40  # of a kernel's loop: hours on any GPU
 ROUTED = (
@@ -108,7 +110,8 @@ class CudaDevice:
             raise DriverError(name, code)
 
     def launch(self, ns: int, rounds: c_uint64 | None = None) -> None:
-        values = (c_uint64(ns), self.rounds if rounds is None else rounds, c_uint64(0))
+        nominal = c_uint64(max(1, self.rounds.value * ns // KERNEL_NS))
+        values = (c_uint64(ns), nominal if rounds is None else rounds, c_uint64(0))
         parameters = (c_void_p * 3)(*(ctypes.addressof(value) for value in values))
         self.call("cuLaunchKernel", self.kernel, self.blocks, 1, 1, 256, 1, 1, 0, self.stream, parameters, None)
 
@@ -241,24 +244,27 @@ def graph_of(gpu: CudaDevice) -> c_void_p:
     return executable
 
 
-def throughput(gpu: CudaDevice, pattern: str) -> dict[str, float]:
-    """Return milliseconds of kernels completed per millisecond, by the nominal length of a kernel."""
-    seconds = float(os.environ["FGPU_SECONDS"])
-    kernel_ns = TINY_NS if pattern == "tiny" else KERNEL_NS
-    rounds = c_uint64(max(1, gpu.rounds.value * kernel_ns // KERNEL_NS))
-    executable = graph_of(gpu) if pattern == "graph" else None
+def busy_for(gpu: CudaDevice, seconds: float, launch: Callable[[], None], ns: int, ahead_ns: int = QUEUED_NS) -> float:
+    """Launch for so long, at most `ahead_ns` ahead; return milliseconds of kernels completed per millisecond."""
     done_ns, began = 0, gpu.now()
     while gpu.now() - began < seconds:
-        if executable:
-            gpu.call("cuGraphLaunch", executable, gpu.stream)
-            done_ns += GRAPH_LAUNCHES * KERNEL_NS
-        else:
-            gpu.launch(kernel_ns, rounds)
-            done_ns += kernel_ns
-        if pattern == "sync":
+        launch()
+        done_ns += ns
+        if done_ns % ahead_ns < ns:
             gpu.synchronize()
     gpu.synchronize()
-    return {"busy": done_ns / 1e9 / (gpu.now() - began)}
+    return done_ns / 1e9 / (gpu.now() - began)
+
+
+def throughput(gpu: CudaDevice, pattern: str) -> dict[str, float]:
+    """Return the part of the time that kernels get by their nominal length, with the first frame's budget spent."""
+    ns = {"graph": GRAPH_LAUNCHES * KERNEL_NS, "tiny": TINY_NS}.get(pattern, KERNEL_NS)
+    launch = functools.partial(gpu.launch, ns)
+    if pattern == "graph":
+        launch = functools.partial(gpu.call, "cuGraphLaunch", graph_of(gpu), gpu.stream)
+    ahead_ns = ns if pattern == "sync" else QUEUED_NS
+    busy_for(gpu, WARM_UP_SECONDS, launch, ns, ahead_ns)
+    return {"busy": busy_for(gpu, float(os.environ["FGPU_SECONDS"]), launch, ns, ahead_ns)}
 
 
 def calibrate(gpu: CudaDevice) -> dict[str, int]:
@@ -310,17 +316,10 @@ def wake_once(gpu: CudaDevice) -> tuple[float, float]:
 
 def contend(gpu: CudaDevice, kernel_us: str) -> dict[str, float]:
     """Keep the GPU busy with kernels of this length beside others; return the same as `throughput`."""
-    seconds, length_ns = float(os.environ["FGPU_SECONDS"]), int(kernel_us) * 1000
-    rounds = c_uint64(max(1, gpu.rounds.value * length_ns // KERNEL_NS))
     wait_for_others()
-    done_ns, began = 0, gpu.now()
-    while gpu.now() - began < seconds:
-        gpu.launch(length_ns, rounds)
-        done_ns += length_ns
-        if done_ns % QUEUED_NS < length_ns:
-            gpu.synchronize()
-    gpu.synchronize()
-    return {"busy": done_ns / 1e9 / (gpu.now() - began)}
+    length_ns = int(kernel_us) * 1000
+    launch = functools.partial(gpu.launch, length_ns)
+    return {"busy": busy_for(gpu, float(os.environ["FGPU_SECONDS"]), launch, length_ns)}
 
 
 def cost(gpu: CudaDevice, _: str) -> dict[str, float]:
