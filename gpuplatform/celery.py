@@ -108,12 +108,17 @@ def _require_known_database(**_kwargs: Any) -> None:
 
 
 @worker_ready.connect
-def _keep_heartbeat(sender: Any, **_kwargs: Any) -> None:
-    """Let it be known that a scheduler's worker runs; those of hosts are known by their own heartbeats."""
-    from resources import heartbeats  # Django is set up by now
+def _keep_what_tasks_cannot(sender: Any, **_kwargs: Any) -> None:
+    """Let it be known that a scheduler's worker runs, and end what its tasks might wait for, by threads.
+
+    Workers of hosts are known by their own heartbeats.
+    """
+    from hostaccess import connections  # Django is set up by now
+    from resources import heartbeats
 
     if heartbeats.HeartbeatName.SCHEDULER in sender.app.amqp.queues.consume_from:
         heartbeats.keep(heartbeats.HeartbeatName.SCHEDULER)
+        connections.keep()
 
 
 @worker_shutting_down.connect

@@ -25,6 +25,7 @@ POLICIES: Final[dict[str, LiteralString]] = {
     "UPDATE": "CREATE POLICY {name} ON {table} FOR UPDATE TO {group} USING ({changed}) WITH CHECK ({written})",
     "DELETE": "CREATE POLICY {name} ON {table} FOR DELETE TO {group} USING ({changed})",
 }
+TAKE_PART: Final = "GRANT {role} TO CURRENT_USER"  # who sees and ends a role's connections is a member, or superuser
 # Triggers guard what a host does not see, so they run with the rights of the tables' owner. Temporary tables come last:
 # else those of a host would be taken for the platform's, and triggers of its own would run with the owner's rights.
 SEARCH_PATH: Final = "search_path=public, pg_temp"
@@ -85,6 +86,8 @@ def apply_grants() -> None:
             _execute("GRANT EXECUTE ON FUNCTION {f} TO {group}", f=_raw(function), group=group)
         for table in set(_rows(GRANTED_TABLES, group_name())) - {grant.table for grant in GRANTS}:
             _execute("REVOKE ALL ON {table} FROM {group}", table=sql.Identifier(table), group=group)
+        for role in _rows("SELECT rolname FROM pg_roles WHERE starts_with(rolname, %s)", role_prefix()):
+            _execute(TAKE_PART, role=sql.Identifier(role))
         for grant in GRANTS:
             with transaction.atomic():
                 _apply(grant, group)
@@ -110,6 +113,7 @@ def make_role(role: str, password: str) -> None:
             verifier=sql.Literal(_verifier(role, password)),
         )
         _execute("GRANT {group} TO {role}", **names)
+        _execute(TAKE_PART, **names)
 
 
 def drop_role(role: str) -> None:
@@ -120,7 +124,7 @@ def drop_role(role: str) -> None:
         name = sql.Identifier(role)
         with transaction.atomic():
             _execute("ALTER ROLE {role} NOLOGIN", role=name)
-            _execute("GRANT {role} TO CURRENT_USER", role=name)  # who ends connections is a member, or superuser
+            _execute(TAKE_PART, role=name)
         with transaction.atomic():  # once no new connection is possible
             _rows("SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity WHERE usename = %s", role)
             _execute("DROP OWNED BY {role}", role=name)
