@@ -10,6 +10,10 @@ promotion_ms: the end of a session until the next one on its host runs, by their
 delivery_ms:  the event of a change until a browser that shows it has the row
 roles:        share of a core and MiB, for each role; transactions_per_second are PostgreSQL's
 hosts_alone:  the same before any client comes: what hosts ask of the database while nothing happens
+
+`--users 25,50,100` measures these numbers of users one after another, each with a browser, a terminal and a program, on
+as many hosts as their sessions need, until one is too many: more than 1 % of the requests refused, or p95 of submit_ms
+beyond 1 s or of an echo beyond 100 ms. Then `steps` has the figures of each number, and `knee` is the last that held.
 """
 
 import argparse
@@ -46,6 +50,10 @@ READY_SECONDS: Final = 300.0
 SETTLE_SECONDS: Final = size(10.0, 0.5)
 WORLD: Final = "from bench import load_world; load_world."
 CHANGED: Final = ("RUNNING", "TERMINATED")
+CLIENTS: Final = ("browsers", "terminals", "clients")
+GPUS: Final = 8  # of a host
+MAX_REFUSED: Final = 0.01  # of the requests
+MAX_P95: Final = {"submit_ms": 1000, "terminal_echo_ms": 100}
 EVENTS: Final = """
     SELECT event.session_id, event.new_status, extract(epoch FROM event.at)::float, session.host_id
     FROM compute_sessionevent event JOIN compute_session session ON session.id = event.session_id
@@ -65,11 +73,20 @@ def main() -> None:
     )
     parser.add_argument("--pause", type=float, default=size(20, 1), help="seconds between two requests of one program")
     parser.add_argument("--web-processes", type=int, default=1)
+    parser.add_argument("--users", type=lambda text: [int(each) for each in text.split(",")], help="N,N,...: see above")
     options = parser.parse_args()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     sizes = {name: getattr(options, name) or max(1, round(most * options.scale)) for name, most in FULL.items()}
+    if users := options.users:
+        hosts = -(-max(users) // GPUS)
+        sizes = {"hosts": hosts, "sessions": hosts * GPUS + 10, **dict.fromkeys(CLIENTS, max(users))}
     with running(sizes, options.web_processes) as platform:
-        figures = asyncio.run(platform.measure(options.alone_seconds, options.seconds, options.pause))
+        measuring = (
+            platform.find_knee(users, options.seconds, options.pause)
+            if users
+            else platform.measure(options.alone_seconds, options.seconds, options.pause)
+        )
+        figures = asyncio.run(measuring)
     sys.stdout.write(json.dumps({"size": sizes, **figures, "load": load()}) + "\n")
 
 
@@ -85,11 +102,28 @@ class LoadedPlatform:
         """Return the figures of the hosts alone, then those of so many seconds after all clients are there."""
         await asyncio.sleep(SETTLE_SECONDS)
         alone = await self._cost(alone_seconds)
+        return {**await self._with_clients(seconds, pause), "hosts_alone": alone}
+
+    async def find_knee(self, steps: Sequence[int], seconds: float, pause: float) -> dict[str, Any]:
+        """Return the figures of each number of users up to the first that is too many, and the last that is not."""
+        found: list[dict[str, Any]] = []
+        knee = 0
+        await asyncio.sleep(SETTLE_SECONDS)
+        for users in steps:
+            figures = await self._with_clients(seconds, pause, users)
+            found.append({"users": users, **figures})
+            if not _holds(figures):
+                break
+            knee = users
+        return {"steps": found, "knee": knee}
+
+    async def _with_clients(self, seconds: float, pause: float, users: int | None = None) -> dict[str, Any]:
+        """Return the figures of so many seconds after the clients are there, each kind `users` of them, else all."""
         measured = Measurements()
         clients = LoadClients(self._address, measured)
-        made = self._made
-        clients.begin(made["cookies"], made["terminals"], made["tokens"], made["image"], pause)
-        wanted = {"browsers": len(made["cookies"]), "terminals": len(made["terminals"])}
+        cookies, terminals, tokens = (self._made[name][:users] for name in ("cookies", "terminals", "tokens"))
+        clients.begin(cookies, terminals, tokens, self._made["image"], pause)
+        wanted = {"browsers": len(cookies), "terminals": len(terminals)}
         deadline = time.monotonic() + READY_SECONDS
         while clients.opened != wanted and not measured.failures and time.monotonic() < deadline:
             await asyncio.sleep(0.5)
@@ -106,10 +140,11 @@ class LoadedPlatform:
             "delivery_ms": _summary(_deliveries(events, measured.shown_at)),
             "statuses": measured.statuses,
             "failures": measured.failures,
+            "refused_ms": _summary([each for times in measured.refusals.values() for each in times]),
+            "refused_of_a_client": _summary([len(times) for times in measured.refusals.values()]),
             "requests_per_second": round(sum(map(len, measured.milliseconds.values())) / (ended - begun), 1),
             "opened": opened,
             **cost,
-            "hosts_alone": alone,
         }
 
     async def _cost(self, seconds: float) -> dict[str, Any]:
@@ -121,6 +156,12 @@ class LoadedPlatform:
             "transactions_per_second": round((_transactions() - transactions) / took, 1),
             "roles": _shares(before, after, took),
         }
+
+
+def _holds(figures: Mapping[str, Any]) -> bool:
+    """Return whether the platform was fit to work with."""
+    is_quick = all(figures[name].get("p95", 0) <= most for name, most in MAX_P95.items())
+    return is_quick and figures["refused_ms"]["count"] <= MAX_REFUSED * sum(figures["statuses"].values())
 
 
 @contextmanager

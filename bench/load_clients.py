@@ -21,6 +21,7 @@ REFETCH_SECONDS: Final = 1.5  # at most, before a list is fetched again
 HTMX_HEADERS: Final = {"HX-Request": "true"}
 BODY: Final = {"cpu": 1, "memory": "2g", "fgpu": "1"}
 MIX: Final = {"sessions": 40, "session": 30, "limits": 20, "submit": 5, "terminate": 5}  # requests of 100
+REFUSED: Final = {429, 503}
 KINDS: Final = ("list page", "terminal echo", *MIX)
 
 
@@ -32,6 +33,7 @@ class Measurements:
     statuses: dict[int, int] = field(default_factory=dict)
     shown_at: dict[str, list[float]] = field(default_factory=dict)  # of each session, at whatever browser
     failures: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, list[float]] = field(default_factory=dict)  # milliseconds until each, by who was refused
 
     def note(self, kind: str, seconds: float) -> None:
         """Note how long one thing took."""
@@ -107,7 +109,7 @@ class LoadClients:
     async def _fetch(self, cookie: str) -> None:
         await asyncio.sleep(self._random.random() * REFETCH_SECONDS)
         try:
-            await self._ask("list page", "GET", "/sessions/", {**HTMX_HEADERS, "Cookie": f"gp_session={cookie}"})
+            await self._ask("list page", "GET", "/sessions/", {"Cookie": f"gp_session={cookie}", **HTMX_HEADERS})
         except httpx.HTTPError as error:
             self._measured.fail(f"list page: {type(error).__name__}")
 
@@ -179,6 +181,9 @@ class LoadClients:
             self._measured.fail(f"{kind}: {type(error).__name__}")
             return {}
         self._measured.statuses[response.status_code] = self._measured.statuses.get(response.status_code, 0) + 1
+        if response.status_code in REFUSED:
+            took = (time.perf_counter() - begun) * 1000
+            self._measured.refusals.setdefault(next(iter(headers.values())), []).append(took)
         if not response.is_success:
             self._measured.fail(f"{kind}: {response.status_code}")
             return {}
