@@ -29,6 +29,21 @@ class Mutation:
     tests: str  # a test file, and after "::" words for pytest -k
     rebuild: str = HOOK
 
+    def applies(self) -> bool:
+        return self.old in (PACKAGE / self.file).read_text()
+
+    def selects(self, test: str) -> bool:
+        """Whether the test of that name, of the mutation's file, is one that must fail."""
+        return any(all(word in test for word in words.split(" and ")) for words in self.words.split(" or "))
+
+    @property
+    def words(self) -> str:
+        return self.tests.partition("::")[2]
+
+    @property
+    def test_file(self) -> str:
+        return self.tests.partition("::")[0]
+
 
 MUTATIONS = [
     Mutation("a look per allocation", "src/reload.c", "if (!last ||", "if (true ||", "test_resize.py::ten_milliseconds"),
@@ -66,12 +81,12 @@ MUTATIONS = [
     Mutation("GPUs without limit allowed", "src/driver.c", "if (index < 0) return refuse", "if (false) return refuse", "test_closed.py::without_a_limit_closes"),
     Mutation("NVML open without limit", "src/nvml.c", "*gpu < 0 ? NVML_NO_PERMISSION", "*gpu < 0 ? NVML_SUCCESS", "test_closed.py::no_nvml"),
     Mutation("paths from the environment", "Makefile", "HOOK = $(wildcard src/*.c)", "HOOK = $(filter-out src/system.c,$(wildcard src/*.c)) tests/c/system.c", "test_closed.py::installed_library", "libfgpu.so"),
-    Mutation("future names offered", "src/route.c", "is_guarded |= begins(name, stem);", "(void)0;", "test_routing.py::future"),
+    Mutation("future names offered", "src/route.c", "is_guarded |= *stem >= 'a' ? begins(name, stem) :", "is_guarded |= *stem >= 'a' ? false :", "test_routing.py::future"),
     Mutation("driver's own address given", "src/route.c", "*function = s->wrapper;", "", "test_routing.py::get_proc_address"),
-    Mutation("dlsym of dlsym", "src/route.c", 'same(name, "dlsym") ||', "false ||", "test_routing.py::dlsym_of_dlsym"),
-    Mutation("dlvsym not intercepted", "src/route.c", "if (name && (wrapper_of", "if (name && !versioned && (wrapper_of", "test_routing.py::versioned"),
+    Mutation("dlsym of dlsym", "src/route.c", "if (name && scope_entry(name))", "if (false)", "test_routing.py::dlsym_of_dlsym"),
+    Mutation("dlvsym not intercepted", "src/route.c", "if (name && route_guards(name))", "if (name && !versioned && route_guards(name))", "test_routing.py::versioned"),
     Mutation("RTLD_NEXT finds ourselves", "src/route.c", " || handle == RTLD_NEXT", "", "test_routing.py::looked_up or future"),
-    Mutation("caller not kept", "src/route.c", '"pop %rdx\\npop %rsi\\npop %rdi\\njmp *%rax\\n', '"pop %rdx\\npop %rsi\\npop %rdi\\nsub $8, %rsp\\ncall *%rax\\nadd $8, %rsp\\nret\\n', "test_routing.py::rtld_next_still"),
+    Mutation("caller not kept", "src/scope.c", '"pop %rdx\\npop %rsi\\npop %rdi\\njmp *%rax\\n"', '"pop %rdx\\npop %rsi\\npop %rdi\\nsub $8, %rsp\\ncall *%rax\\nadd $8, %rsp\\nret\\n"', "test_routing.py::rtld_next_still"),
     Mutation("no message for what is withheld", "src/route.c", 'fgpu_real_dlsym(handle, "(withheld by libfgpu)")', "NULL", "test_routing.py::future"),
     Mutation("pinned memory free of charge", "src/pinned.c", "hold_new(fgpu_host(), bytes", "hold_new(fgpu_host(), 0 * bytes", "test_memory.py::page_locked"),
     Mutation("pinned memory always bounded", "src/driver.c", "fgpu_limits.pinned_bytes ? HOST_MEMORY : -1", "HOST_MEMORY", "test_memory.py::page_locked"),
@@ -112,9 +127,9 @@ MUTATIONS = [
     Mutation("more total than there is", "src/memory.c", "*total = least(limit, really_there);", "*total = limit;", "test_views.py::larger"),
     Mutation("pools not trimmed", "src/pools.c", "if (and_trim && hold->gpu >= 0)", "if (false)", "test_memory.py::trimmed"),
     Mutation("pool growth not seen", "src/pools.c", "if (!rc && correct(hold, false))", "if (false && correct(hold, false))", "test_memory.py::grows_by_more"),
-    Mutation("GPU of the stream ignored", "src/driver.c", "if (KEY(stream) > KEY(STREAM_PER_THREAD) &&", "if (false &&", "test_memory.py::whatever_gpu_is_current"),
-    Mutation("gate of the current GPU", "src/driver.c", "if (KEY(stream) > KEY(STREAM_PER_THREAD) &&", "if (false &&", "test_gate.py::of_another_gpu"),
-    Mutation("pools of other GPUs", "src/pools.c", "hold = charge(pool, fgpu_index(device));", "hold = charge(pool, gpu);", "test_memory.py::whatever_gpu_is_current"),
+    Mutation("GPU of the stream ignored", "src/driver.c", "if (KEY(stream) > KEY(STREAM_PER_THREAD) &&", "if (false &&", "test_memory.py::where_it_lies"),
+    Mutation("gate of the current GPU", "src/driver.c", "if (KEY(stream) > KEY(STREAM_PER_THREAD) &&", "if (false &&", "test_gate.py::streams_gpu"),
+    Mutation("pools of other GPUs", "src/pools.c", "hold = charge(pool, fgpu_index(device));", "hold = charge(pool, gpu);", "test_memory.py::where_it_lies"),
     Mutation("captures not seen", "src/pools.c", "    if (rc || status != 1)\n        *graph = NULL;", "    *graph = NULL;", "test_memory.py::every_allocator and captured"),
     Mutation("graph nodes free of charge", "src/graphs.c", "hold_new(gpu, node->bytes, NULL, hold)", "hold_new(gpu, 0, NULL, hold)", "test_memory.py::every_allocator and graph"),
     Mutation("executables hold nothing", "src/graphs.c", "            ledger_share(HELD_GRAPH, KEY(graph), HELD_EXEC, KEY(exec)); \\", "            (void)0; \\", "test_memory.py::executable_lives"),
@@ -122,8 +137,8 @@ MUTATIONS = [
     Mutation("contexts free of charge", "src/contexts.c", "fgpu_limits.gpu[gpu].ctx_bytes", "0", "test_memory.py::context_that_does_not_fit"),
     Mutation("child's context free", "src/contexts.c", "PER_PROCESS static struct hold *paid", "static struct hold *paid", "test_memory.py::pays_for_its_own"),
     Mutation("contexts leave memory", "src/contexts.c", "ledger_drop_context(context);", "", "test_memory.py::destroying_a_context or primary_context"),
-    Mutation("GPUs by ordinal", "src/driver.c", "return limits_find(&fgpu_limits, text);", "return device;", "test_memory.py::whatever_order"),
-    Mutation("many GPUs at once", "src/gate.c", "fgpu_gated ? CUDA_NOT_SUPPORTED", "false ? CUDA_NOT_SUPPORTED", "test_memory.py::several_gpus"),
+    Mutation("GPUs by ordinal", "src/driver.c", "return limits_find(&fgpu_limits, text);", "return device;", "test_memory.py::visible_order"),
+    Mutation("many GPUs at once", "src/gate.c", "fgpu_gated ? CUDA_NOT_SUPPORTED", "false ? CUDA_NOT_SUPPORTED", "test_memory.py::several_gated"),
     Mutation("total of the card", "src/memory.c", "*bytes = least(*bytes, fgpu_limits.gpu[gpu].mem_bytes);", "(void)0;", "test_views.py::as_the_total"),
     Mutation("NVML total of the card", "src/nvml.c", "out->total = fgpu_limits.gpu[gpu].mem_bytes;", "out->total = 8ull << 30;", "test_views.py::nvidia_smi or nvml"),
     Mutation("NVML processes missing", "src/region.c", "if (!slot->pid || !slot->used[gpu])", "if (true)", "test_views.py::nvml_shows"),
@@ -181,11 +196,11 @@ MUTATIONS = [
     Mutation("ledger not locked", "src/ledger.c", "    LOCKED(ledger_lock);\n    insert(", "    insert(", "test_sanitizers.py::threads and tsan", "test/libfgpu-tsan.so"),
     Mutation("gate not locked", "src/gate.c", "    LOCKED(gate);\n    uint64_t now = clock_now();", "    uint64_t now = clock_now();", "test_sanitizers.py::threads and tsan", "test/libfgpu-tsan.so"),
     Mutation("entry used after free", "src/ledger.c", "        undo(entry->hold);\n    free(entry);", "        undo(entry->hold), undo(entry->hold);\n    free(entry);", "test_sanitizers.py::asan", "test/libfgpu-asan.so"),
-    Mutation("a constructor", "src/system.c", "uint64_t clock_now(void) {", "__attribute__((constructor)) uint64_t clock_now(void) {", "test_library.py::constructors", "libfgpu.so"),
-    Mutation("a message", "src/driver.c", "static void in_child(void) {", 'static void in_child(void) {\n    printf("x");', "test_library.py::prints"),
+    Mutation("a constructor", "src/system.c", "uint64_t clock_now(void) {", "__attribute__((constructor)) uint64_t clock_now(void) {", "test_library.py::constructor", "libfgpu.so"),
+    Mutation("a message", "src/driver.c", "static void in_child(void) {", 'static void in_child(void) {\n    printf("x");', "test_library.py::output"),
     Mutation("newer glibc", "Makefile", "linux-gnu.2.17", "linux-gnu.2.34", "test_library.py::glibc", "libfgpu.so"),
     Mutation("more exported", "src/system.c", "uint64_t clock_now(void) {", '__attribute__((visibility("default"))) uint64_t clock_now(void) {', "test_library.py::exports", "libfgpu.so"),
-    Mutation("every program attached", "src/route.c", "    if (name && (wrapper_of", "    fgpu_attach();\n    if (name && (wrapper_of", "test_library.py::untouched or exports"),
+    Mutation("every program attached", "src/scope.c", "    if (late)\n", "    fgpu_attach();\n    if (late)\n", "test_library.py::untouched"),
     Mutation("failed captures stay charged", "src/pools.c", "        ledger_drop_all(HELD_GRAPH, graph);\n    return rc;", "        (void)graph;\n    return rc;", "test_memory.py::capture_that_fails"),
     Mutation("a stream's end ends no capture", "src/gate.c", "return capture_ended(CALL(name, (stream)), stream, NULL);", "return CALL(name, (stream));", "test_memory.py::capture_that_fails"),
     Mutation("waiting streams take few launches", "src/flight.c", " || queue_has_waited(queue, STUCK_NS)", "", "test_gate.py::waits_for_the_program"),
@@ -210,9 +225,8 @@ def is_noticed(mutation: Mutation, copy: Path) -> bool:
     make = ["make", "-s", "-C", str(copy), f"PYTHON={sys.executable}", "EXTRA=-w"]
     built = subprocess.run([*make, str(copy / "build" / mutation.rebuild)], capture_output=True, check=False)
     subprocess.run([*make, "-t", "tests"], capture_output=True, check=True)
-    name, _, words = mutation.tests.partition("::")
     pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:django", "-p", "no:cacheprovider"]
-    command = [*pytest, str(copy / "tests" / name), "-k", words]
+    command = [*pytest, str(copy / "tests" / mutation.test_file), "-k", mutation.words]
     path = f"{copy.parent}:{PACKAGE.parent}"  # the copy of this package, and what its tests share with others
     environment = os.environ | {"PYTHONPATH": path}
     result = subprocess.run(command, cwd=copy.parent, env=environment, capture_output=True, check=False)
