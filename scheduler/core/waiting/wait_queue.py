@@ -17,6 +17,8 @@ from scheduler.core.types import ClassKey, Placement, RunningSession, SessionReq
 from scheduler.core.waiting.request_class import QueueEntry, QueueKey, RequestClass
 from scheduler.core.waiting.turns import Turns
 
+_CPU, _MEMORY_BYTES, _MAX_REQUEST_MILLI = map(attrgetter, ("cpu", "memory_bytes", "max_request_milli"))
+
 
 class WaitQueue:
     """Requests that wait for the groups of a cluster state, served by the rules of `placement.plan`."""
@@ -123,15 +125,15 @@ class WaitQueue:
         self._turns = Turns()
         chosen = {group_id: self._candidates(group_id, at) for group_id in self._classes}
         for group_id, classes in chosen.items():
-            self._turns.rank(self._cluster.groups[group_id])
-            for request_class in classes:
-                self._turns.begin(request_class)
+            self._turns.rank(group_id, self._cluster.groups[group_id])
+            self._turns.begin(classes)
         self._complete = {group_id for group_id, found in chosen.items() if len(found) == len(self._classes[group_id])}
         while turn := self._turns.pop():
             self.evaluated += 1
             request_class, entry = turn
-            placements = self._serve_entry(request_class, entry, at)
-            if placements:
+            if self._cannot_start(request_class, entry[1]):
+                self._complete.discard(request_class.group_id)
+            elif placements := self._serve_entry(request_class, entry, at):
                 started.append((entry[1], placements))
         for session_id in self._several.started:
             self.withdraw(session_id)
@@ -147,8 +149,6 @@ class WaitQueue:
         request = entry[1]
         if self._several.started and request.id in self._several.started:
             self._pass_over(request_class, entry, at)
-        elif self._cannot_start(request_class, request):
-            self._complete.discard(request.group_id)
         elif self._cluster.limits.are_exceeded_by(request):
             self._set_aside(request_class.pop(entry))
             self._drop_head(request)
@@ -159,7 +159,6 @@ class WaitQueue:
             return placements
         else:
             self._complete.discard(request.group_id)
-            self._turns.rank(self._cluster.groups[request.group_id])
             self._restrict_to_backfill(request_class, at)
         return ()
 
@@ -178,7 +177,7 @@ class WaitQueue:
         if classes and group_id not in self._complete and self._cluster.groups[group_id].head is None:
             first = self._first(group_id, at)
             if first is not None:
-                self._turns.begin(first)  # starts, or becomes the head before others start
+                self._turns.begin([first])  # starts, or becomes the head before others start
 
     def _restrict_to_backfill(self, request_class: RequestClass, at: datetime) -> None:
         """Serve only requests of the class that end before the head's start, if the reserved host has capacity."""
@@ -201,11 +200,14 @@ class WaitQueue:
         group = self._cluster.groups[request.group_id]
         reserved = group.reserved_hosts if group.head is not None and group.head.id == request.id else []
         placements = self._cluster.place(request, at)
+        self._turns.rank(request.group_id, group)
         if released := [host for host in reserved if not host.is_reserved]:  # by another entry of the session
             self._offer(request.group_id, released)
         if placements and request.id in self._hypothetical_ids:
             for placement in placements:
                 self._cluster.end(request.group_id, placement.session_id)
+        if placements:
+            self._grown[request.group_id].update_maximum()
         return placements
 
     def _set_aside(self, entry: QueueEntry) -> None:
@@ -217,8 +219,11 @@ class WaitQueue:
 
     def _first(self, group_id: int, at: datetime) -> RequestClass | None:
         """Return the class that holds the first request of a group that a host could hold; None if there is none."""
-        group = self._cluster.groups[group_id]
-        able = (found for found in self._classes[group_id].values() if group.could_hold(found.shape, at))
+        group, classes = self._cluster.groups[group_id], self._classes[group_id].values()
+        first = min(classes, key=attrgetter("first"), default=None)
+        if first is None or group.could_hold(first.shape, at):
+            return first
+        able = (found for found in classes if group.could_hold(found.shape, at))
         return min(able, key=attrgetter("first"), default=None)
 
     def _candidates(self, group_id: int, at: datetime) -> list[RequestClass]:
@@ -253,6 +258,7 @@ class WaitQueue:
             return
         reserved = group.reserved_hosts
         group.clear_head()
+        self._turns.rank(request.group_id, group)
         self._offer(request.group_id, reserved)
 
     def _offer(self, group_id: int, hosts: Iterable[HostCapacity]) -> None:
@@ -260,9 +266,11 @@ class WaitQueue:
         for host in hosts:
             self._grown[group_id].add(host)
         self._grown[group_id].update_maximum()
-        for request_class in self._classes[group_id].values():
-            if request_class.queues and self._grown[group_id].fits(request_class.shape):
-                self._turns.begin(request_class)
+        self._turns.begin(
+            request_class
+            for request_class in self._classes[group_id].values()
+            if request_class.queues and self._grown[group_id].fits(request_class.shape)
+        )
 
 
 class AlternativeEntries:
@@ -307,7 +315,8 @@ class AlternativeEntries:
 class GrownHosts:
     """Hosts of a group that have gained capacity since the last `serve`: refused requests can fit on these only.
 
-    Until the next one is added they only lose capacity. So a host on which a shape did not fit is not looked at again.
+    Until the next one is added they only lose capacity. So a host on which a shape did not fit is not looked at again,
+    and most shapes that do not fit any more are known by the maximum.
     """
 
     __slots__ = ("_by_index", "_hosts", "_maximum", "_passed")
@@ -341,19 +350,19 @@ class GrownHosts:
         """Take into account that hosts were added or have changed."""
         if hosts := self._hosts:
             self._maximum = (
-                max(host.cpu for host in hosts),
-                max(host.memory_bytes for host in hosts),
-                max(host.max_request_milli for host in hosts),
+                max(map(_CPU, hosts)),
+                max(map(_MEMORY_BYTES, hosts)),
+                max(map(_MAX_REQUEST_MILLI, hosts)),
             )
 
     def fits(self, shape: Shape) -> bool:
         """Return whether one of the hosts can take `shape`, or a member of a cluster that may span hosts."""
+        cpu, memory_bytes, fgpu_milli = self._maximum
         if shape.members > 1:
             one = shape.of_members(1)
             if shape.spans_hosts and shape.main and self.fits(shape.of_members(1, with_main=True)):
                 return True
             return self.fits(one) and (shape.spans_hosts or any(host.fits(shape) for host in self._hosts))
-        cpu, memory_bytes, fgpu_milli = self._maximum
         if shape.cpu > cpu or shape.memory_bytes > memory_bytes or shape.fgpu_milli > fgpu_milli:
             return False
         hosts, known = self._hosts, self._passed.get(shape, 0)
