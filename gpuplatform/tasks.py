@@ -1,5 +1,6 @@
 """The tasks that make backups, and remove what was kept for long enough, while the platform runs."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ from django.utils import timezone
 
 from messaging.background import BackgroundThread
 from operations import backup_files, retention
+from operations.logs import rotation
 from resources import clock
+
+logger = logging.getLogger(__name__)
 
 _last: "subprocess.Popen[bytes] | None" = None
 _remover = BackgroundThread("retention")  # scheduling does not wait for it
@@ -24,6 +28,10 @@ def remove_old() -> None:
 
 
 def _remove_old() -> None:
+    try:
+        rotation.rotate(settings.COMPUTE_VAR_DIR)
+    except OSError as error:
+        logger.warning("logs are not rotated: %s", error)
     close_old_connections()
     try:
         retention.remove_old(clock.now())

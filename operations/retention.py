@@ -1,7 +1,7 @@
-"""Removes old rows in small parts: events and statistics, for which settings say how long they stay, and messages.
+"""Removes old rows in small parts: history, for which settings say how long it stays, and messages.
 
-A session itself is kept, with what it asked for, held, how it ended, and its changes of status: usage reports rest on
-those.
+A session itself is kept for longest, with what it asked for, held, how it ended, and its changes of status: usage
+reports rest on those. What every table keeps for how long is in docs/growth.md.
 """
 
 import logging
@@ -12,18 +12,30 @@ from typing import Any, Final
 
 from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.conf import settings
+from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session as LoginRow
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from accounts.models import AuditEntry
+from accounts.models import AccountInvitation, ApiToken, AuditEntry
 from arrays.models import Array, ArrayTask
-from deployments.models import DeploymentEvent
+from deployments.models import Deployment, DeploymentEvent, DeploymentToken, TokenUsage
 from imports.models import Import, ImportTarget
-from notifications.models import Notification
+from notifications.models import Announcement, Notification
 from resources.models import ElasticHost
 from restapi import idempotency
 from restapi.models import IdempotencyKey
-from sessions.models import EndpointEvent, Session, SessionEvent, StartForecast, UsageDay, UsageHistory
+from sessions.models import (
+    Cluster,
+    Dependency,
+    EndpointEvent,
+    Session,
+    SessionEvent,
+    ShareLink,
+    StartForecast,
+    UsageDay,
+    UsageHistory,
+)
 from webhooks.delivery import deliveries
 from webhooks.models import WebhookDelivery
 
@@ -57,15 +69,24 @@ def remove_old(now: datetime) -> dict[str, int]:
     return removed
 
 
-def _by_age(rows: Callable[[datetime], QuerySet[Any]]) -> Callable[[datetime], Iterator[int]]:
+def _delete(rows: QuerySet[Any]) -> int:
+    return rows.delete()[0]
+
+
+def _by_age(
+    rows: Callable[[datetime], QuerySet[Any]],
+    delete: Callable[[QuerySet[Any]], int] = _delete,
+    part: int | None = None,
+) -> Callable[[datetime], Iterator[int]]:
     """Return what deletes the rows of a query, part by part."""
 
     def parts(before: datetime) -> Iterator[int]:
+        size = part or PART
         for _part in range(MAX_PARTS):
-            found = list(rows(before).values_list("pk", flat=True)[:PART])
+            found = list(rows(before).values_list("pk", flat=True)[:size])
             if found:
-                yield rows(before).model._default_manager.filter(pk__in=found).delete()[0]
-            if len(found) < PART:
+                yield delete(rows(before).model._default_manager.filter(pk__in=found))
+            if len(found) < size:
                 return
 
     return parts
@@ -87,12 +108,33 @@ def _of_ended_sessions(rows: QuerySet[Any], path: str) -> Callable[[datetime], I
     return parts
 
 
+def _sessions(before: datetime) -> QuerySet[Any]:
+    """Return ended sessions; without those of clusters that go on, and those that others wait for or come from."""
+    alone = Q(cluster=None) | Q(cluster__ended_at__lt=before)
+    waited_for = Dependency.objects.filter(to_session=OuterRef("pk"), from_session__ended_at=None)
+    fetched = Import.objects.filter(session=OuterRef("pk"))
+    ended = Session.objects.filter(alone, ended_at__lt=before)
+    return ended.exclude(Exists(waited_for)).exclude(Exists(fetched)).order_by("pk")
+
+
+@transaction.atomic
+def _delete_deployments(rows: QuerySet[Any]) -> int:
+    """Delete deployments with their revisions, to which they refer themselves."""
+    rows.update(revision=None, previous_revision=None, given_up=None)
+    return _delete(rows)
+
+
+def _setting_rule(name: str, setting: str, rows: Callable[[datetime], QuerySet[Any]]) -> RetentionRule:
+    """Return the rule of rows that are kept for as many days as a setting says."""
+    return RetentionRule(name, lambda: getattr(settings, setting), _by_age(lambda before: rows(before).order_by("pk")))
+
+
 def _sign_in_rule(model: Any) -> RetentionRule:
     def rows(before: datetime) -> QuerySet[Any]:
-        found: QuerySet[Any] = model._default_manager.filter(attempt_time__lt=before).order_by("pk")
+        found: QuerySet[Any] = model._default_manager.filter(attempt_time__lt=before)
         return found
 
-    return RetentionRule(model._meta.model_name, lambda: settings.COMPUTE_SIGN_IN_DAYS, _by_age(rows))
+    return _setting_rule(model._meta.model_name, "COMPUTE_SIGN_IN_DAYS", rows)
 
 
 def _created_rule(model: Any, span: timedelta) -> RetentionRule:
@@ -123,17 +165,19 @@ RULES: Final = (
         lambda: settings.COMPUTE_EVENTS_DAYS,
         _of_ended_sessions(EndpointEvent.objects.all(), "endpoint__session"),
     ),
-    RetentionRule(
+    _setting_rule("share_links", "COMPUTE_EVENTS_DAYS", lambda before: ShareLink.objects.filter(expires_at__lt=before)),
+    _setting_rule(
         "deployment_events",
-        lambda: settings.COMPUTE_EVENTS_DAYS,
-        _by_age(
-            lambda before: DeploymentEvent.objects.filter(deployment__ended_at__lt=before, at__lt=before).order_by("pk")
-        ),
+        "COMPUTE_EVENTS_DAYS",
+        lambda before: DeploymentEvent.objects.filter(deployment__ended_at__lt=before, at__lt=before),
     ),
-    RetentionRule(
+    _setting_rule(
+        "announcements", "COMPUTE_EVENTS_DAYS", lambda before: Announcement.objects.filter(ends_at__lt=before)
+    ),
+    _setting_rule(
         "elastic_hosts",
-        lambda: settings.COMPUTE_STATISTICS_DAYS,
-        _by_age(lambda before: ElasticHost.objects.filter(ended_at__lt=before, host=None).order_by("pk")),
+        "COMPUTE_STATISTICS_DAYS",
+        lambda before: ElasticHost.objects.filter(ended_at__lt=before, host=None),
     ),
     _created_rule(StartForecast, timedelta(days=30)),
     RetentionRule(
@@ -141,36 +185,50 @@ RULES: Final = (
         lambda: settings.COMPUTE_STATISTICS_DAYS,
         _of_ended_sessions(UsageHistory.objects.all(), "session"),
     ),
-    RetentionRule(
+    _setting_rule(
         "array_tasks",
-        lambda: settings.COMPUTE_STATISTICS_DAYS,
-        _by_age(lambda before: ArrayTask.objects.filter(array__ended_at__lt=before).order_by("pk")),
+        "COMPUTE_STATISTICS_DAYS",
+        lambda before: ArrayTask.objects.filter(array__ended_at__lt=before),
     ),
-    RetentionRule(
-        "arrays",
-        lambda: settings.COMPUTE_STATISTICS_DAYS,
-        _by_age(lambda before: Array.objects.filter(ended_at__lt=before, tasks=None).order_by("pk")),
+    _setting_rule(
+        "arrays", "COMPUTE_STATISTICS_DAYS", lambda before: Array.objects.filter(ended_at__lt=before, tasks=None)
     ),
-    RetentionRule(
-        "usage_days",
-        lambda: settings.COMPUTE_USAGE_DAYS,
-        _by_age(lambda before: UsageDay.objects.filter(day__lt=before.date()).order_by("pk")),
-    ),
-    RetentionRule(
-        "audit_entries",
-        lambda: settings.COMPUTE_AUDIT_DAYS,
-        _by_age(lambda before: AuditEntry.objects.filter(at__lt=before).order_by("pk")),
-    ),
+    _setting_rule("usage_days", "COMPUTE_USAGE_DAYS", lambda before: UsageDay.objects.filter(day__lt=before.date())),
+    _setting_rule("audit_entries", "COMPUTE_AUDIT_DAYS", lambda before: AuditEntry.objects.filter(at__lt=before)),
+    _setting_rule("admin_log", "COMPUTE_AUDIT_DAYS", lambda before: LogEntry.objects.filter(action_time__lt=before)),
     _ended_imports_rule("looks", LOOKS, Import.objects.filter(target=ImportTarget.LOOK)),
     _ended_imports_rule("imports", IMPORTS, Import.objects.exclude(target=ImportTarget.LOOK)),
     _created_rule(Notification, NOTIFICATIONS),
     _created_rule(WebhookDelivery, deliveries.RETENTION),
     _created_rule(IdempotencyKey, idempotency.RETENTION),
     *(_sign_in_rule(model) for model in (AccessAttempt, AccessFailureLog, AccessLog)),
-    # Rows of browsers' logins that have expired; they admit nobody.
+    # Rows of browsers' logins that have expired; they admit nobody. So do tokens and invitations.
+    _setting_rule(
+        "login_sessions", "COMPUTE_SIGN_IN_DAYS", lambda before: LoginRow.objects.filter(expire_date__lt=before)
+    ),
+    _setting_rule("api_tokens", "COMPUTE_SIGN_IN_DAYS", lambda before: ApiToken.objects.filter(expiry__lt=before)),
+    _setting_rule(
+        "invitations", "COMPUTE_SIGN_IN_DAYS", lambda before: AccountInvitation.objects.filter(expires_at__lt=before)
+    ),
+    RetentionRule("sessions", lambda: settings.COMPUTE_SESSIONS_DAYS, _by_age(_sessions, part=SESSIONS_AT_ONCE)),
+    _setting_rule(
+        "clusters", "COMPUTE_SESSIONS_DAYS", lambda before: Cluster.objects.filter(ended_at__lt=before, members=None)
+    ),
     RetentionRule(
-        "login_sessions",
-        lambda: settings.COMPUTE_SIGN_IN_DAYS,
-        _by_age(lambda before: LoginRow.objects.filter(expire_date__lt=before).order_by("pk")),
+        "deployments",
+        lambda: settings.COMPUTE_SESSIONS_DAYS,
+        _by_age(
+            lambda before: Deployment.objects.filter(ended_at__lt=before).order_by("pk"),
+            _delete_deployments,
+            part=SESSIONS_AT_ONCE,
+        ),
+    ),
+    _setting_rule(
+        "deployment_tokens",
+        "COMPUTE_SESSIONS_DAYS",
+        lambda before: DeploymentToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before)),
+    ),
+    _setting_rule(
+        "token_usage", "COMPUTE_SESSIONS_DAYS", lambda before: TokenUsage.objects.filter(month__lt=before.date())
     ),
 )

@@ -1,6 +1,7 @@
 """What is removed with age, and what stays."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from axes.models import AccessAttempt
@@ -9,14 +10,17 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from accounts.models import AuditEntry
+from accounts.models import AccountInvitation, ApiToken, AuditEntry
 from accounts.models.audit import AuditSource
+from deployments.models import Deployment, DeploymentToken, Revision
+from deployments.tests.making import make_deployment
 from gpuplatform import tasks
 from gpuplatform.celery import app
 from operations import retention
-from sessions.lifecycle import Status
-from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
-from tests.factories import make_endpoint, run_session, session_in
+from operations.logs import rotation
+from sessions.lifecycle import Reason, Status
+from sessions.models import Cluster, Dependency, EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
+from tests.factories import make_endpoint, make_session, make_user, run_cluster, run_session, session_in
 
 SUMS = (
     *("measured_seconds", "idle_seconds", "cpu_milli_seconds"),
@@ -84,7 +88,7 @@ def test_audit_log_and_sign_ins_go_by_their_settings(settings: Settings) -> None
         attempt = AccessAttempt.objects.create(username=str(days), failures_since_start=1, get_data="", post_data="")
         AccessAttempt.objects.filter(pk=attempt.pk).update(attempt_time=moment)
     retention.remove_old(NOW)
-    assert AuditEntry.objects.count() == 2  # it is kept for ever, unless the setting says otherwise
+    assert AuditEntry.objects.count() == 2  # its own setting keeps it for five years
     assert [*LoginRow.objects.values_list("session_key", flat=True)] == ["89"]
     assert [*AccessAttempt.objects.values_list("username", flat=True)] == ["89"]
     settings.COMPUTE_AUDIT_DAYS = 90
@@ -111,3 +115,62 @@ def test_a_clock_that_is_years_ahead_removes_nothing(settings: Settings, monkeyp
     monkeypatch.setattr(tasks, "close_old_connections", lambda: None)  # that of the test stays
     tasks._remove_old()
     assert AuditEntry.objects.filter(object_id="new").exists()
+
+
+@pytest.mark.django_db
+def test_old_sessions_go_unless_somebody_needs_them(settings: Settings) -> None:
+    settings.COMPUTE_SESSIONS_DAYS = 1000
+    old, recent, waited_for = old_session(1001), old_session(999), old_session(1001)
+    Dependency.objects.create(from_session=make_session(), to_session=waited_for)
+    over, going_on = run_cluster(2), run_cluster(2)
+    for member in (*over, going_on[1]):
+        member.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+        member.move_to(Status.TERMINATED, Reason.USER_REQUEST)
+        Session.objects.filter(pk=member.pk).update(ended_at=NOW - timedelta(days=1001))
+    Cluster.objects.filter(pk=over[0].pk).update(ended_at=NOW - timedelta(days=1001))
+    retention.remove_old(NOW)
+    gone = {old.pk, *(member.pk for member in over)}
+    stay = {recent.pk, waited_for.pk, *(member.pk for member in going_on)}
+    assert not Session.objects.filter(pk__in=gone).exists()
+    assert set(Session.objects.filter(pk__in=stay).values_list("pk", flat=True)) == stay
+    assert [*Cluster.objects.values_list("pk", flat=True)] == [going_on[0].pk]
+
+
+@pytest.mark.django_db
+def test_old_deployments_and_their_tokens_go(settings: Settings) -> None:
+    settings.COMPUTE_SESSIONS_DAYS = 1000
+    old, live = make_deployment(), make_deployment()
+    long_ago = NOW - timedelta(days=1001)
+    Deployment.objects.filter(pk=old.pk).update(ended_at=long_ago, replicas=0)
+    for name, revoked_at in (("revoked", long_ago), ("valid", None)):
+        DeploymentToken.objects.create(deployment=live, name=name, digest=name, revoked_at=revoked_at)
+    retention.remove_old(NOW)
+    assert [*Deployment.objects.values_list("pk", flat=True)] == [live.pk]
+    assert [*Revision.objects.values_list("deployment", flat=True)] == [live.pk]
+    assert [*DeploymentToken.objects.values_list("name", flat=True)] == ["valid"]
+
+
+@pytest.mark.django_db
+def test_expired_tokens_and_invitations_go_like_logins() -> None:
+    user = make_user()
+    for days in (89, 91):
+        moment = NOW - timedelta(days=days)
+        ApiToken.objects.create(digest=str(days), user=user, name=str(days), expiry=moment)
+        times = {"expires_at": moment, "accepted_at": moment}
+        AccountInvitation.objects.create(email=f"{days}@example.org", policy=user.policy, digest=str(days), **times)
+    ApiToken.objects.create(digest="lasting", user=user, name="lasting")
+    retention.remove_old(NOW)
+    assert {*ApiToken.objects.values_list("name", flat=True)} == {"89", "lasting"}
+    assert [*AccountInvitation.objects.values_list("digest", flat=True)] == ["89"]
+
+
+def test_logs_of_own_servers_are_cut_off_in_place(tmp_path: Path) -> None:
+    log, short = tmp_path / "redis" / "redis.log", tmp_path / "dockerd.log"
+    log.parent.mkdir()
+    log.write_text("a" * 11)
+    short.write_text("b" * 10)
+    with log.open("a") as held:
+        rotation.rotate(tmp_path, 10)
+        held.write("next")
+    assert (log.read_text(), (tmp_path / "redis" / "redis.log.1").read_text()) == ("next", "a" * 11)
+    assert short.read_text() == "b" * 10

@@ -1,4 +1,4 @@
-"""Lines of logs: their form, and secrets that are hidden in them.
+"""Lines of logs: their form, secrets that are hidden in them, and how much of them is kept.
 
 Used by gpuplatform.
 """

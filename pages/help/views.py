@@ -74,6 +74,7 @@ GROUPS: Final = (
                 "install-steps",
                 "upgrade",
                 "scaling",
+                "growth",
                 "backup",
                 "settings",
                 "hosts",
