@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images deb offline fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-packing bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-growth bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults-elastic faults
+.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images deb offline sbom fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-packing bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-growth bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults-elastic faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -61,10 +61,13 @@ manual: $(DEV) ## Make the manual page of the command line of its commands
 messages: $(DEV) .env ## Bring the catalogues of texts in locale/ to the sources, and compile them
 	@$(MANAGE) messages
 
-deb: $(VENV) ## Build the Debian package of the platform into build/, for servers without git, npm, compiler or network
+sbom: $(DEV) $(CLIENT) fgpu ## Print what the platform ships that others have written, as CycloneDX in JSON
+	@$(PYTHON) -m gpuplatform.bootstrap.sbom $$(TZ=UTC git log -1 --date=format-local:%Y%m%d.%H%M%S --format='%cd+%h %ct')
+
+deb: $(DEV) ## Build the Debian package of the platform into build/, for servers without git, npm, compiler or network
 	@sh gpuplatform/bootstrap/deb.sh build
 
-offline: $(VENV) ## Build an archive with that package, what it needs of the distribution, and session images; ARGS="IMAGE..."
+offline: $(DEV) ## Build an archive with that package, what it needs of the distribution, and session images; ARGS="IMAGE..."
 	@sh gpuplatform/bootstrap/offline.sh build $(ARGS)
 
 doctor: ## Say what is missing or broken on this machine; GPU=1: measure how its GPU is divided, for ten minutes
