@@ -53,6 +53,8 @@ app.conf.beat_schedule = {
     "run_pass": {"task": "scheduler.tasks.run_pass", "schedule": 10.0, "options": {"expires": 10}},
     "provision": {"task": "scheduler.tasks.provision", "schedule": 10.0, "options": {"expires": 10}},
     "enforce_deadlines": {"task": "sessions.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
+    # What users have ended ends some seconds later, and holds its GPU until then: one small query.
+    "end_requested": {"task": "sessions.tasks.end_requested", "schedule": 1.0, "options": {"expires": 1}},
     "enforce_idle_rules": {"task": "sessions.tasks.enforce_idle_rules", "schedule": 30.0, "options": {"expires": 30}},
     "announce_ends": {"task": "notifications.tasks.announce_ends", "schedule": 5.0, "options": {"expires": 5}},
     "deliver_mail": {"task": "notifications.tasks.deliver_mail", "schedule": 30.0, "options": {"expires": 30}},

@@ -56,6 +56,7 @@ urlpatterns = [
     path("images/<int:image_id>/delete/", conversion_views.delete_image, name="delete-image"),
     path("conversions/<uuid:conversion_id>/recipe/", conversion_views.recipe, name="recipe"),
     path("terminate/", ending_views.terminate_many, name="terminate-many"),
+    path("undo-ends/", ending_views.undo_ends, name="undo-ends"),
     path("<session:session_id>/", views.detail, name="detail"),
     path("<session:session_id>/logs/", log_views.session_logs, name="logs"),
     path("<session:session_id>/logs/download/", log_views.download_logs, name="logs-download"),

@@ -5,6 +5,7 @@ from celery import shared_task
 from resources import clock, heartbeats
 from resources.heartbeats import HeartbeatName
 from sessions import sweeps
+from sessions.ending import services as ending
 from sessions.idle import enforcement as idle
 
 
@@ -13,6 +14,12 @@ def enforce_deadlines() -> None:
     """Move sessions whose state has outlived its deadline; see `sessions.sweeps`."""
     sweeps.enforce_deadlines()
     heartbeats.note(HeartbeatName.BEAT)
+
+
+@shared_task
+def end_requested() -> None:
+    """End the sessions whose end was asked for and not undone; see `sessions.ending`."""
+    ending.end_due()
 
 
 @shared_task

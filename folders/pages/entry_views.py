@@ -131,10 +131,12 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
     """Move the chosen entries to the folder's trash."""
     folder = open_folder(request, folder_id, to_write=True).folder
     paths = request.POST.getlist("path")
-    outcome = each(paths, lambda path: contents.trash_entry(request.user, folder, path))
+    items: list[str] = []
+    outcome = each(paths, lambda path: items.append(contents.trash_entry(request.user, folder, path).id))
+    undo = {"url": reverse("folders:restore-entries", args=[folder.pk]), "values": {"items": items}} if items else None
     url = address("browse", folder, _parent(paths[0]) if paths else "")
     is_page = "from_file" in request.POST and not outcome.problems
-    return done(request, outcome.message("moved to the trash"), url, level=outcome.level, show=is_page)
+    return done(request, outcome.message("moved to the trash"), url, level=outcome.level, show=is_page, undo=undo)
 
 
 @signed_in_act

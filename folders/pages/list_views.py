@@ -126,7 +126,8 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
         except FolderError as error:
             context["problem"] = str(error)
         else:
-            messages.success(request, f"{folder.name} is in the trash now; it can be restored there.")
+            text = f"{folder.name} is in the trash now; it can be restored there."
+            messages.success(request, text, extra_tags=reverse("folders:restore", args=[folder.pk]))
             return go(request, reverse("folders:list"))
     status = 409 if "problem" in context and not request.htmx else 200
     return render_dialog(
@@ -140,9 +141,10 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
 
 @signed_in_form
 def restore(request: UserRequest, folder_id: str) -> HttpResponse:
-    """Ask under which name, or take the folder out of the trash."""
+    """Ask under which name, or take the folder out of the trash: under its own, where none is given."""
     folder = open_own_folder(request, folder_id)
-    form = RenameFolderForm(request.POST if request.method == "POST" else None, initial={"name": folder.name})
+    given = request.POST if "name" in request.POST else {"name": folder.name}
+    form = RenameFolderForm(given if request.method == "POST" else None, initial={"name": folder.name})
     if form.is_bound and form.is_valid():
         form.ask(lambda: services.restore(folder, form.cleaned_data["name"]))
         if not form.errors:

@@ -1,5 +1,6 @@
 """What the pages of data folders share: the folder a request is about, and responses for htmx and without it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +53,23 @@ def render_dialog(
     return render(request, "folders/dialog.html", context | {"part": part, "title": title}, status=status)
 
 
-def done(request: UserRequest, message: str, url: str, *, level: str = "success", show: bool = False) -> HttpResponse:
-    """Say what was done: htmx gets an event, and with `show` the address to go to; others are redirected there."""
+def done(
+    request: UserRequest,
+    message: str,
+    url: str,
+    *,
+    level: str = "success",
+    show: bool = False,
+    undo: Mapping[str, Any] | None = None,
+) -> HttpResponse:
+    """Say what was done: htmx gets an event, and with `show` the address to go to; others are redirected there.
+
+    `undo` is the request that takes it back, as {"url": ..., "values": {...}}, which htmx is offered.
+    """
     message = from_english(message)
     if request.htmx:
-        detail = {"message": message, "level": level} | ({"url": url} if show else {})
+        more = ({"url": url} if show else {}) | ({"undo": undo} if undo else {})
+        detail = {"message": message, "level": level} | more
         return trigger_client_event(HttpResponse(status=204), DONE_EVENT, detail)
     messages.add_message(request, messages.SUCCESS if level == "success" else messages.ERROR, message)
     return redirect(url)

@@ -185,6 +185,23 @@ def test_deleted_files_are_restored_or_gone_for_ever(browser: Client, folder: Fo
     assert "Nothing was deleted here" in text_of(browser, url(folder, "trash/"))
 
 
+def test_deleting_files_and_folders_is_undone(browser: Client, folder: Folder, files: Path) -> None:
+    (files / "a").write_text("kept")
+    deleted = browser.post(url(folder, "trash-entries/"), {"path": ["a"]}, headers=HTMX)
+    undo = json.loads(deleted.headers["HX-Trigger"])["folder:done"]["undo"]
+    assert not (files / "a").exists()
+    browser.post(undo["url"], undo["values"], headers=HTMX)
+    assert (files / "a").read_text() == "kept"
+    page = browser.post(f"/folders/{folder.pk}/delete/", follow=True).content.decode()
+    assert f'action="/folders/{folder.pk}/restore/"' in page
+    folder.refresh_from_db()
+    assert folder.trashed_at is not None
+    page = browser.post(f"/folders/{folder.pk}/restore/", follow=True).content.decode()
+    assert f"{folder.name} is restored." in page
+    folder.refresh_from_db()
+    assert folder.trashed_at is None
+
+
 def test_without_htmx_actions_lead_back_to_the_page(browser: Client, folder: Folder, files: Path) -> None:
     (files / "data").mkdir()
     (files / "data/a").touch()

@@ -1,12 +1,13 @@
 """What the dialogs of a session share: htmx gets the dialog alone, others a page of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
@@ -22,10 +23,16 @@ def render_dialog(
     return render(request, template, context, status=422 if is_refused else 200)
 
 
-def done(request: UserRequest, text: str, event: str, session: Session | None = None) -> HttpResponse:
-    """Say what was done: htmx gets an event, others are sent to the session's page, or to the list."""
+def done(
+    request: UserRequest, text: str, event: str, session: Session | None = None, *, undo: Sequence[str] = ()
+) -> HttpResponse:
+    """Say what was done: htmx gets an event, others are sent to the session's page, or to the list.
+
+    `undo` are the ids of sessions whose end can be undone.
+    """
     if request.htmx:
-        return trigger_client_event(HttpResponse(status=204), event, {"message": text})
+        to_undo = {"undo": {"url": reverse("sessions:undo-ends"), "values": {"ids": undo}}} if undo else {}
+        return trigger_client_event(HttpResponse(status=204), event, {"message": text, **to_undo})
     messages.success(request, text)
     return redirect("sessions:detail", session.pk) if session else redirect("sessions:list")
 

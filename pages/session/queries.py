@@ -48,6 +48,7 @@ def array_place_of(session: Session, user: User) -> ArrayPlace | None:
 
 def _found(sessions: SessionQuerySet, session_id: str) -> Session:
     related = sessions.with_members().select_related(
+        "requested_end",
         "start_estimate",
         *("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice__rule"),
     )

@@ -15,6 +15,7 @@ from scheduler.advice.place import place_of
 from scheduler.advice.wait_help import help_for
 from sessions.access.ssh_command import ssh_command, ssh_config
 from sessions.conversion import services as conversions
+from sessions.ending import services as ending
 from sessions.idle import enforcement as idle
 from sessions.launching import group_choice
 from sessions.lifecycle import LIVE, Status
@@ -32,6 +33,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
     events = list(session.events.select_related("actor"))
     start = steps.start_steps(session, events)
     may_operate = request.user.is_superuser or session.owner_id == request.user.pk  # as `operable_by`
+    requested_end = ending.requested_end_of(session)
     is_waiting = session.status == Status.PENDING
     context: dict[str, Any] = {
         "session": session,
@@ -55,6 +57,8 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "origin": origin_of(session),
         "array_place": array_place_of(session, request.user),
         "resize": resizing.StoredResize.of_whole(session),
+        "requested_end": requested_end,
+        "may_undo": requested_end is not None and requested_end.may_be_undone_by(request.user),
         "may_end": session.rank == 0 and session.whole_status in LIVE - {Status.TERMINATING},
         "may_park": parking.is_offered(session),
         "may_convert": session.status == Status.RUNNING and conversions.may_convert(request.user, session),

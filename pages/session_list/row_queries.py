@@ -18,7 +18,7 @@ from resources.gpus.shares import share_bytes
 from resources.gpus.tiers import share_tiers
 from resources.models import HostStatus
 from scheduler.advice.wait_help import help_for
-from sessions.lifecycle import FINAL, UNPLACED, Reason, Status, whole_of
+from sessions.lifecycle import FINAL, LIVE, UNPLACED, Reason, Status, whole_of
 from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression, in_whole, member_name
 from sessions.words import reason_text
 
@@ -64,6 +64,7 @@ class _Facts(NamedTuple):
     cluster: str | None
     ends_at: datetime | None
     idle_ends_at: datetime | None
+    end_actor_id: int | None
 
 
 class _Member(NamedTuple):
@@ -150,6 +151,7 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
             ),
             end_expression(),
             "idle_notice__ends_at",
+            "requested_end__actor_id",
         )
     )
 
@@ -218,6 +220,8 @@ def _row(
         ends_at=facts.ends_at if is_running else None,
         idle_ends_at=facts.idle_ends_at if is_running else None,
         may_be_extended=is_running and _may_be_extended(facts),
+        is_ending=facts.end_actor_id is not None and status in LIVE - {Status.TERMINATING},
+        may_owner_undo=facts.end_actor_id == columns["owner_id"],
     )
 
 

@@ -76,6 +76,8 @@ class Row:
     ends_at: datetime | None
     idle_ends_at: datetime | None
     may_be_extended: bool
+    is_ending: bool  # its end was asked for, and can be undone
+    may_owner_undo: bool  # as its owner asked for it
     help: WaitHelp | None = None  # in the lists of its owner alone
     keeps_help: bool = False  # it was not looked for: what a page shows stays
 

@@ -165,6 +165,6 @@ def test_keys_launch_search_and_explain(browser: Browser, server: LiveServer) ->
 
 def turn_off(page: Page) -> None:
     page.goto("/help/keys/")
-    page.get_by_label("Use n, / and ? in this browser").uncheck()
+    page.get_by_label("Use n, z, / and ? in this browser").uncheck()
     page.reload()
-    expect(page.get_by_label("Use n, / and ? in this browser")).not_to_be_checked()
+    expect(page.get_by_label("Use n, z, / and ? in this browser")).not_to_be_checked()

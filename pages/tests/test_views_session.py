@@ -193,13 +193,45 @@ def test_a_session_is_ended_by_post() -> None:
     assert session.status == Status.TERMINATING
 
 
-def test_ending_in_the_dialog_returns_an_event() -> None:
+def test_ending_in_the_dialog_can_be_undone() -> None:
     session = make_session()
-    response = browser_of(session.owner).post(f"/sessions/{session.pk}/terminate/", headers=HTMX)
+    browser, address = browser_of(session.owner), f"/sessions/{session.pk}/terminate/"
+    assert "You can undo it for 5 seconds" in text_of(browser, address, **HTMX)
+    response = browser.post(address, headers=HTMX)
     assert response.status_code == 204
-    assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": {"message": f"Ending {session.name}."}}
+    undo = {"url": "/sessions/undo-ends/", "values": {"ids": [session.pk]}}
+    told = {"message": f"{session.name} ends in 5 seconds.", "undo": undo}
+    assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": told}
+    for page in ("/sessions/", f"/sessions/{session.pk}/"):
+        assert f'id="undo-{session.pk}"' in text_of(browser, page)
+    response = browser.post(undo["url"], undo["values"], headers=HTMX)
+    assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": {"message": f"{session.name} goes on."}}
+    assert "Ends in a few seconds." not in text_of(browser, "/sessions/")
+    response = browser.post(undo["url"], undo["values"], headers=HTMX)
+    told = {"message": "Nothing to undo: it has ended."}
+    assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": told}
+    session.refresh_from_db()
+    assert session.status == Status.PENDING
+
+
+def test_ending_in_the_dialog_twice_ends_at_once() -> None:
+    session = make_session()
+    for text in (f"{session.name} ends in 5 seconds.", f"Ending {session.name}."):
+        response = browser_of(session.owner).post(f"/sessions/{session.pk}/terminate/", headers=HTMX)
+        assert json.loads(response.headers["HX-Trigger"])["sessions:ended"]["message"] == text
     session.refresh_from_db()
     assert session.status == Status.CANCELLED
+
+
+def test_nobody_else_undoes_an_end() -> None:
+    session, admin = make_session(), make_user(is_superuser=True)
+    browser_of(admin).post(f"/sessions/{session.pk}/terminate/", headers=HTMX)
+    browser = browser_of(session.owner)
+    page = text_of(browser, f"/sessions/{session.pk}/") + text_of(browser, "/sessions/")
+    assert page.count("Ends in a few seconds.") == 2
+    assert "undo-" not in page.replace("undo-end", "")
+    browser.post("/sessions/undo-ends/", {"ids": [session.pk, "no id"]}, headers=HTMX)
+    assert "Ends in a few seconds." in text_of(browser, "/sessions/")
 
 
 def test_several_sessions_are_ended_at_once() -> None:

@@ -24,7 +24,7 @@ from sessions.models.endpoint import (
     forbids_public_apps,
 )
 from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
-from sessions.models.event import SessionEvent
+from sessions.models.event import RequestedEnd, SessionEvent
 from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
 from sessions.models.lease import GpuShare, Lease, cpu_held
 from sessions.models.members import alike, first_refusal, locked_members, size_of

@@ -1,4 +1,4 @@
-"""The record of every change of status."""
+"""The record of every change of status, and ends that can still be undone."""
 
 from django.db import models
 from django.utils import timezone
@@ -24,3 +24,18 @@ class SessionEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.old_status} -> {self.new_status}"
+
+
+class RequestedEnd(models.Model):
+    """The session ends at `due_at` unless this row is deleted before; of a cluster all members do with the first."""
+
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="requested_end")
+    actor = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    due_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.session_id} at {self.due_at}"
+
+    def may_be_undone_by(self, user: User) -> bool:
+        """Return whether the user asked for it, or is a superadmin."""
+        return user.is_superuser or self.actor_id == user.pk

@@ -3,16 +3,27 @@
 import { gettext } from "#i18n";
 
 const TOAST_MS = 6000;
+const UNDO_MS = 5000; // that the server waits
 const dialog = document.getElementById("dialog");
 const body = document.getElementById("dialog-body");
 let opener = null;
 
-function toast(text, level) {
+// `undo` is what takes it back, as {url, values}; the focus does not go away with a toast.
+function toast(text, level, undo) {
   const element = document.getElementById("toast").content.firstElementChild.cloneNode(true);
   element.classList.add(`toast-${level}`);
   element.querySelector(".toast-body").textContent = text;
-  document.getElementById("toasts").replaceChildren(element);
-  window.tabler.Toast.getOrCreateInstance(element, { autohide: level === "success", delay: TOAST_MS }).show();
+  const toasts = document.getElementById("toasts");
+  if (undo) {
+    const button = element.querySelector("[data-undo]");
+    button.setAttribute("hx-post", undo.url);
+    button.setAttribute("hx-vals", JSON.stringify(undo.values));
+    button.hidden = false;
+  }
+  if (toasts.contains(document.activeElement)) document.getElementById("content").focus({ preventScroll: true });
+  toasts.replaceChildren(element);
+  window.htmx.process(element);
+  window.tabler.Toast.getOrCreateInstance(element, { autohide: level === "success", delay: undo ? UNDO_MS : TOAST_MS }).show();
 }
 
 // Why a request failed with this status, 0 or none if it had no response.
@@ -70,7 +81,7 @@ if (dialog) {
   for (const done of ["sessions:ended", "sessions:converting", "sessions:extended", "sessions:renamed", "sessions:resized", "sessions:parked", "folder:done"]) {
     document.addEventListener(done, (event) => {
       if (dialog.open) dialog.close();
-      toast(event.detail.message, event.detail.level ?? "success");
+      toast(event.detail.message, event.detail.level ?? "success", event.detail.undo);
       if (!event.detail.url) document.dispatchEvent(new CustomEvent("live:changed"));
     });
   }

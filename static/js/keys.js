@@ -1,4 +1,4 @@
-// The keys of the pages with the navigation: n launches, / searches, ? shows them. The dialog can turn them off.
+// The keys of the pages with the navigation: n launches, z undoes, / searches, ? shows them. The dialog can turn them off.
 import { actionOf } from "#key-actions";
 
 const KEY = "gpuplatform.keys";
@@ -36,6 +36,7 @@ function search() {
 
 const ACTIONS = {
   launch: () => location.assign(link.dataset.launch),
+  undo: () => [...document.querySelectorAll("[data-undo]")].find((button) => button.checkVisibility())?.click(),
   search,
   keys: () => link.click(),
 };

@@ -1,8 +1,10 @@
-// The command palette: Ctrl-K (on a Mac Command-K) opens it; what is typed filters its own links here, and the server
+// The command palette: Ctrl-K, on a Mac Command-K, opens it; what is typed filters its own links here, and the server
 // finds the rest. The focus stays in the field: arrows move the selection, Enter follows it (ARIA's combobox).
+import { isPaletteKey } from "#key-actions";
 import { hasAllWords, holds, isOfInputMethod, nextIndex, selectedOf } from "#palette-choice";
 
 const link = document.getElementById("palette-link");
+const isMac = /^(Mac|iP)/.test(navigator.platform);
 const field = () => document.querySelector("[data-palette] input");
 const listbox = () => document.getElementById("palette-options");
 const found = () => document.getElementById("palette-found");
@@ -64,11 +66,17 @@ function onFieldKey(event) {
   }
 }
 
+// The pages name the key of other systems.
+function nameMacKey() {
+  for (const key of document.querySelectorAll("[data-palette-key]")) key.textContent = "⌘ K";
+  link.ariaLabel = link.ariaLabel.replace("Ctrl", "⌘");
+  link.setAttribute("aria-keyshortcuts", "Meta+K");
+}
+
 if (link) {
   document.addEventListener("keydown", (event) => {
     if (event.target === field()) onFieldKey(event);
-    const isPaletteKey = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k";
-    if (!isPaletteKey || event.target.closest?.(".xterm")) return; // a shell has Ctrl-K of its own
+    if (!isPaletteKey(event, isMac) || event.target.closest?.(".xterm")) return; // a shell has Ctrl-K of its own
     event.preventDefault();
     if (field()) field().select();
     else if (!event.repeat && !document.querySelector("dialog[open]")) link.click();
@@ -80,4 +88,8 @@ if (link) {
   });
   document.addEventListener("htmx:afterSettle", (event) => onSettle(event.detail));
   if (field()) begin();
+  if (isMac) {
+    nameMacKey();
+    document.addEventListener("htmx:afterSettle", nameMacKey); // the dialog of keys
+  }
 }

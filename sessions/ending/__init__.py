@@ -1,0 +1,4 @@
+"""Ends that wait for some seconds, so that they can be undone.
+
+Used by pages.
+"""
