@@ -22,7 +22,7 @@ _BARE: Final = re.compile(r"(?:www\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+/.+")
 _REF: Final = re.compile(r"(?!-|/|.*(?:\.\.|//|@\{|\.lock(?:/|\Z)|[/.]\Z))[^\x00-\x20\x7f~^:?*\[\\]+")
 _DOI: Final = re.compile(r"/?10\.5281/zenodo\.([0-9]{1,12})", re.IGNORECASE)
 _RECORD: Final = re.compile(r"/records?/([0-9]{1,12})(?:/.*)?")
-_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
 _OUTSIDE_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _USER_AND_SECRET: Final = re.compile(r"[^/@]*:[^/]*@")  # without a scheme
 # Names in queries, in small letters and digits alone, whose values let anybody in who reads them.

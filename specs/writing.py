@@ -1,5 +1,6 @@
 """Writes spec files, which `restapi.plain_yaml` reads as the same values."""
 
+import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -9,6 +10,7 @@ from django.conf import settings
 
 from restapi.plain_yaml import scalar
 
+BREAKS: Final = re.compile("[\x85\u2028\u2029]")  # line breaks of YAML 1.1, which a text keeps by escapes alone
 SCHEMA_PATH: Final = "/api/specs.schema.json"
 
 
@@ -20,12 +22,21 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> Any:
-    style = "|" if "\n" in text else None if isinstance(scalar(text), str) else "'"
+    style = '"' if BREAKS.search(text) else "|" if "\n" in text else None if isinstance(scalar(text), str) else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)
-_Dumper.add_representer(Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", f"{number}"))
+
+
+def _number(dumper: _Dumper, number: Decimal) -> Any:
+    """Write a point in any case: without one, YAML 1.1 takes it for no float, and PyYAML adds a tag."""
+    digits, exponent_mark, exponent = str(number).partition("E")
+    whole, _, fraction = digits.partition(".")
+    return dumper.represent_scalar("tag:yaml.org,2002:float", f"{whole}.{fraction}{exponent_mark}{exponent}")
+
+
+_Dumper.add_representer(Decimal, _number)
 
 
 def schema_line() -> str:

@@ -144,13 +144,18 @@ async def app_websocket(server: LiveServer, endpoint: Endpoint, path: str = "/")
         yield websocket
 
 
-def _environment() -> dict[str, str]:
-    """Return our own environment with the test's database; static files are served without collecting them."""
+def database_environment() -> dict[str, str]:
+    """Return the variable by which another process uses the test's database."""
     url = urlsplit(embedded.database_url(settings.COMPUTE_VAR_DIR))._replace(
         path="/" + connection.settings_dict["NAME"]
     )
+    return {"DATABASE_URL": url.geturl()}
+
+
+def _environment() -> dict[str, str]:
+    """Return our own environment with the test's database; static files are served without collecting them."""
     return os.environ | {
-        "DATABASE_URL": url.geturl(),
+        **database_environment(),
         "COMPUTE_WEB_PROCESSES": "1",
         "DEBUG": "true",
         "DJANGO_SETTINGS_MODULE": "tests.settings_without_debug",

@@ -78,7 +78,7 @@ def number_in(content: bytes) -> float:
         elif kind != "scalar":
             raise PrometheusError(f"its result is a {kind}, not a number")
         number = float(result[1])
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
         raise PrometheusError("its result is not one number") from error
     if not math.isfinite(number) or number < 0:
         raise PrometheusError(f"its result is {number}")

@@ -5,7 +5,6 @@ Django never sees it.
 """
 
 import base64
-import binascii
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -307,5 +306,5 @@ def _checksum(request: Request) -> Checksum | None:
         raise ValidationError({"Upload-Checksum": [f"The algorithm must be one of {', '.join(ALGORITHMS)}."]})
     try:
         return Checksum(algorithm, base64.b64decode(digest, validate=True))
-    except binascii.Error as error:
+    except ValueError as error:
         raise ValidationError({"Upload-Checksum": ["The digest must be in base64."]}) from error

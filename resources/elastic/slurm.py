@@ -26,6 +26,7 @@ from resources.elastic.refusals import refusal_of
 TIMEOUT_SECONDS: Final = 60
 KEPT_VARIABLES: Final = ("HOME", "PATH", "SLURM_CONF")  # the platform's own hold secrets
 IDENTIFIER: Final = re.compile(r"\d{1,12}\Z", re.ASCII)
+SECONDS: Final = re.compile(r"\d{1,11}\Z", re.ASCII)  # since 1970, before the year 5139
 MAX_WORDS: Final = 300
 NO_SHAPE: Final = HostShape(cpus=0, memory_bytes=0)
 # Times as seconds since 1970, since Slurm writes them without a time zone; the reason last, as it may have commas.
@@ -118,7 +119,7 @@ class SlurmProvider:
                 state=slurm_words.STATES.get(state, ProvidedState.FAILED),
                 host_name=name,
                 reason=slurm_words.of_job(state, reason),
-                ends_at=datetime.fromtimestamp(int(end), UTC) if state == "RUNNING" and end.isdigit() else None,
+                ends_at=datetime.fromtimestamp(int(end), UTC) if state == "RUNNING" and SECONDS.match(end) else None,
                 is_left=state in slurm_words.STATES,  # Slurm lists jobs that failed or were cancelled for minutes
             )
             for number, state, end, name, reason in self._jobs()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from typing import Final
 
 from channels.db import database_sync_to_async
@@ -19,6 +20,7 @@ from sessions.terminal.messages import CloseCode
 
 logger = logging.getLogger(__name__)
 
+UNFIT: Final = re.compile("[\0\ud800-\udfff]")  # what no argument of a program has
 MAX_COMMAND_BYTES: Final = 100_000  # the kernel takes 128 KiB for one argument
 OUTPUT: Final = b"\x01"  # first byte of a binary frame of output
 ERRORS: Final = b"\x02"  # likewise of errors
@@ -61,8 +63,10 @@ class CommandConsumer(TerminalConsumer):
                 await self._finish(CloseCode.PROTOCOL_BROKEN, "A control message was not understood.")
 
     def _is_runnable(self, command: str) -> bool:
+        """Return whether it is the first command, and one that a kernel takes: JSON can carry halves of surrogates."""
         is_first = self._session is not None
-        return is_first and bool(command) and "\0" not in command and len(command.encode()) <= MAX_COMMAND_BYTES
+        is_text = bool(command) and not UNFIT.search(command)
+        return is_first and is_text and len(command.encode()) <= MAX_COMMAND_BYTES
 
     async def _start(self, session: Session, login: LoginWatch) -> None:
         """Wait for the command."""

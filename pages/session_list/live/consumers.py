@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from typing import Any, Final
 
 from channels.db import database_sync_to_async
@@ -15,7 +16,7 @@ from pages.session_list.list_query import PAGE_SIZES, ListQuery
 from pages.session_list.live.feed import Audience, ListView, feed
 from pages.session_list.occupancy import change_version, version_text
 from resources.models import ResourceGroup
-from sessions.models import Session
+from sessions.models import SESSION_ID, Session
 from sessions.notify import ALL, SUPERADMINS, user_group
 
 FETCH_ALL: Final = json.dumps({"session": ALL})
@@ -71,7 +72,8 @@ def _view_of(user: User, watch: dict[str, Any]) -> tuple[ListView, str]:
     known = str(watch.get("language", ""))
     language = known if known in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
     given = watch.get("ids")
-    ids = [str(each) for each in given[: max(PAGE_SIZES)]] if isinstance(given, list) else []
+    asked = given[: max(PAGE_SIZES)] if isinstance(given, list) else []
+    ids = [each for each in asked if isinstance(each, str) and re.fullmatch(SESSION_ID, each)]
     group = watch.get("group")
     groups = (
         ResourceGroup.objects.usable_by(user).filter(pk=group)
