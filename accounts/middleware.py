@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from channels.db import database_sync_to_async
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
@@ -25,13 +26,15 @@ OPEN_PATHS: Final = (  # while a second factor is due
 
 
 class RecordLogins(MiddlewareMixin):
-    """Records every few minutes that a login session is in use, for its owner to see."""
+    """Records every few minutes that a login session is in use, for its owner to see; its pages are not stored."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Record the login session of a request that has used it."""
+        """Record the login session of a request that has used it; the response is not stored, unless it says how."""
         session = getattr(request, "session", None)
         if session is not None and session.accessed:
             logins.record_if_due(request)
+            if SESSION_KEY in session:
+                response.setdefault("Cache-Control", "no-store")
         return response
 
 

@@ -59,6 +59,9 @@ COMPUTE_SESSIONS_DAYS = env.int("COMPUTE_SESSIONS_DAYS", default=1825)
 COMPUTE_MAX_ARRAY_TASKS = env.int("COMPUTE_MAX_ARRAY_TASKS", default=10_000)
 COMPUTE_AUDIT_DAYS = env.int("COMPUTE_AUDIT_DAYS", default=1825)
 COMPUTE_SIGN_IN_DAYS = env.int("COMPUTE_SIGN_IN_DAYS", default=90)
+COMPUTE_LOGIN_HOURS = env.int("COMPUTE_LOGIN_HOURS", default=720)
+COMPUTE_LOGIN_IDLE_HOURS = env.int("COMPUTE_LOGIN_IDLE_HOURS", default=336)
+COMPUTE_BREACHED_PASSWORDS = env("COMPUTE_BREACHED_PASSWORDS", default="")
 COMPUTE_API_REQUESTS_PER_MINUTE = env.int("COMPUTE_API_REQUESTS_PER_MINUTE", default=1200)
 COMPUTE_UPLOAD_HOURS = env.int("COMPUTE_UPLOAD_HOURS", default=168)
 COMPUTE_IMPORT_NETWORKS = env.list("COMPUTE_IMPORT_NETWORKS", default=[])
@@ -283,6 +286,8 @@ AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contri
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+] + [
+    {"NAME": f"accounts.signing_in.passwords.{name}"} for name in ("ContextWordValidator", "BreachedPasswordValidator")
 ]
 PASSWORD_HASHERS = [
     "accounts.signing_in.passwords.Argon2idHasher",
@@ -426,6 +431,7 @@ SECURE_HSTS_PRELOAD = COMPUTE_HSTS == "preload"
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # that these two are not set is the administrator's choice
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS else None
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]
+SESSION_COOKIE_AGE = COMPUTE_LOGIN_IDLE_HOURS * 3600  # the other limit is set with each login session
 CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 # No inline script, style or handler, nothing from elsewhere; the nonce is for the import map and the terminal's styles.
@@ -440,6 +446,7 @@ CONTENT_SECURITY_POLICY = {
         "font-src": [SELF],
         "connect-src": [SELF],
         "form-action": [SELF, f"{_public_url.scheme}://{_apps_host}:*"],  # opening an app redirects to its origin
+        "object-src": [NONE],
         "frame-ancestors": [NONE],
         "base-uri": [NONE],
     }

@@ -5,7 +5,7 @@ with it: signing out, expiry and a changed password need nothing more.
 """
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib import import_module
 from ipaddress import ip_address
 from typing import Any, Final
@@ -30,7 +30,9 @@ SEEN_EVERY: Final = timedelta(minutes=5)
 
 @receiver(user_logged_in)
 def _signed_in(request: HttpRequest, user: User, **kwargs: Any) -> None:
-    """Record the sign-in; a request for an API token has no login session."""
+    """Log and record the sign-in; a request for an API token has no login session."""
+    methods = [str(each["method"]) for each in request.session.get("account_authentication_methods", ())]
+    logger.info("user %s: signed in from %s by %s", user.pk, address_of(request), "+".join(methods) or "password")
     if request.session.get(SESSION_KEY) == str(user.pk):
         record(request)
 
@@ -49,9 +51,16 @@ def record(request: HttpRequest) -> None:
     }
     try:
         with transaction.atomic():
-            LoginSession.objects.update_or_create(session_id=session.session_key, defaults=seen)
+            login, _ = LoginSession.objects.update_or_create(session_id=session.session_key, defaults=seen)
+        session.set_expiry(_end_of(login))
     except IntegrityError:  # the login, or the account, has ended meanwhile
         logger.info("a login session ended while it was recorded")
+
+
+def _end_of(login: LoginSession) -> datetime:
+    """Return when the browser has to sign in again: so long after the sign-in, or earlier without requests."""
+    idle = login.last_seen_at + timedelta(hours=settings.COMPUTE_LOGIN_IDLE_HOURS)
+    return min(idle, login.started_at + timedelta(hours=settings.COMPUTE_LOGIN_HOURS))
 
 
 def record_if_due(request: HttpRequest) -> None:

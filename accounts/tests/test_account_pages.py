@@ -8,6 +8,7 @@ from asyncssh import generate_private_key
 from django.contrib.sessions.models import Session as DjangoSession
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from accounts.credentials.ssh_keys import add_ssh_key, record_ssh_host_key
@@ -206,6 +207,26 @@ class TestLogins:
         session.save()
         client.get("/accounts/")
         assert user.logins.get().session_id == client.session.session_key
+
+    def test_it_ends_by_disuse_or_by_age(self, user: User, settings: Settings) -> None:
+        client = sign_in(user)
+        started = timezone.now() - timedelta(hours=settings.COMPUTE_LOGIN_HOURS - 1)
+        user.logins.update(started_at=started)
+        session = client.session
+        session[logins.SEEN_AT] = 0
+        session.save()
+        client.get("/accounts/")
+        expiry = DjangoSession.objects.get().expire_date
+        assert expiry == started + timedelta(hours=settings.COMPUTE_LOGIN_HOURS)
+        user.logins.update(started_at=timezone.now())
+        session = client.session
+        session[logins.SEEN_AT] = 0
+        session.save()
+        client.get("/accounts/")
+        idle = DjangoSession.objects.get().expire_date - user.logins.get().last_seen_at
+        assert idle == timedelta(hours=settings.COMPUTE_LOGIN_IDLE_HOURS)
+        DjangoSession.objects.update(expire_date=timezone.now())
+        assert client.get("/accounts/").status_code == 302
 
     def test_expired_ones_are_not_listed(self, user: User) -> None:
         sign_in(user)

@@ -29,6 +29,7 @@ SECONDS: Final = Histogram(
     ("method", "view", "status"),
     buckets=BUCKETS,
 )
+REFUSALS: Final = (401, 403, 429)  # statuses that are logged in any case
 REFUSED: Final = Counter("gpuplatform_http_requests_refused", "Requests answered with 503 because of overload")
 
 
@@ -43,7 +44,7 @@ class MeasureRequests(MiddlewareMixin):
             context.request = request
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Record the request, and log it where that is wanted; a query string may hold what people type."""
+        """Record the request; log it where that is wanted or it was refused, without the query, which people type."""
         match = request.resolver_match
         view = match.view_name if match else "none"
         method = request.method if request.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
@@ -52,7 +53,7 @@ class MeasureRequests(MiddlewareMixin):
         report.is_known, report.user_id = True, log_lines.user_of(request)
         report.thread_seconds = time.thread_time() - request.thread_began_at  # type: ignore[attr-defined]
         SECONDS.labels(method, view, f"{response.status_code // 100}xx").observe(took)
-        if settings.COMPUTE_LOG_REQUESTS:
+        if settings.COMPUTE_LOG_REQUESTS or response.status_code in REFUSALS:
             facts = {"method": method, "view": view, "status": response.status_code, "duration_ms": round(took * 1000)}
             more = {"fields": facts}
             logger.info("%s %s: %d in %.0f ms", method, request.path, response.status_code, took * 1000, extra=more)
