@@ -125,6 +125,30 @@ async def test_nginx_serves_apps_by_tls_and_sends_http_there(tmp_path: Path) -> 
         writer.close()
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+async def test_nginx_refuses_old_versions_of_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    write_certificate(tmp_path, "gpu.example.org", "*.apps.localhost")
+    context = ssl.create_default_context(cafile=tmp_path / "gpu.pem")
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port) as port:
+        host = HOST.partition(":")[0]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
+        assert writer.get_extra_info("cipher")[1] == "TLSv1.3"
+        writer.close()
+        context.minimum_version = context.maximum_version = version
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
+
+
+async def test_nginx_sends_no_program_from_http_to_https(tmp_path: Path) -> None:
+    write_certificate(tmp_path, "gpu.example.org", "*.apps.localhost")
+    async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "http")
+        writer.write(b"GET /api/v1/me/ HTTP/1.1\r\nHost: gpu.example.org\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).split()[1] == b"403"
+        writer.close()
+
+
 async def test_nginx_forwards_ports_of_apps(tmp_path: Path) -> None:
     async with running_by_port("direct") as proxy, behind_nginx(tmp_path, port := proxy.port):
         own, cookie = f"127.0.0.1:{port}", f"gp_app_{port}={grant().to_cookie(KEYS)}"
