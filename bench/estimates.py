@@ -56,7 +56,13 @@ class _Replay:
             self.ranges[request.id] = (
                 None
                 if likely is None
-                else self.calibration.tell(request.id, now, likely, None if latest is None else latest.at)
+                else self.calibration.tell(
+                    request.id,
+                    now,
+                    likely,
+                    None if latest is None else latest.at,
+                    is_known=self.past.is_known_beside(self.state.running),
+                )
             )
 
     def advance(self, until: datetime | None) -> None:

@@ -4,9 +4,10 @@ It uses the state and rules of a pass, so the answer is what the next pass does 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -16,7 +17,7 @@ from scheduler.advice.preemption import starts_by_preemption, state_for_preempti
 from scheduler.core.cluster.cluster_state import ClusterState
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Snapshot, entries_of
-from scheduler.core.waiting.calibration import Calibration
+from scheduler.core.waiting.calibration import StartRange
 from scheduler.core.waiting.explanation import Explainer
 from scheduler.core.waiting.forecast import StartEstimate
 from scheduler.state.likely_starts import LikelyStarts
@@ -125,13 +126,13 @@ def advise_on(
     last = own[-1]
     advice = [_session_advice(start, reason) for start, reason in zip(own, reasons, strict=True)]
     if likely is not None:
+        is_known = likely.past.is_known_beside(state.running)
         advice = [
             _with_range(
                 each,
                 start.at if learned is None and start is not None else (learned or {}).get(request.id),
                 start,
-                likely.of_group(request.group_id),
-                now,
+                partial(likely.of_group(request.group_id).range_of, now, is_known=is_known),
             )
             for each, start, request in zip(advice, own, waiting, strict=True)
         ]
@@ -158,13 +159,12 @@ def _with_range(
     advice: SessionAdvice,
     likely: datetime | None,
     start: StartEstimate | None,
-    calibration: Calibration,
-    now: datetime,
+    range_of: Callable[[datetime, datetime | None], StartRange | None],
 ) -> SessionAdvice:
     """Return advice with the range of a likely start, if there is one."""
-    if likely is None:
+    estimate = None if likely is None else range_of(likely, None if start is None else start.at)
+    if estimate is None:
         return advice
-    estimate = calibration.range_of(now, likely, None if start is None else start.at)
     return advice._replace(
         starts_from=estimate.starts_from,
         starts_until=estimate.starts_until,

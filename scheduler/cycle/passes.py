@@ -164,9 +164,8 @@ def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
         if statuses:
             with snapshot.noted(state.own_writes):
                 wait_status.write(statuses, state.waiting, group_id)
-        if found and (
-            estimates := state.likely.tell(group_id, state.incremental.requests, found.likely, found.latest, now)
-        ):
+        waiting, running = state.incremental.requests, state.incremental.running
+        if found and (estimates := state.likely.tell(group_id, waiting, found.likely, found.latest, now, running)):
             start_estimates.tell(group_id, estimates, now)
             requests = [state.waiting[each.session_id].request for each in estimates]
             notify.sessions_changed((request.id, request.owner_id, request.project_id) for request in requests)

@@ -56,12 +56,15 @@ class LikelyStarts:
         likely: Mapping[str, datetime],
         latest: Mapping[str, StartEstimate],
         now: datetime,
+        running: int,
     ) -> list[NewEstimate]:
         """Return the ranges that say something new, to be written; from now on they count as told.
 
-        A session that may start in several groups is told by the pass over the one that it prefers.
+        `running` is how many sessions run. One that may start in several groups is told by the pass over the one
+        that it prefers.
         """
         calibration, found = self.of_group(group_id), list[NewEstimate]()
+        is_known = self.past.is_known_beside(running)
         for session_id, at in likely.items():
             request = queued.get(session_id)
             if len(found) == MAX_NEW:
@@ -69,8 +72,8 @@ class LikelyStarts:
             if request is None or request.is_alternative:
                 continue
             limit = latest.get(session_id)
-            estimate = calibration.tell(session_id, now, at, limit.at if limit else None)
-            if _is_new(self._estimates.get(session_id), estimate, now):
+            estimate = calibration.tell(session_id, now, at, limit.at if limit else None, is_known=is_known)
+            if estimate is not None and _is_new(self._estimates.get(session_id), estimate, now):
                 found.append(NewEstimate(session_id, *estimate))
                 self._estimates[session_id] = estimate
         return found

@@ -59,6 +59,23 @@ def test_nothing_is_told_where_nothing_is_known(host: Host) -> None:
     assert not StartForecast.objects.exists()
 
 
+def test_while_more_run_than_have_ended_nothing_is_told(host: Host) -> None:
+    """Their likes that ended first are the short ones; a limit says the latest start all the same."""
+    owner = make_user()
+    ended(run_session(host=host, cpu=2, owner=owner), HOUR)
+    running = [run_session(host=host, cpu=2, owner=owner) for _ in range(2)]
+    waiting = make_session(resource_group=host.group, cpu=4, owner=owner)
+    passes.run_pass()
+    assert not StartForecast.objects.exists()
+    Session.objects.filter(pk__in=[each.pk for each in running]).update(time_limit=9 * HOUR)
+    passes.caches.clear()
+    passes.run_pass()
+    waiting.refresh_from_db()
+    told = StartForecast.objects.get(session=waiting)
+    assert waiting.eta is not None
+    assert waiting.eta <= told.starts_until < waiting.eta + 5 * MINUTE
+
+
 def test_a_start_is_compared_with_what_was_told(host: Host) -> None:
     running = run_session(host=host, cpu=4, time_limit=HOUR)
     waiting = make_session(resource_group=host.group, cpu=4, time_limit=HOUR)

@@ -1,7 +1,7 @@
 """Predicted run times, and the ranges of starts that come of them."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -11,7 +11,7 @@ from scheduler.core.tests.timelines import HOUR, at
 from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import OVERDUE_GRACE, Rules, RunningSession, SessionRequest
 from scheduler.core.waiting.calibration import OUTCOMES, Calibration
-from scheduler.core.waiting.run_times import MAX_LIKES, RUNS, RunTimes, stem_of
+from scheduler.core.waiting.run_times import MANY, MAX_LIKES, RUNS, RunTimes, stem_of
 
 MINUTE = timedelta(minutes=1)
 
@@ -26,6 +26,12 @@ def past_of(*runs: tuple[RunningSession, int]) -> RunTimes:
     for session, minutes in runs:
         past.note(session, NOW + minutes * MINUTE)
     return past
+
+
+def until(calibration: Calibration, now: datetime, latest: datetime | None = None) -> datetime | None:
+    """Return until when a start that is expected in an hour is told."""
+    estimate = calibration.range_of(now, now + HOUR, latest)
+    return None if estimate is None else estimate.starts_until
 
 
 def request(owner: int = 1, *, project: int | None = None, image: int = 1, stem: str = "") -> SessionRequest:
@@ -176,6 +182,7 @@ def test_ranges_hold_eight_of_ten_starts_whatever_the_error() -> None:
         now = NOW + number * MINUTE * 5
         wait = HOUR * random.random() * 4
         told = calibration.tell(str(number), now, now + wait)
+        assert told is not None
         started = now + wait * random.choice((0.2, 0.5, 1, 1.5, 3, 5))  # biased, and never as told to others
         calibration.start(str(number), started)
         held.append(told.starts_from <= started <= told.starts_until)
@@ -186,11 +193,52 @@ def test_ranges_hold_eight_of_ten_starts_whatever_the_error() -> None:
 
 def test_who_waits_beyond_the_range_widens_the_next() -> None:
     calibration = Calibration()
-    first = calibration.tell("0", NOW, NOW + HOUR)
+    first = until(calibration, NOW)
+    calibration.tell("0", NOW, NOW + HOUR)
     for number in range(1, 20):
         calibration.tell(str(number), NOW, NOW + HOUR)
-    assert calibration.range_of(NOW, NOW + HOUR).starts_until == first.starts_until
+    assert until(calibration, NOW) == first
     calibration.advance(NOW + 9 * HOUR)
-    assert calibration.range_of(NOW + 9 * HOUR, NOW + 10 * HOUR).starts_until - 9 * HOUR > first.starts_until
+    assert until(calibration, NOW + 9 * HOUR, NOW + 29 * HOUR) == NOW + 29 * HOUR, "limits alone say"
     calibration.forget("0")
     calibration.start("0", NOW)
+
+
+def test_after_few_misses_the_range_is_wider() -> None:
+    calibration = Calibration()
+    first = until(calibration, NOW)
+    for number in range(3):
+        calibration.tell(str(number), NOW, NOW + HOUR)
+    calibration.advance(NOW + 9 * HOUR)
+    after = until(calibration, NOW + 9 * HOUR)
+    assert first is not None
+    assert after is not None
+    assert after - 9 * HOUR > first
+
+
+def test_where_ranges_are_missed_none_is_told_without_limits() -> None:
+    calibration = Calibration()
+    for number in range(20):
+        calibration.tell(str(number), NOW, NOW + HOUR)
+    later = NOW + 9 * HOUR
+    assert calibration.tell("new", later, later + HOUR) is None
+    assert calibration.tell("0", later, later + HOUR) is not None, "who was told one before is told when it has changed"
+    assert not calibration.start("new", later + HOUR)
+    for number in range(200):
+        if calibration.tell(f"n{number}", later, later + HOUR) is not None:
+            break
+        calibration.start(f"n{number}", later + HOUR)
+    assert 10 < number < 100, "as long as starts have not made up for it"
+
+
+def test_while_most_run_on_limits_alone_end_a_range() -> None:
+    past, calibration = past_of(*[(ended(), 5)] * 9), Calibration()
+    assert past.is_known_beside(9)
+    assert not past.is_known_beside(10), "those that ended are the short ones"
+    assert past_of(*[(ended(), 5)] * MANY).is_known_beside(9 * MANY)
+    limited = calibration.range_of(NOW, NOW + HOUR, NOW + 9 * HOUR, is_known=False)
+    assert limited is not None
+    assert limited.starts_until == NOW + 9 * HOUR
+    assert calibration.tell("a", NOW, NOW + HOUR, is_known=False) is None
+    assert calibration.tell("a", NOW, NOW + HOUR) is not None, "as soon as it is known"
+    assert calibration.start("a", NOW + HOUR), "and judged by that"

@@ -2,12 +2,13 @@
 
 Conformal prediction (Vovk et al. 2005) on the ratio of the wait to the one expected: no model of how estimates err.
 What is said of the next start is learned from starts that are over, of which the quick ones come first, and users
-change; so the quantiles themselves follow what came true (adaptive conformal inference, Gibbs and Candes 2021).
+change; so the quantiles themselves follow what came true (adaptive conformal inference, Gibbs and Candes 2021). Where
+even the widest one is missed, and while run times are not known, limits alone say the end of a range, or nothing does.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
@@ -16,9 +17,11 @@ ROUNDING: Final = timedelta(minutes=5)  # of a range, outwards
 MISSED: Final = 18  # thousandths by which a start outside of its range moves that end's quantile outwards
 MET: Final = 2  # and one inside moves it back: at rest where 1 of 10 misses
 MAX_OUTSIDE: Final = 400  # of an end's quantile, in thousandths from it
+MAX_BEYOND: Final = 100  # of that of the later end: below zero, as far as misses go, what came true says no end
 SMALL: Final = timedelta(minutes=5)  # added to both waits of a ratio, so that seconds make no large ones
 # Outcomes before there are any, in thousandths.
 _PRIOR: Final = 400, 550, 700, 850, 1000, 1000, 1150, 1300, 1600, 2000
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)  # end of a range that is not known
 _EPOCH: Final = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 
 
@@ -42,18 +45,27 @@ class Calibration:
         self._estimates: dict[str, tuple[datetime, StartRange]] = {}  # by session that waits: when, and what
         self._due: list[tuple[datetime, str]] = []  # heap of their ranges' ends: who waits then is late, and counts so
 
-    def tell(self, session_id: str, now: datetime, likely: datetime, latest: datetime | None = None) -> StartRange:
-        """Return the range of a session that waits; its start will be judged by the first one that it is told."""
+    def tell(
+        self, session_id: str, now: datetime, likely: datetime, latest: datetime | None = None, *, is_known: bool = True
+    ) -> StartRange | None:
+        """Return the range of a session that waits, None while it is not known: as `range_of`.
+
+        Its start will be judged by the first range that it is told. Once it was told one, it is told new ones.
+        """
         self.advance(now)
-        estimate = self.range_of(now, likely, latest)
-        if session_id not in self._estimates:
+        estimate = self._range_of(now, likely, latest, is_open=not is_known or self._later < 0)
+        first = self._estimates[session_id][1].starts_until if session_id in self._estimates else _NEVER
+        if first == _NEVER and (estimate.starts_until < _NEVER or session_id not in self._estimates):
             self.await_start(session_id, now, estimate)
-        return estimate
+        if estimate.starts_until < _NEVER:
+            return estimate
+        return None if first == _NEVER else self._range_of(now, likely, latest, is_open=False)
 
     def await_start(self, session_id: str, estimated_at: datetime, estimate: StartRange) -> None:
         """Judge the start of a session by what it was told at a time."""
         self._estimates[session_id] = estimated_at, estimate
-        heappush(self._due, (estimate.starts_until, session_id))
+        if estimate.starts_until < _NEVER:
+            heappush(self._due, (estimate.starts_until, session_id))
 
     def forget(self, session_id: str) -> None:
         """Forget a session that does not wait any more, and has not started."""
@@ -65,7 +77,7 @@ class Calibration:
             until, session_id = heappop(self._due)
             estimate = self._estimates.get(session_id)
             if estimate is not None and estimate[1].starts_until == until:
-                self._later = _moved(self._later, is_missed=True)
+                self._later = max(-MAX_BEYOND, self._later - MISSED)
 
     def start(self, session_id: str, started_at: datetime) -> bool:
         """Note that a session has started; return whether it was told anything."""
@@ -74,9 +86,10 @@ class Calibration:
         if found is None:
             return False
         estimated_at, estimate = found
-        self._earlier = _moved(self._earlier, is_missed=started_at < estimate.starts_from)
+        is_early = started_at < estimate.starts_from
+        self._earlier = max(0, self._earlier - MISSED) if is_early else min(MAX_OUTSIDE, self._earlier + MET)
         if started_at <= estimate.starts_until:
-            self._later = _moved(self._later, is_missed=False)
+            self._later = min(MAX_OUTSIDE, self._later + MET)
         foreseen = max(estimate.likely, estimated_at) - estimated_at
         ratio = 1000 * (started_at - estimated_at + SMALL) // (foreseen + SMALL)
         self._outcomes.append(ratio)
@@ -84,23 +97,29 @@ class Calibration:
         if self._priors or len(self._outcomes) > OUTCOMES:
             del self._sorted[bisect_left(self._sorted, self._outcomes.popleft())]
             self._priors = max(0, self._priors - 1)
-        return True
+        return estimate.starts_until < _NEVER
 
-    def range_of(self, now: datetime, likely: datetime, latest: datetime | None = None) -> StartRange:
+    def range_of(
+        self, now: datetime, likely: datetime, latest: datetime | None = None, *, is_known: bool = True
+    ) -> StartRange | None:
         """Return the range of a start that is expected at a time, in steps of five minutes; limits say the latest.
 
-        Changes nothing, as several threads may ask.
+        It ends there where run times are not known, or too many have waited beyond the ends of their ranges; None where
+        limits say nothing then. Changes nothing, as several threads may ask.
         """
+        estimate = self._range_of(now, likely, latest, is_open=not is_known or self._later < 0)
+        return estimate if estimate.starts_until < _NEVER else None
+
+    def _range_of(self, now: datetime, likely: datetime, latest: datetime | None, *, is_open: bool) -> StartRange:
+        """Return the range; `is_open`: limits alone say its end, without them it is `_NEVER`."""
         expected = max(likely, now) - now + SMALL
-        below, above = (len(self._sorted) * outside // 1000 for outside in (self._earlier, self._later))
+        below, above = (len(self._sorted) * max(0, outside) // 1000 for outside in (self._earlier, self._later))
         earliest, longest = (self._sorted[at] * expected // 1000 - SMALL for at in (below, -1 - above))
         begin = now + max(timedelta(), min(earliest, likely - now))
-        end = max(now + longest if latest is None else min(now + longest, latest), likely)
-        return StartRange(likely, _floor(begin), -_floor_delta(_EPOCH - end) + _EPOCH)
-
-
-def _moved(outside: int, *, is_missed: bool) -> int:
-    return max(0, outside - MISSED) if is_missed else min(MAX_OUTSIDE, outside + MET)
+        if is_open and latest is None:
+            return StartRange(likely, _floor(begin), _NEVER)
+        ends = [end for end in (latest, None if is_open else now + longest) if end is not None]
+        return StartRange(likely, _floor(begin), -_floor_delta(_EPOCH - max(min(ends), likely)) + _EPOCH)
 
 
 def _floor(moment: datetime) -> datetime:

@@ -25,6 +25,7 @@ STEPS: Final = tuple(
         *(60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440, 2160, 2880, 4320),
     )
 )
+MANY: Final = 1_000  # runs that say enough of run times, however many sessions run
 WEEK: Final = 7 * 24 * 3600
 
 Like = tuple[str | int | None, ...]  # what sessions have in common that run for similar times
@@ -55,6 +56,7 @@ class RunTimes:
     def __init__(self) -> None:
         """Begin without a past."""
         self._runs: OrderedDict[Like, tuple[int, ...]] = OrderedDict()  # replaced, so that other threads may read
+        self._ended = 0  # sessions noted
         self._known: dict[Like, timedelta | None] = {}  # predictions of what has not run yet, until a session ends
 
     def __bool__(self) -> bool:
@@ -64,12 +66,19 @@ class RunTimes:
     def note(self, session: RunningSession, ended_at: datetime) -> None:
         """Note a session that has ended."""
         self._known.clear()
+        self._ended += 1
         seconds = max(0, (ended_at - session.started_at) // SECOND)
         for like in likes_of(session):
             self._runs[like] = (*self._runs.get(like, ())[1 - RUNS :], seconds)
             self._runs.move_to_end(like)
         while len(self._runs) > MAX_LIKES:
             self._runs.popitem(last=False)
+
+    def is_known_beside(self, running: int) -> bool:
+        """Return whether as many sessions have ended as run: while most of all still run, those that ended are the
+        short ones, and say little of the others.
+        """
+        return self._ended >= min(running, MANY)
 
     def predict(self, session: SessionRequest | RunningSession, ran: timedelta = timedelta()) -> timedelta | None:
         """Return how long a session is likely to run in all, of which `ran` have passed; None if nothing is known."""
