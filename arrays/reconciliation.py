@@ -94,8 +94,7 @@ def reconcile(pk: str) -> bool:
         if array is None:
             return False
         if not array.owner.is_active:
-            array.reason = DISABLED
-            services.cancel_tasks(array, DISABLED)
+            services.give_up(array, DISABLED)
         live = array.tasks.filter(state__in=IN_SESSION)
         is_more_to_note = _take_note(array, live.filter(_HAS_MOVED).select_related("session"))
         is_more_to_end = _end_cancelled(live.filter(_TO_END).select_related("session__host"))
@@ -133,8 +132,8 @@ def _follow(array: Array, task: ArrayTask) -> None:
     elif was_cancelled or (session is not None and session.reason in BY_HAND):
         task.state = TaskState.CANCELLED
     elif session is not None and session.reason == Reason.DEPENDENCY_FAILED:
-        task.state, array.reason = TaskState.CANCELLED, session.detail
-        services.cancel_tasks(array, session.detail)
+        task.state = TaskState.CANCELLED
+        services.give_up(array, session.detail)
     elif task.attempts <= array.retries:
         task.state, task.ended_at = TaskState.WAITING, None
         task.not_before = clock.now() + min(BACKOFF * 2 ** (task.attempts - 1), BACKOFF_LIMIT)

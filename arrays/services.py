@@ -99,9 +99,10 @@ def cancel(array: Array, *, actor: User, indices: Collection[int] | None = None)
     with transaction.atomic():
         lock(array)
         _check_indices(array, indices)
-        cancel_tasks(array, words := cancelled_by(actor), indices)
         if indices is None and not array.has_ended:
-            array.reason = words
+            give_up(array, cancelled_by(actor))
+        else:
+            cancel_tasks(array, cancelled_by(actor), indices)
         settle(array)
         kick_arrays()
 
@@ -178,6 +179,12 @@ def cancel_tasks(array: Array, why: str, indices: Collection[int] | None = None)
     tasks.filter(state__in=IN_SESSION).update(is_cancelled=True, reason=why)
 
 
+def give_up(array: Array, why: str) -> None:
+    """Cancel all tasks of an array that is locked; that it was held, or its tasks refused, is not why it ends."""
+    array.state, array.reason, array.refused_until = ArrayState.ACTIVE, why[:MAX_WORDS], None
+    cancel_tasks(array, why)
+
+
 def settle(array: Array) -> None:
     """Count the tasks of an array that is locked, end it with its last one, and store it.
 
@@ -189,6 +196,8 @@ def settle(array: Array) -> None:
     if array.started_at is None:
         array.started_at = array.tasks.aggregate(at=Min("started_at"))["at"]
     if not array.has_ended and sum(counts[state.lower()] for state in ENDED) == array.size:
+        if array.state == ArrayState.HELD or array.refused_until is not None:
+            array.reason, array.refused_until = "", None  # it says why no task was started
         array.state = (
             ArrayState.FAILED if array.failed else ArrayState.CANCELLED if array.cancelled else ArrayState.SUCCEEDED
         )

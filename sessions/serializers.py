@@ -28,6 +28,7 @@ from sessions.models import (
 )
 from sessions.search import DEFAULT_SORT, SORTS
 from sessions.usage.stats import StatsWindow
+from sessions.words import reason_text
 
 MAX_TERMINATED: Final = 200  # sessions at once
 
@@ -234,7 +235,7 @@ class SessionSerializer(ShownSerializer[Session]):
 
     def get_detail(self, session: Session) -> str:
         """Return what is said of its status, with what its group's devices are called."""
-        return named_for(session.resource_group.accelerator_name, session.detail)
+        return named_for(session.resource_group.accelerator_name, reason_text(session.reason, session.detail))
 
     def get_eta_reason(self, session: Session) -> str:
         """Return what it waits for until then, likewise."""

@@ -1,5 +1,6 @@
 """Arrays over the life of their tasks: window, limits, retries, cancelling, and what happens to their owners."""
 
+import math
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -227,6 +228,7 @@ def test_a_cancelled_array_ends(owner: User) -> None:
 
 def test_many_cancelled_sessions_end_in_steps(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "ENDS_AT_ONCE", 2)
+    monkeypatch.setattr(reconciliation, "ROUND_SECONDS", math.inf)
     array = advance(make_array(owner, tasks="1-5"))
     services.cancel(array, actor=owner)
     reconciliation.advance_all()
@@ -273,6 +275,23 @@ def test_a_held_array_starts_nothing_until_released(owner: User) -> None:
     assert (advance(array).pending, array.reason) == (0, f"Held by {owner}.")
     services.release(array, actor=owner)
     assert advance(array).pending == 3
+
+
+def test_an_ended_array_does_not_say_why_it_was_held(owner: User, host: Host) -> None:
+    array = advance(make_array(owner, tasks="0"))
+    services.hold(array, actor=owner)
+    finish(task_of(array, 0), host)
+    array = advance(array)
+    assert (array.state, array.reason) == (ArrayState.SUCCEEDED, "")
+
+
+def test_a_held_array_that_is_cancelled_says_by_whom(owner: User) -> None:
+    array = advance(make_array(owner))
+    services.hold(array, actor=owner)
+    services.cancel(array, actor=owner)
+    advance(array)
+    assert advance(array).reason == f"Cancelled by {owner}."
+    assert array.state == ArrayState.CANCELLED
 
 
 def test_more_tasks_run_once_the_limit_is_raised(owner: User) -> None:

@@ -199,11 +199,12 @@ class _Reconciliation:
         other = preemptible.GIVES_WAY if preemptible.gives_way(replica) else ""
         if sleeping.cannot_resume(replica, self._now):
             failure, other = "", sleeping.NO_ROOM
-        words = failure or other
-        if not words and not observation.is_on_lost_host(replica, self._now):
+        silent = f"Its host {replica.session.host} is unreachable."
+        words = failure or other or (silent if observation.is_on_lost_host(replica, self._now) else "")
+        if not words:
             return False
         replica.failure = failure
-        events.record(self._row, f"A replica of revision {replica.revision.number} is replaced. {words}".strip())
+        events.record(self._row, f"A replica of revision {replica.revision.number} is replaced. {words}")
         self._drain(replica)
         return True
 

@@ -233,6 +233,8 @@ def test_replicas_of_a_lost_host_are_replaced_after_a_while() -> None:
     silent.update(lost_at=clock.now() - timedelta(seconds=31))
     reconcile(deployment.pk)
     assert statuses(deployment)["PENDING"] == 1
+    what = f"A replica of revision 1 is replaced. Its host {silent.get()} is unreachable."
+    assert deployment.events.filter(what=what).count() == 1
     reconcile(deployment.pk)
     assert statuses(deployment)["PENDING"] == 1
 

@@ -15,6 +15,7 @@ from sessions.models import MAX_MEMBERS, Cluster, ClusterMode, Session
 from sessions.requeueing import preemption
 
 MAX_RESTARTS: Final = 10
+WITH_MAIN: Final = "It starts with main1 of its cluster, which says why that waits."
 UNTIL_ROOM: Final = "It starts once its cluster runs and there is room that no other session waits for."
 
 
@@ -176,7 +177,7 @@ def _members(cluster: Cluster, head: Session) -> Iterator[Session]:
     yield head
     for rank in range(1, cluster.most):
         member = copy(head)
-        member.pk, member.rank = Session().pk, rank
+        member.pk, member.rank, member.detail = Session().pk, rank, WITH_MAIN
         if rank >= cluster.size:
             member.is_elastic = member.is_preemptible = True
             member.charge_percent = preemption.charge_percent(head.resource_group, is_preemptible=True)

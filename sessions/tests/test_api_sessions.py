@@ -97,7 +97,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
     assert row == OF_A_NEW_SESSION | {
         "id": session.pk,
         "owner": user.email,
-        "detail": session.detail,
+        "detail": "Submitted; waiting for the scheduler",
         "image": image.reference,
         "resource_group": host.group.name,
         "resource_groups": [host.group.name],

@@ -6,7 +6,7 @@ import pytest
 
 from accounts.models import User
 from resources.models import Host, ResourceGroup
-from sessions.launching import services
+from sessions.launching import clusters, services
 from sessions.launching.mounts import MountRequest
 from sessions.launching.requests import ClusterRequest
 from sessions.lifecycle import Kind, Status
@@ -54,6 +54,7 @@ def test_each_member_is_queued_alike(hosts: list[Host]) -> None:
         assert [member.command for member in members] == ["train", "", ""]
         assert [member.kind for member in members] == [Kind.BATCH, Kind.INTERACTIVE, Kind.INTERACTIVE]
         assert all(member.events.count() == 1 for member in members)
+        assert [member.detail for member in members] == ["", clusters.WITH_MAIN, clusters.WITH_MAIN]
     stored = Cluster.objects.get(pk=heads[0].pk)
     assert (stored.size, stored.mode, stored.shares_gpus, stored.max_restarts) == (3, "single-host", True, 2)
     assert stored.public_key.startswith("ssh-ed25519 ")
