@@ -52,6 +52,20 @@ static void in_child(void)
     sim_after_fork();
 }
 
+/* Taken down for the thread that leaves the program, by what is called first then, and for all threads after that. */
+static __thread bool left;
+static bool gone;
+static void leave(void) { left = true; }
+static void register_leave(void) { atexit(leave); }
+__attribute__((destructor)) static void go(void) { gone = true; }
+void need_driver(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (left || gone)
+        abort();
+    pthread_once(&once, register_leave);
+}
+
 /* CUDA_VISIBLE_DEVICES: ordinals or UUIDs, in the order named. */
 static void choose_visible(void)
 {

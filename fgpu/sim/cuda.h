@@ -31,9 +31,12 @@ enum { NODE_KERNEL, NODE_COPY, NODE_FILL, NODE_HOST, NODE_EMPTY = 5, NODE_MEM_FR
 
 struct context { int device, primary_refs; bool dead; unsigned flags; struct context *next; };
 struct duty { _Atomic bool done; }; /* a function of the host in a stream; kept for ever, as events may ask */
+struct command { struct sim_ticket ticket; uint64_t at; }; /* of a stream: done when the kernel is, and not before */
 struct stream { /* context NULL: whichever is current */
+    pthread_mutex_t lock; /* of what threads that use it at once change */
     struct sim_ticket last;
-    uint64_t ready;
+    uint64_t ready, commands;
+    struct command *queue; /* the last QUEUE commands */
     struct graph *capture;
     struct context *context;
     struct duty *duty; /* the last one */
@@ -69,6 +72,7 @@ struct block { /* what occupies memory; found by address or handle */
 
 extern pthread_mutex_t big; /* guards everything of this process */
 extern bool initialised;
+void need_driver(void); /* aborts if it has been taken down */
 extern int visible[SIM_GPUS], visible_count; /* ordinal -> index into the configuration */
 extern struct context primary[SIM_GPUS];
 extern struct pool default_pool[SIM_GPUS], *current_pool[SIM_GPUS];

@@ -2,7 +2,7 @@
  * says (64-bit nanoseconds), a millisecond without one. */
 #include "cuda.h"
 
-enum { LAUNCH_NS = 4000, NO_TIMING = 2, ILLEGAL_STATE = 401, LOSSY_QUERY = 402, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURED_EVENT = 907 };
+enum { LAUNCH_NS = 4000, QUEUE = 1024, NO_TIMING = 2, ILLEGAL_STATE = 401, LOSSY_QUERY = 402, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURED_EVENT = 907 };
 
 static struct stream legacy_stream;
 static __thread struct stream thread_stream;
@@ -48,12 +48,14 @@ API CUresult cuStreamDestroy_v2(CUstream s)
         return BAD_HANDLE;
     if (((struct stream *)s)->capture)
         end_capture(((struct stream *)s)->capture);
+    free(((struct stream *)s)->queue);
     free(s);
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamDestroy(CUstream s) { return cuStreamDestroy_v2(s); }
 API CUresult cuStreamQuery(CUstream s)
 {
+    need_driver();
     const struct stream *stream = stream_of(s, false);
     return sim_is_done(stream->last, NULL) && (!stream->duty || stream->duty->done) ? CUDA_SUCCESS : CUDA_NOT_READY;
 }
@@ -233,6 +235,33 @@ API CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *status, uint64_t *id, CU
     return capture_info(s, 1, status, id, graph, deps, n);
 }
 
+/* Lock the stream, with room for one command more: a full queue makes the program wait, whatever the command. */
+static void lock_with_room(struct stream *stream)
+{
+    for (;;) {
+        pthread_mutex_lock(&stream->lock);
+        if (!stream->queue)
+            stream->queue = zeroed(QUEUE * sizeof *stream->queue);
+        struct command oldest = stream->queue[stream->commands % QUEUE];
+        if (sim_is_done(oldest.ticket, NULL) && sim_now() >= oldest.at)
+            return;
+        pthread_mutex_unlock(&stream->lock);
+        sim_wait_for(oldest.ticket);
+        sim_sleep_until(oldest.at);
+    }
+}
+
+static void unlock_after_command(struct stream *stream)
+{
+    stream->queue[stream->commands++ % QUEUE] = (struct command){stream->last, stream->ready};
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* So long a thread is at each of its launches before the driver has it. */
+static __thread uint64_t delay_ns;
+void fgpuSimDelayLaunches(uint64_t ns);
+API void fgpuSimDelayLaunches(uint64_t ns) { delay_ns = ns; }
+
 CUresult run(struct stream *stream, uint64_t ns)
 {
     NEED_CONTEXT;
@@ -240,11 +269,15 @@ CUresult run(struct stream *stream, uint64_t ns)
         stream->capture->ns += ns;
         return CUDA_SUCCESS;
     }
-    sim_spend(LAUNCH_NS);
+    int gpu = visible[device_of(stream)];
+    sim_spend(LAUNCH_NS + delay_ns);
+    sim_await_room(gpu);
+    lock_with_room(stream);
     uint64_t now = sim_now();
     stream->ready = stream->ready > now ? stream->ready : now;
-    struct sim_ticket ticket = sim_launch(visible[device_of(stream)], stream->ready, ns);
+    struct sim_ticket ticket = sim_launch(gpu, stream->ready, ns);
     stream->last = ticket.context ? ticket : stream->last;
+    unlock_after_command(stream);
     return CUDA_SUCCESS;
 }
 
@@ -346,12 +379,14 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
         }
         return CUDA_SUCCESS;
     }
+    lock_with_room(stream);
     event->duty = stream->duty && !stream->duty->done ? stream->duty : NULL;
     event->ticket = stream->last;
     event->at = sim_now(); /* on a stream with nothing to do, or later where it waits for something */
     event->at = stream->ready > event->at ? stream->ready : event->at;
     if (sim_is_done(event->ticket, NULL))
         event->ticket.context = 0;
+    unlock_after_command(stream);
     return CUDA_SUCCESS;
 }
 
@@ -368,6 +403,7 @@ static bool happened(struct event *event)
 
 API CUresult cuEventQuery(CUevent e)
 {
+    need_driver();
     if (!e)
         return BAD_HANDLE;
     if (((struct event *)e)->capture)
@@ -390,6 +426,7 @@ API CUresult cuEventSynchronize(CUevent e)
 
 API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 {
+    need_driver();
     const struct event *from = a, *to = b;
     if (!from || !to || !from->recorded || !to->recorded || (from->flags | to->flags) & NO_TIMING)
         return BAD_HANDLE;

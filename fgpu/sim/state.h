@@ -107,6 +107,7 @@ void sim_wake_all(uint64_t key);
 
 /* timeline.c: the GPUs' time */
 struct sim_ticket { int context; uint64_t seq; }; /* of a launch; context 0: nothing to wait for */
+void sim_await_room(int gpu);    /* for the next launches */
 struct sim_ticket sim_launch(int gpu, uint64_t ready, uint64_t ns);
 void sim_grow(struct sim_ticket ticket, uint64_t ns); /* a kernel launches more on the device, and ends after that */
 bool sim_is_done(struct sim_ticket ticket, uint64_t *when);

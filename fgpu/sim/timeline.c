@@ -9,7 +9,7 @@
 
 #include "state.h"
 
-enum { BACKLOG = 1024, SECOND_NS = 1000000000, LEAST_NAP_NS = 5000, SWEEP_NS = 5000000 };
+enum { RESERVE = 1024, SECOND_NS = 1000000000, LEAST_NAP_NS = 5000, SWEEP_NS = 5000000 };
 #define GPU_KEY(gpu) (0x47505500ull + (uint64_t)(gpu))
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -155,11 +155,7 @@ struct sim_ticket sim_launch(int gpu, uint64_t ready, uint64_t ns)
         ticket = (struct sim_ticket){index + 1, c->next};
         *item_of(c, c->next++) = (struct sim_item){ready, ns ? ns : 1, 0};
     }
-    bool full = ticket.context && c->next - c->head > BACKLOG;
-    uint64_t oldest = c->next - c->head > SIM_ITEMS - BACKLOG ? c->head : c->next - BACKLOG;
     sim_unlock();
-    if (full) /* a full queue of launches makes the program wait */
-        sim_wait_for((struct sim_ticket){index + 1, oldest});
     return ticket;
 }
 
@@ -239,6 +235,19 @@ void sim_wait_for(struct sim_ticket ticket)
     for (sim_advance(context(ticket)->gpu); !done(ticket); sim_advance(context(ticket)->gpu))
         nap(context(ticket)->gpu, earliest_end(ticket));
     sim_unlock();
+}
+
+/* For one more of every thread. */
+void sim_await_room(int gpu)
+{
+    sim_lock();
+    int index = context_of(sim_config.gpu[gpu].shared);
+    const struct sim_context *c = &sim->context[index < 0 ? 0 : index];
+    struct sim_ticket oldest = {index + 1, c->head};
+    bool full = index >= 0 && c->next - c->head > SIM_ITEMS - RESERVE;
+    sim_unlock();
+    if (full)
+        sim_wait_for(oldest);
 }
 
 void sim_wait_for_all(int gpu)

@@ -139,16 +139,22 @@ CUresult capture_ended(CUresult rc, CUstream stream, const CUgraph *out); /* `ou
 struct queue;
 struct queue *flight_of(const struct place *here, CUstream stream); /* NULL: no memory for it */
 void flight_poll(int gpu, struct queue *queue, uint64_t now);  /* this queue; now and then all of the GPU's */
-void flight_poll_all(uint64_t now);                            /* and put events behind what has none */
+/* By the helper: all; true: it has put an event behind launches that had none, without the lock, and is not done. */
+bool flight_poll_all(uint64_t now);
+bool flight_is_helped(void);                                   /* for such an event */
 bool flight_waits_elsewhere(int gpu, uint64_t now);            /* all in flight, for what is not on the GPU */
 bool flight_is_full(struct queue *queue, uint64_t now);
 bool flight_is_alone(const struct queue *queue);               /* nothing else of the GPU is in flight */
 bool flight_any(int gpu, uint64_t now);                        /* on the GPU, or about to be */
 bool flight_is_held(int gpu);                                  /* or waiting for something else */
 uint64_t flight_ahead(int gpu, uint64_t now);                  /* ns until all is done, as far as can be told */
-void flight_enter(struct queue *queue, bool for_turns, uint64_t now);
-void flight_leave(struct queue *queue);
-void flight_wait(struct queue *queue, uint64_t now);           /* its stream is about to be told to */
+/* These return an event to record, NULL for none, in that stream and before anything else is sent there. */
+CUevent flight_enter(struct queue *queue, bool for_turns, uint64_t now);
+CUevent flight_leave(struct queue *queue);
+CUevent flight_wait(struct queue *queue, uint64_t now);        /* its stream is about to be told to */
+void flight_record(struct queue *queue, CUstream stream, CUevent event); /* without the lock */
+bool flight_begins(const struct queue *queue);                 /* an event is recorded that must come first */
+void flight_await_helper(CUcontext context, CUstream stream);  /* it records no event in the context, or NULL: stream */
 void flight_forget_stream(CUstream stream);
 void flight_forget_context(CUcontext context);
 bool flight_is_capturing(CUstream stream);

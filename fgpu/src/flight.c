@@ -49,54 +49,100 @@ static uint64_t tail_end(struct queue *queue) {
     return most(tail->start, queue->last_end) + tail->launches * launch_ns[queue->gpu];
 }
 
-static void close_batch(struct queue *queue) {
-    CALL(cuEventRecord, (batch_at(queue, queue->next)->end, queue->stream));
+static CUevent close_batch(struct queue *queue) {
+    CUevent end = batch_at(queue, queue->next)->end;
     queue->next++;
     queue->open = false;
+    queue->recording = end ? END : NOTHING;
+    return end;
+}
+
+/* Another thread's own stream cannot be asked. */
+static bool is_busy(const struct queue *queue) {
+    CUcontext context = queue->context;
+    bool foreign = queue->stream == STREAM_PER_THREAD && !pthread_equal(queue->thread, pthread_self());
+    if (foreign || CALL(cuCtxPushCurrent_v2, (context))) return false;
+    bool busy = !flight_is_capturing(queue->stream) && CALL(cuStreamQuery, (queue->stream)) == CUDA_NOT_READY;
+    CALL(cuCtxPopCurrent_v2, (&context));
+    return busy;
 }
 
 /* The program has stopped running ahead, with launches that no event closes. If the stream is done, they took about as
- * long as others; otherwise an event will tell. Another thread's own stream cannot be asked. */
-static void close_tail(struct queue *queue, bool ask, uint64_t now) {
-    bool busy = false;
-    if (ask && queue->stream != STREAM_PER_THREAD && !CALL(cuCtxPushCurrent_v2, (queue->context))) {
-        busy = !flight_is_capturing(queue->stream) && CALL(cuStreamQuery, (queue->stream)) == CUDA_NOT_READY;
-        if (busy)
-            close_batch(queue);
-        CALL(cuCtxPopCurrent_v2, (&queue->context));
-    }
-    if (busy || (ask && tail_end(queue) > now)) return;
+ * long as others; otherwise an event will tell: the helper's, or that of the next launch. */
+static CUevent close_tail(struct queue *queue, bool ask, uint64_t now) {
+    if (is_busy(queue)) return ask ? close_batch(queue) : NULL;
+    if (ask && tail_end(queue) > now) return NULL;
     report(queue, most(batch_at(queue, queue->next)->start, queue->last_end), least(tail_end(queue), now), now);
     queue->open = false;
+    return NULL;
 }
 
 /* Report what is finished, and of what is not, the time so far. */
-static void poll_queue(struct queue *queue, bool ask, uint64_t now) {
+static CUevent poll_queue(struct queue *queue, bool ask, uint64_t now) {
+    bool ending = queue->recording >= END;
     for (; queue->first < queue->next; queue->first++) {
         struct batch *batch = batch_at(queue, queue->first);
-        if (CALL(cuEventQuery, (batch->end)) == CUDA_NOT_READY) {
+        if ((ending && queue->first + 1 == queue->next) || CALL(cuEventQuery, (batch->end)) == CUDA_NOT_READY) {
             batch->begun = batch->begun || batch->chained || CALL(cuEventQuery, (batch->begin)) != CUDA_NOT_READY;
             if (batch->begun)
                 region_gate_busy(queue->gpu, most(batch->start, queue->last_end), now, !turn_is_governed(now));
             else /* the stream waits for something else, or the GPU is not ours at the moment */
                 batch->start = now;
-            return;
+            return NULL;
         }
         finish(queue, batch, now);
         batch_at(queue, queue->first + 1)->launched = now; /* waited for nothing but this one until now */
     }
-    if (queue->open && !queue->entering && (ask || !queue->together))
-        close_tail(queue, ask, now);
+    if (queue->recording == BEGIN)
+        batch_at(queue, queue->next)->start = now;
+    bool idle = queue->open && !queue->entering && !queue->recording;
+    return idle && (ask || !queue->together) ? close_tail(queue, ask, now) : NULL;
 }
 
-/* Of very many, as many as take some microseconds: the others' turn comes with the next looks. */
-static void poll_some(int gpu, bool ask, uint64_t now) {
+PER_PROCESS static struct { CUcontext context; CUstream stream; } helped; /* where the helper records an event */
+
+/* By the helper, which lets go of the lock meanwhile: the queue may be gone after that. */
+static void record_tail(struct queue *queue, CUevent event) {
+    CUcontext context = helped.context = queue->context;
+    CUstream stream = helped.stream = queue->stream;
+    bool entered = !CALL(cuCtxPushCurrent_v2, (context));
+    gate_let_go();
+    flight_record(queue, stream, event);
+    gate_hold();
+    if (entered)
+        CALL(cuCtxPopCurrent_v2, (&context));
+    helped.context = NULL;
+}
+
+bool flight_is_helped(void) { return helped.context != NULL; }
+
+static bool is_helped(CUcontext context, CUstream stream) {
+    bool is_default = KEY(helped.stream) <= KEY(STREAM_PER_THREAD); /* whose commands spoil captures of others */
+    return helped.context && (context ? context == helped.context : stream == helped.stream || is_default);
+}
+
+void flight_await_helper(CUcontext context, CUstream stream) {
+    while (is_helped(context, stream)) {
+        gate_let_go();
+        clock_sleep(POLL_NS);
+        gate_hold();
+    }
+}
+
+/* Of very many, as many as take some microseconds: the others' turn comes with the next looks. Whether it let go of the
+ * lock. */
+static bool poll_some(int gpu, bool ask, uint64_t now) {
     for (uint64_t left = least(queues_in_use(gpu), AT_ONCE); left; left--) {
         struct queue *queue = queue_next_to_poll(gpu);
-        if (!queue) return;
-        poll_queue(queue, ask, now);
+        if (!queue) return false;
+        CUevent event = poll_queue(queue, ask, now);
         queue_changed(queue);
+        if (!event)
+            continue;
+        record_tail(queue, event);
+        return true;
     }
+    return false;
 }
 
 void flight_poll(int gpu, struct queue *queue, uint64_t now) {
@@ -109,9 +155,11 @@ void flight_poll(int gpu, struct queue *queue, uint64_t now) {
     queues_trim();
 }
 
-void flight_poll_all(uint64_t now) {
-    for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
-        poll_some(gpu, true, now);
+bool flight_poll_all(uint64_t now) {
+    bool let_go = false;
+    for (int gpu = 0; gpu < fgpu_limits.count && !let_go; gpu++)
+        let_go = poll_some(gpu, true, now);
+    return let_go;
 }
 
 /* Nothing of this process is at work on the GPU: its streams wait for what is elsewhere, by a look at all. */
@@ -147,7 +195,9 @@ uint64_t flight_ahead(int gpu, uint64_t now) {
     return end > now ? end - now : 0;
 }
 
-static void open_batch(struct queue *queue, uint64_t now) {
+bool flight_begins(const struct queue *queue) { return queue->recording == BEGIN; }
+
+static CUevent open_batch(struct queue *queue, uint64_t now) {
     struct batch *batch = batch_at(queue, queue->next);
     if (!batch->end && !CALL(cuCtxPushCurrent_v2, (queue->context))) {
         CALL(cuEventCreate, (&batch->begin, EVENT_BLOCKING_SYNC));
@@ -157,19 +207,22 @@ static void open_batch(struct queue *queue, uint64_t now) {
     batch->launched = batch->start = now;
     batch->launches = 0;
     batch->begun = false;
-    batch->behind = queue->told_to_wait && queue->seen;
-    batch->mixed = queue->told_to_wait && !queue->seen;
+    batch->behind = queue->told_to_wait && queue->seen && !queue->recording;
+    batch->mixed = queue->told_to_wait && !batch->behind;
     batch->chained = queue->first < queue->next && !batch->behind;
-    if (!batch->chained)
-        CALL(cuEventRecord, (batch->begin, queue->stream));
+    batch->late = queue->entering;
     queue->open = true;
+    if (batch->chained || !batch->begin) return NULL;
+    queue->recording = BEGIN;
+    return batch->begin;
 }
 
-void flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
+CUevent flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
     bool others = queue_sums(queue->gpu)->working > queue->counted.working; /* events tell how far they are */
     queue->together = for_turns && !others && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
+    CUevent begin = NULL;
     if (!queue->open && queue->next - queue->first < RING - 1)
-        open_batch(queue, now);
+        begin = open_batch(queue, now);
     else if (!queue->open) { /* it goes ahead all the same: the last batch ends after it, and is paid as a whole */
         queue->next--;
         queue->open = true;
@@ -178,15 +231,18 @@ void flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
     queue->told_to_wait = false;
     queue->entering++;
     queue_changed(queue);
+    return begin;
 }
 
 /* The stream is about to be told to wait for something: a batch ends here, and the next one is seen to wait. Where that
  * is so at every launch, as of streams that wait for each other, a few do at once, then one in the time of a batch. */
-void flight_wait(struct queue *queue, uint64_t now) {
-    if (queue->told_to_wait) return; /* since the last launch */
-    queue->seen = queue->split_at <= now && queue->next + queue->open - queue->first < RING - 1 && !queue->entering;
+CUevent flight_wait(struct queue *queue, uint64_t now) {
+    bool at_rest = !queue->entering && !queue->recording;
+    CUevent end = NULL;
+    if (queue->told_to_wait) return NULL; /* since the last launch */
+    queue->seen = queue->split_at <= now && queue->next + queue->open - queue->first < RING - 1 && at_rest;
     if (queue->seen && queue->open)
-        close_batch(queue);
+        end = close_batch(queue);
     if (queue->seen)
         queue->split_at = most(queue->split_at, now - SPLITS * BATCH_NS) + BATCH_NS;
     queue->told_to_wait = !queue->open;
@@ -194,20 +250,49 @@ void flight_wait(struct queue *queue, uint64_t now) {
         batch_at(queue, queue->next)->mixed = true;
     queue_changed(queue);
     queues_trim();
+    return end;
 }
 
 /* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. Two events cost as
- * much as a short kernel: where turns decide, in which pauses are not free, short ones are measured together. */
-void flight_leave(struct queue *queue) {
+ * much as a short kernel: where turns decide, in which pauses are not free, short ones are measured together.
+ *
+ * Kernels of threads that are at a launch meanwhile come before its event or after: the next batch begins there. */
+static CUevent close_if_due(struct queue *queue) {
+    const struct batch *batch = batch_at(queue, queue->next);
     uint64_t mean = launch_ns[queue->gpu], enough = mean ? least(BATCH_NS / mean, MAX_LAUNCHES) : 1;
+    bool due = (queue->first == queue->next && !queue->together) || batch->launches >= enough || batch->behind
+               || (batch->late && !queue->entering);
+    unsigned char recording = END;
+    if (!queue->open || !batch->launches || !due) return NULL;
+    if (queue->entering && queue->next + 1 - queue->first >= RING - 1) return NULL; /* no room for the next one */
+    if (atomic_compare_exchange_strong(&queue->recording, &recording, END_AGAIN) || recording) return NULL;
+    CUevent end = close_batch(queue);
+    if (queue->entering)
+        open_batch(queue, clock_now());
+    return end;
+}
+
+CUevent flight_leave(struct queue *queue) {
     queue->entering--;
-    if (queue->open) { /* another thread may have closed it, or the context may be gone */
-        struct batch *batch = batch_at(queue, queue->next);
-        batch->launches++;
-        if ((queue->first == queue->next && !queue->together) || batch->launches >= enough || batch->behind)
-            close_batch(queue);
-    }
+    if (queue->open) /* the context may be gone */
+        batch_at(queue, queue->next)->launches++;
+    CUevent end = close_if_due(queue);
     queue_changed(queue);
+    return end;
+}
+
+/* Of one queue one at a time. The driver makes its caller wait while the stream has as many commands as it takes. */
+void flight_record(struct queue *queue, CUstream stream, CUevent event) {
+    while (event) {
+        CALL(cuEventRecord, (event, stream));
+        unsigned char recording = queue->recording;
+        if (recording != END_AGAIN && atomic_compare_exchange_strong(&queue->recording, &recording, NOTHING)) return;
+        gate_hold();
+        queue->recording = NOTHING;
+        event = close_if_due(queue);
+        queue_changed(queue);
+        gate_let_go();
+    }
 }
 
 bool flight_is_capturing(CUstream stream) {
@@ -216,13 +301,20 @@ bool flight_is_capturing(CUstream stream) {
 }
 
 /* Its work goes on, and its events with it. */
-static void forget(struct queue *queue) {
-    if (queue->open)
-        close_batch(queue);
-    queue->stream = DESTROYED;
-    queue_changed(queue);
+void flight_forget_stream(CUstream stream) {
+    flight_await_helper(NULL, stream);
+    for (struct queue *queue; (queue = queues_find(stream));) {
+        CUevent end = queue->open && !queue->recording ? close_batch(queue) : NULL;
+        queue->open = false;
+        queue->stream = DESTROYED;
+        queue_changed(queue);
+        gate_let_go();
+        flight_record(queue, stream, end);
+        gate_hold();
+    }
 }
 
-void flight_forget_stream(CUstream stream) { queues_each(stream, forget); }
-
-void flight_forget_context(CUcontext context) { queues_drop_context(context); }
+void flight_forget_context(CUcontext context) {
+    flight_await_helper(context, NULL);
+    queues_drop_context(context);
+}

@@ -12,7 +12,7 @@
 HELPER(cuThreadExchangeStreamCaptureMode, (int *));
 
 enum { AHEAD_NS = 4000000, FULL_NS = 250000, SLACK_NS = 10000, IDLE_NS = 50000, LEAST_NAP_NS = 50000 };
-enum { MOST_NAP_NS = 800000, DRAIN_LOOK_NS = 500000, LOOK_NS = 100000000 };
+enum { MOST_NAP_NS = 800000, DRAIN_LOOK_NS = 500000, LOOK_NS = 100000000, LAST_LOOKS = 100 };
 #define PATIENCE_NS 10000000000ull
 #define SLICE_NS 200000000u
 #define NEVER UINT64_MAX
@@ -62,7 +62,8 @@ static void *help(void *unused) {
     CALL(cuThreadExchangeStreamCaptureMode, (&mode));
     while (!helper.stopped) {
         uint64_t now = clock_now(), until = NEVER;
-        flight_poll_all(now);
+        if (flight_poll_all(now))
+            continue;
         for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
             if (fgpu_limits.gpu[gpu].sm_points < ALL_SMS)
                 until = least(until, look_after(gpu, now));
@@ -76,11 +77,17 @@ static void *help(void *unused) {
     return unused;
 }
 
+/* The driver is about to be taken down, or has been: it is not asked. What the helper asks now may take long. */
 static void stop_helping(void) {
     gate_hold();
-    helper.stopped = true; /* the driver is about to be taken down */
+    helper.stopped = true;
+    for (int left = LAST_LOOKS; flight_is_helped() && left; left--) {
+        gate_let_go();
+        clock_sleep(LOOK_NS / LAST_LOOKS);
+        gate_hold();
+    }
     for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
-        if (!flight_any(gpu, clock_now()))
+        if (!flight_is_held(gpu))
             turn_tell(gpu, 0);
     gate_let_go();
 }
@@ -101,6 +108,8 @@ static void have_looked_at(uint64_t when) {
 
 struct pass { /* of one launch through the gate */
     struct queue *queue;
+    CUstream stream;
+    CUevent begin;    /* to record before the launch */
     uint64_t wait_ns; /* 0: go, with a batch open if there is room for one */
     bool for_turn;    /* wait for the arbiter, not for the time to pass */
     bool blocked;     /* work on another stream is unfinished, and might be waiting for this launch */
@@ -138,12 +147,14 @@ static CUresult look(int gpu, struct queue *queue, bool force, uint64_t now, str
         pass->wait_ns = FULL_NS;
     if (force)
         pass->wait_ns = 0;
+    if (!pass->wait_ns && flight_begins(queue)) /* by another thread: its event comes before this launch */
+        pass->wait_ns = LEAST_NAP_NS;
     if (pass->wait_ns) {
         pass->wait_ns = least(pass->wait_ns, SLICE_NS);
         return CUDA_SUCCESS;
     }
     bool begins = governed && !(turn_told(gpu) & STATE_BUSY);
-    flight_enter(queue, governed, now);
+    pass->begin = flight_enter(queue, governed, now);
     state[gpu].launched = now;
     if (governed)
         turn_tell(gpu, STATE_BUSY | STATE_WANTS);
@@ -183,7 +194,7 @@ static void wait(int gpu, const struct pass *pass) {
 static CUresult enter(CUstream stream, struct pass *pass) {
     struct place here;
     uint64_t began;
-    *pass = (struct pass){.mode = CAPTURE_MODE_RELAXED}; /* our own calls must not spoil a capture elsewhere */
+    *pass = (struct pass){.stream = stream, .mode = CAPTURE_MODE_RELAXED}; /* our calls must not spoil a capture */
     CUresult rc = fgpu_ready();
     if (rc || !fgpu_gated) return rc;
     rc = fgpu_place(stream, &here);
@@ -198,13 +209,16 @@ static CUresult enter(CUstream stream, struct pass *pass) {
         CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
         pass->queue = NULL;
     }
+    flight_record(pass->queue, stream, pass->begin);
     return rc;
 }
 
 static CUresult leave(CUresult rc, struct pass *pass) {
     if (!pass->queue) return rc;
-    LOCKED(gate);
-    flight_leave(pass->queue);
+    gate_hold();
+    CUevent end = flight_leave(pass->queue);
+    gate_let_go();
+    flight_record(pass->queue, pass->stream, end);
     CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
     return rc;
 }
@@ -241,9 +255,9 @@ static void begin_wait(CUstream stream) {
     CALL(cuThreadExchangeStreamCaptureMode, (&mode));
     gate_hold();
     struct queue *queue = flight_of(&here, stream);
-    if (queue)
-        flight_wait(queue, clock_now());
+    CUevent end = queue ? flight_wait(queue, clock_now()) : NULL;
     gate_let_go();
+    flight_record(queue, stream, end);
     CALL(cuThreadExchangeStreamCaptureMode, (&mode));
 }
 
@@ -295,6 +309,7 @@ DESTROY(cuStreamDestroy_v2)
 #define RECORD_AND(name, result, params, args) \
     WRAP(name, params) { \
         LOCKED(gate); \
+        flight_await_helper(NULL, stream); \
         CUresult rc = CALL(name, args); \
         return result; \
     }

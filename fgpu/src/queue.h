@@ -14,7 +14,9 @@ struct batch {
     bool begun;
     bool behind; /* its stream was told to wait before its first launch */
     bool mixed;  /* or between its launches, or with no event: in flight does not mean at work */
+    bool late;   /* threads were at a launch when the one before it was closed: a kernel of theirs is in either */
 };
+enum recording { NOTHING, BEGIN, END, END_AGAIN };
 struct queue_list {
     struct queue *head, *tail;
     unsigned count;
@@ -35,7 +37,8 @@ struct queue {
     int gpu;
     uint64_t last_end;
     unsigned bucket;
-    unsigned entering;    /* threads between the gate and the end of their launch */
+    unsigned entering;    /* threads between the gate and the end of their launch: a batch is open for them */
+    _Atomic unsigned char recording; /* an event of it, without the lock; END_AGAIN: then the next one's end is due */
     uint64_t first, next; /* batches in flight: ring[first % RING] ... ring[next % RING - 1] */
     uint64_t split_at;    /* the next batch may end where its stream is told to wait */
     bool together;        /* its launches are short, and measured together */
@@ -57,5 +60,5 @@ unsigned queues_in_use(int gpu);
 const struct queue_sums *queue_sums(int gpu);
 uint64_t queues_began(int gpu, uint64_t now); /* when the first of what works on the GPU was to start */
 void queues_trim(void); /* give idle ones back, beyond some */
-void queues_each(CUstream stream, void (*visit)(struct queue *)); /* all of a stream that was created */
+struct queue *queues_find(CUstream stream); /* one of a stream that was created; NULL: none is left */
 void queues_drop_context(CUcontext context);

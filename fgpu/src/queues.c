@@ -14,7 +14,7 @@ PER_PROCESS static struct queue_sums sums[MAX_GPUS];
 
 static bool waits(const struct queue *queue) {
     const struct batch *batch = &queue->ring[queue->first % RING];
-    return queue->first < queue->next && !batch->chained && !batch->begun;
+    return (queue->first < queue->next || queue->recording == BEGIN) && !batch->chained && !batch->begun;
 }
 
 bool queue_is_behind(const struct queue *queue) { return waits(queue) && queue->ring[queue->first % RING].behind; }
@@ -47,7 +47,7 @@ static void move(struct queue_list *list, struct queue *queue) {
 
 static struct queue_sums sums_of(struct queue *queue) {
     struct queue_sums own = {.working = in_flight(queue), .closed = queue->first < queue->next};
-    if (own.closed && waits(queue)) {
+    if (waits(queue)) {
         own.behind = queue_is_behind(queue); /* maybe another of our streams, while the GPU is not ours */
         own.working = !queue_has_waited(queue, own.behind ? BEHIND_NS : WAITING_NS);
         own.behind &= own.working;
@@ -60,7 +60,7 @@ static struct queue_sums sums_of(struct queue *queue) {
 
 void queue_changed(struct queue *queue) {
     struct queue_sums own = sums_of(queue), *all = &sums[queue->gpu];
-    struct queue_list *list = in_flight(queue) || queue->entering ? &in_use[queue->gpu] : &idle;
+    struct queue_list *list = in_flight(queue) || queue->entering || queue->recording ? &in_use[queue->gpu] : &idle;
     all->working += own.working - queue->counted.working;
     all->behind += own.behind - queue->counted.behind;
     all->closed += own.closed - queue->counted.closed;
@@ -136,10 +136,11 @@ void queues_trim(void) {
         destroy(idle.head);
 }
 
-void queues_each(CUstream stream, void (*visit)(struct queue *)) {
-    for (struct queue *queue = table[bucket_of(NULL, stream)]; queue; queue = queue->next_in_bucket)
-        if (queue->stream == stream)
-            visit(queue);
+struct queue *queues_find(CUstream stream) {
+    struct queue *queue = table[bucket_of(NULL, stream)];
+    while (queue && queue->stream != stream)
+        queue = queue->next_in_bucket;
+    return queue;
 }
 
 /* Its events are gone with it. A thread may still be at a launch on it. */
