@@ -22,7 +22,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> Any:
-    style = '"' if BREAKS.search(text) else "|" if "\n" in text else None if isinstance(scalar(text), str) else "'"
+    style: str | None = (
+        '"' if BREAKS.search(text) else "|" if "\n" in text else None if isinstance(scalar(text), str) else "'"
+    )
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -54,7 +54,7 @@ UNSAID = frozenset(
             "min_memory",
             "priority",
         ),
-        *("variant", "model_folder", "health", "max_surge", "sticky", "allowed_origins"),
+        *("tasks", "variant", "model_folder", "health", "max_surge", "sticky", "allowed_origins"),
         *("ageing", "half_life", "idle_timeout", "low_use_window", "low_use_cpu_percent", "max_extension"),
         *("max_snooze", "max_lifetime", "max_parked_time", "pending_timeout", "preemption_grace"),
         *("reservation_delay", "warning", "by", "host_loss_grace", "start_allowance", "starvation_limit"),

@@ -38,7 +38,7 @@ def public_key_from(pasted: str) -> PublicKey:
         raise InvalidPublicKeyError("Paste one public key: one line, such as ssh-ed25519 AAAA... you@laptop.")
     try:
         key = asyncssh.import_public_key(line)
-    except (asyncssh.KeyImportError, UnicodeError) as error:
+    except ValueError as error:  # KeyImportError is one, and so is what a point beside its curve raises
         raise InvalidPublicKeyError(
             "This is not a public key in OpenSSH's format, such as ssh-ed25519 AAAA... you@laptop."
         ) from error

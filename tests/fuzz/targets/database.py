@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -22,15 +23,19 @@ import asyncssh.logging
 from asyncssh.saslprep import SASLPrepError, saslprep
 from asyncssh.sftp import SFTPServerHandler
 from django.db import Error, connection, transaction
+from django.test import Client
+from django.urls import NoReverseMatch, reverse
 
 from accounts.credentials.public_keys import public_key_from
 from accounts.credentials.ssh_keys import add_ssh_key
 from accounts.models import SshKey, User
+from endpoints.handoff.views import share_cookie
 from folders.models import Folder
 from folders.sharing import folders
 from folders.storage import paths
 from pages.session_list.live.consumers import _view_of
 from resources.user_import.services import UserImportError, carry_out
+from sessions.access import app_addresses
 from sessions.models import Session
 from specs import services as specs
 from specs.formats.reading import read
@@ -38,10 +43,25 @@ from specs.problems import SpecError
 from sshserver.access import AccessRefusal, authenticate
 from sshserver.data_folders import DataFolders
 from sshserver.sftp_server import SFTP_VERSION, DataSftpServer
-from tests.factories import make_group, make_host, make_image, make_root, make_session, make_user, run_session
+from tests.factories import (
+    make_endpoint,
+    make_group,
+    make_host,
+    make_image,
+    make_root,
+    make_session,
+    make_user,
+    run_session,
+)
 
 KEY: Final = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
 SECRET: Final = "outside"
+ACCESS: Final = Path(__file__).resolve().parents[2] / "access_matrix.txt"
+PARAMETERS: Final = (  # of pages, as `request.GET` names them, and those of the hand-over to apps
+    *("h", "s", "next", "at", "page", "q", "path", "tab", "sort", "replica", "port", "host", "group", "digest", "with"),
+    *("template", "state", "session", "replicas", "open", "old", "new", "name", "model", "lines", "folder"),
+    *("deployment", "as", "ids", "owner", "image", "project", "status", "kind", "since", "until", "columns", "days"),
+)
 _world: dict[str, Any] = {}
 
 
@@ -59,6 +79,7 @@ def prepared() -> Iterator[None]:
         Path(place, SECRET).write_text(SECRET)
         _world.update(user=user, host=host, folder=folder, place=Path(place), image=make_image(), other=make_session())
         _world["running"] = run_session(owner=user, host=host)
+        _world["endpoint"] = make_endpoint()
         yield
         transaction.set_rollback(True)
 
@@ -144,6 +165,35 @@ def host_functions(data: bytes) -> None:
             assert SshKey.objects.count() == 1
 
 
+def _pages() -> list[str]:
+    """Return the addresses of what a user may get that have no part to fill in, but for the API, which has a schema."""
+    rows = [line.split() for line in ACCESS.read_text().splitlines() if line.startswith("GET ")]
+    found = []
+    for _verb, name, _stranger, user, *_others in rows:
+        with suppress(NoReverseMatch):
+            if user in ("200", "302", "400", "404") and not (path := reverse(name)).startswith("/api/v1/"):
+                found.append(path)
+    return sorted(found)
+
+
+def page_parameters(data: bytes) -> None:
+    """Whatever an address has behind its question mark, its page is shown, or refused with a status below 500."""
+    if not data:
+        return
+    pages = _pages()
+    path = pages[data[0] % len(pages)]
+    values = data[1:].split(b"\n")
+    query = {name: values[at % len(values)] for at, name in enumerate(PARAMETERS)}
+    client = Client()
+    with _rolled_back():
+        client.force_login(_world["user"])
+        client.cookies[share_cookie()] = values[0].decode("latin-1")
+        response = client.get(path, query_params=query)
+    assert response.status_code < 500
+    if response.status_code == HTTPStatus.SEE_OTHER:
+        assert response["Location"].startswith(app_addresses.origin(_world["endpoint"]))
+
+
 class _AtOnce(Executor):
     """Runs what it is given at once, so that all is in one transaction."""
 
@@ -157,31 +207,31 @@ class _AtOnce(Executor):
         return done
 
 
-async def _serve(data: bytes) -> list[str]:
-    """Answer the packets of a client that then leaves; return what its user was shown."""
+async def _serve(data: bytes) -> tuple[list[str], bytes]:
+    """Answer the packets of a client that then leaves; return what its user was shown, and the answers."""
     reader: Any = asyncio.StreamReader()
     reader.logger, reader.get_extra_info = asyncssh.logging.logger, lambda *_: ""
     reader.feed_data(struct.pack(">IBI", 5, 1, SFTP_VERSION) + data)
     reader.feed_eof()
     channel: Any = SimpleNamespace(is_closing=lambda: False, logger=reader.logger, get_connection=lambda: None)
-    writer: Any = SimpleNamespace(channel=channel, write=bytes, close=lambda: None)
     shown: list[str] = []
+    answers: list[bytes] = []
+    writer: Any = SimpleNamespace(channel=channel, write=answers.append, close=lambda: None)
     server = DataSftpServer(channel, DataFolders(_world["user"].pk), _AtOnce(), shown.append, partial(asyncio.sleep, 0))
     await SFTPServerHandler(server, reader, writer, SFTP_VERSION).run()
     await server.end()
-    return shown
+    return shown, b"".join(answers)
 
 
 def sftp_server(data: bytes) -> None:
     """Whatever packets a client sends, they reach its user's folders alone, and none ends in an error that is ours."""
-    problems: list[str] = []
     with (
         patch.dict(os.environ, DJANGO_ALLOW_ASYNC_UNSAFE="true"),
-        patch.object(asyncssh.logging.SSHLogger, "error", lambda self, text, *_: problems.append(text)),
         patch("sshserver.sftp_server.close_old_connections"),
         _rolled_back(),
     ):
-        assert all(each.isprintable() for each in asyncio.run(_serve(data)))
-    assert not problems
+        shown, answers = asyncio.run(_serve(data))
+    assert all(each.isprintable() for each in shown)
+    assert b"Uncaught exception" not in answers
     assert sorted(os.listdir(_world["place"])) == [SECRET, "root"]
     assert Path(_world["place"], SECRET).read_text() == SECRET

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from deployments.definitions.drafts import DefinitionError
 from deployments.definitions.model_file import drafts_of
-from folders.names import folder_name_error
-from imports.addresses import AddressError, parse, path_error, ref_error
+from imports.addresses import MAX_NAME_LENGTH, AddressError, parse, path_error, ref_error
 from imports.fetcher import archives, conda, packages
 from imports.fetcher.job import FetchError, FetchJob
 from imports.fetcher.survey import FILES, check_path, survey
@@ -76,9 +75,10 @@ def import_address(data: bytes) -> None:
         assert source.url[:1] != "-"
         assert not source.path or not path_error(source.path)
         assert not source.ref or not ref_error(source.ref)
+        assert len(source.name) <= MAX_NAME_LENGTH
+        assert not path_error(source.name)
         assert "/" not in source.name
-        assert source.name not in ("", ".", "..", ".git")
-        assert not folder_name_error(source.name) or len(source.name) > 64
+        assert not source.name.startswith(".")
         if not source.is_ssh:
             assert urlsplit(source.url).password is None
             assert parse(source.url).host == source.host

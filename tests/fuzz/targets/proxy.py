@@ -129,11 +129,14 @@ def token_usage(data: bytes) -> None:
 
 
 def first_request(data: bytes) -> None:
-    """The protocol that is chosen for a connection is that of the host that the parser finds."""
+    """The protocol that is chosen for a connection is that of the host that the parser finds.
+
+    llhttp takes a bare line feed after a request line without a version; then either protocol refuses the other's host.
+    """
     found, _ = _requests([data])
     hosts = [value for name, value in found[0][0].headers if name.lower() == b"host"] if found else []
     is_app = is_for_app(SITE.is_of_apps, data)
-    if len(hosts) == 1:
+    if len(hosts) == 1 and b"\n" not in data.replace(b"\r\n", b""):
         assert is_app == SITE.is_of_apps(hosts[0])
 
 
