@@ -27,11 +27,13 @@ echo $$
 umask 077
 place={PLACE}$1
 [ -d "$place" ] && exit 0
-mkdir "$place.$$" && head -c "$2" >"$place.$$/program" && cat >"$place.$$/job" || exit 1
-if [ "$(wc -c <"$place.$$/program")" -ne "$2" ] || [ "$(wc -c <"$place.$$/job")" -ne "$3" ]; then
+both="$place.$$/both"  # of a pipe, the head of busybox takes more than it gives
+mkdir "$place.$$" && cat >"$both" || exit 1
+if [ "$(wc -c <"$both")" -ne "$(($2 + $3))" ]; then
     rm -rf "$place.$$"
     exit 1
 fi
+head -c "$2" "$both" >"$place.$$/program" && tail -c "$3" "$both" >"$place.$$/job" && rm "$both" || exit 1
 mv -T "$place.$$" "$place" || {{ rm -rf "$place.$$"; exit 0; }}
 [ -n "$4" ] || exit 0
 for needed in git python3; do
