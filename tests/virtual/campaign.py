@@ -25,7 +25,16 @@ TOLD_BETWEEN_LINES: Final = 1000  # by one process, about how far it is
 MAX_TOLD: Final = 5  # failing stories that are made shorter and printed
 STORY_SECONDS: Final = 300  # after which a story, which takes a second or so, counts as one without an end
 SHORTENING_SECONDS: Final = 300.0  # for one failing story: it is told hundreds of times
-COUNTS: Final = ("seeds", "operations", "sessions", "violations", "lost", "orphans_after_60s", "leaked_leases")
+COUNTS: Final = (
+    "seeds",
+    "operations",
+    "sessions",
+    "violations",
+    "wrong_words",
+    "lost",
+    "orphans_after_60s",
+    "leaked_leases",
+)
 
 
 @dataclass
@@ -77,6 +86,7 @@ def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math
                 operations=len(story.operations),
                 sessions=verdict.sessions,
                 violations=len(verdict.violations),
+                wrong_words=len(verdict.wrong_words),
                 lost=len(verdict.lost),
                 orphans_after_60s=len(verdict.orphans),
                 leaked_leases=len(verdict.leaked_leases),

@@ -102,6 +102,7 @@ class VirtualHost(Process):
     runtime: VirtualRuntime = field(kw_only=True)
     queue: list[tuple[Any, ...]] = field(default_factory=list)  # (function, runtime, arguments)
     pulls: list[Callable[[], None]] = field(default_factory=list)
+    programs: dict[str, str] = field(default_factory=dict)  # by import: what its program has printed in a session
     is_cut_off: bool = False
     is_worker_dead: bool = False
     is_gone: bool = False  # for ever

@@ -1,13 +1,18 @@
 """What can happen in a story, each by the product's own functions."""
 
+from collections import defaultdict
 from datetime import timedelta
 from typing import Any, Final
+
+from django.db import transaction
 
 from hostworker.containers import runner
 from hostworker.runtime_protocol import ContainerPhase
 from resources.amounts.units import GIB, MIB
+from resources.gpus.discovery import Device
 from resources.hosts import services as hosts
-from resources.models import Gpu, Host
+from resources.kick import kick_scheduler
+from resources.models import GpuWeight, Host
 from sessions.drains import services as drains
 from sessions.extensions import services as extensions
 from sessions.launching import services
@@ -18,17 +23,18 @@ from sessions.parking import services as parking
 from sessions.requeueing import requests as requeue
 from sessions.resizing import services as resizing
 from sessions.resizing.services import SessionSize
-from tests.virtual.clock import NO_TIME
+from tests.virtual.clock import NO_TIME, START
 from tests.virtual.faults import Fault
 from tests.virtual.machines import VirtualHost
 from tests.virtual.story import Operation
+from tests.virtual.workloads import Workloads
 from tests.virtual.world import HOUR, MINUTE, TIME_LIMIT, World
 
 SPANS: Final = (
     *(timedelta(seconds=seconds) for seconds in (1, 4, 8, 15, 25, 35, 70, 130)),
     *(4 * MINUTE, 6 * MINUTE, 11 * MINUTE, 32 * MINUTE, 75 * MINUTE),
 )
-SKEWS: Final = (3 * MINUTE, -3 * MINUTE, 3 * HOUR, -3 * HOUR, NO_TIME, -30 * HOUR, 30 * HOUR)
+SKEWS: Final = (3 * MINUTE, -3 * MINUTE, HOUR, -HOUR, 3 * HOUR, -3 * HOUR, NO_TIME, -30 * HOUR, 30 * HOUR)
 MEANWHILE: Final = ("terminate", "force_end", "park", "sweep", "resize", "requeue", "pass_time", "run_pass")
 
 
@@ -40,7 +46,9 @@ class Teller:
         self.world = world
         self.submitted: list[str] = []
         self.asked: set[tuple[str, str]] = set()  # (session, what was asked for)
-        self.has_lost_files = False
+        self.askers: defaultdict[str, set[str]] = defaultdict(set)  # of the end of a session, or of an array
+        self.exits: defaultdict[str, set[int | None]] = defaultdict(set)  # exit codes; None: out of memory
+        self.workloads = Workloads(self)
 
     def tell(self, operation: Operation) -> None:
         """Have it happen."""
@@ -49,12 +57,14 @@ class Teller:
         self._happen(operation)
 
     def _happen(self, operation: Operation) -> None:
-        getattr(self, operation.name)(operation.which, operation.amount, operation.fault)
+        of = self if hasattr(self, operation.name) else self.workloads
+        getattr(of, operation.name)(operation.which, operation.amount, operation.fault)
 
     # How it goes on
 
     def submit(self, which: int, amount: int, fault: Fault | None) -> None:
         cluster = self._cluster(which, amount)
+        gpu_memory = (0, 0, 0, 3 * GIB, 8 * GIB)[amount % 5] if cluster is None else 0
         order = services.LaunchRequest(
             image=self.world.image,
             resource_group=self.world.groups[which // 7 % len(self.world.groups)],
@@ -62,7 +72,8 @@ class Teller:
             cpu=1 + amount % 3,
             memory=(1 + which % 3) * GIB,
             shared_memory=64 * MIB,
-            fgpu=(0, 500, 1000, 2000, 1500, 500)[amount // 3 % 6],
+            fgpu=0 if gpu_memory else (0, 500, 1000, 2000, 1500, 500)[amount // 3 % 6],
+            gpu_memory=gpu_memory,
             name=f"session-{len(self.submitted)}-{self.world.steps_told}",
             count=1 + (amount % 4 == 0 and cluster is None),
             command="true" if which % 3 == 0 else "",
@@ -72,7 +83,7 @@ class Teller:
             depends_on=self._dependencies(list(DependencyKind)[which // 11 % 4]) if which % 11 == 0 else {},
             cluster=cluster,
         )
-        self._of_web(self._submit, self.world.users[which % 2], order, fault=fault)
+        self.of_web(self._submit, self.world.users[which % 2], order, fault=fault)
 
     def _submit(self, owner: Any, order: services.LaunchRequest) -> None:
         for session in services.submit(owner, order):
@@ -97,9 +108,11 @@ class Teller:
         last = Session.objects.filter(pk__in=self.submitted[-1:])
         return {session.main: kind for session in last}
 
-    def _ask(self, session: Session, what: str) -> None:
-        """Note what is asked for, of all members of a cluster."""
-        self.asked |= {(pk, what) for pk in session.members.values_list("pk", flat=True)}
+    def ask(self, session: Session, what: str, actor: Any) -> None:
+        """Note what is asked for, of all members of a cluster, and by whom."""
+        for pk in session.members.values_list("pk", flat=True):
+            self.asked.add((pk, what))
+            self.askers[pk].add(str(actor))
 
     def run_pass(self, which: int, amount: int, fault: Fault | None) -> None:
         self.world.run_pass(which, fault)
@@ -132,57 +145,88 @@ class Teller:
 
     def terminate(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which):
-            self._ask(session, "end")
-            self._of_web(services.terminate, session, fault=fault, actor=self._person(session, amount))
+            actor = self._person(session, amount)
+            self.ask(session, "end", actor)
+            self.of_web(services.terminate, session, fault=fault, actor=actor)
 
     def force_end(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which):
-            self._ask(session, "end")
-            self._of_web(services.force_end, session, fault=fault, actor=self.world.admin)
+            self.ask(session, "end", self.world.admin)
+            self.of_web(services.force_end, session, fault=fault, actor=self.world.admin)
 
     def extend(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which, Status.RUNNING):
-            self._of_web(extensions.extend, session.pk, 10 * MINUTE, fault=fault, actor=self._person(session, amount))
+            self.of_web(extensions.extend, session.pk, 10 * MINUTE, fault=fault, actor=self._person(session, amount))
 
     def resize(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which, Status.RUNNING):
             size = SessionSize(
                 cpu=1 + amount % 4, memory=(1 + which % 4) * GIB, fgpu=session.fgpu and 250 + amount % 6 * 250
             )
-            self._of_web(resizing.resize, session, size, fault=fault, actor=self.world.admin)
+            self.of_web(resizing.resize, session, size, fault=fault, actor=self.world.admin)
 
     def park(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which, Status.RUNNING):
-            self._ask(session, "park")
-            self._of_web(parking.park, session, fault=fault, actor=session.owner)
+            self.ask(session, "park", session.owner)
+            self.of_web(parking.park, session, fault=fault, actor=session.owner)
 
     def resume(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which, Status.PARKED):
-            self._of_web(parking.resume, session, fault=fault, actor=session.owner)
+            self.of_web(parking.resume, session, fault=fault, actor=session.owner)
 
     def requeue(self, which: int, amount: int, fault: Fault | None) -> None:
         if session := self._session(which):
-            self._ask(session, "requeue")
-            self._of_web(requeue.requeue, session, fault=fault, actor=self.world.admin)
+            self.ask(session, "requeue", self.world.admin)
+            self.of_web(requeue.requeue, session, fault=fault, actor=self.world.admin)
 
     def cordon(self, which: int, amount: int, fault: Fault | None) -> None:
         rows = Host.objects.filter(pk=self._host(which).row.pk)
-        self._of_web(hosts.cordon, rows, fault=fault, cordoned=amount % 3 == 0)
+        self.of_web(hosts.cordon, rows, fault=fault, cordoned=amount % 3 == 0)
 
     def drain(self, which: int, amount: int, fault: Fault | None) -> None:
         host = Host.objects.get(pk=self._host(which).row.pk)
         end = None if amount % 3 == 0 else self.world.clock.now + amount % 20 * MINUTE
         self.asked.add((host.name, "drain"))
-        self._of_web(drains.drain, host, fault=fault, end_at=end, reason="", actor=self.world.admin)
+        self.of_web(drains.drain, host, fault=fault, end_at=end, reason="", actor=self.world.admin)
 
     def pull_gpu(self, which: int, amount: int, fault: Fault | None) -> None:
-        Gpu.objects.filter(host=self._host(which).row, index=0).update(is_present=amount % 2)
+        """Have an accelerator vanish, or come back: by what a host's worker calls when it finds that."""
+        host = self._host(which)
+        self.world.act_on_host(host, self._find_gpu, host, amount % 2 == 1, fault=fault)
+
+    def _find_gpu(self, host: VirtualHost, is_there: bool) -> None:
+        gpu = host.row.gpus.order_by("index")[0]
+        if is_there:
+            device = Device(uuid=gpu.uuid, index=gpu.index, name=gpu.name, memory=gpu.memory, is_simulated=True)
+            hosts.lend_again(host.row, [device])
+        else:
+            hosts.withdraw_gpus(host.row, {gpu.uuid: "It fell off the bus."})
+
+    def weigh(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Have the GPUs of a model weigh otherwise in fair share from now on."""
+        self.of_web(self._weigh, 1 + amount % 4, fault=fault)
+
+    def _weigh(self, weight: int) -> None:
+        with transaction.atomic():
+            GpuWeight.objects.update_or_create(model="Simulated GPU", defaults={"weight": weight})
+            kick_scheduler()
 
     # What happens to messages, containers, hosts and clocks
 
     def lose_message(self, which: int, amount: int, fault: Fault | None) -> None:
         if queue := self._host(which).queue:
             queue.pop(amount % len(queue))
+
+    def delay_message(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Have a message come after all others."""
+        if queue := self._host(which).queue:
+            queue.append(queue.pop(amount % len(queue)))
+
+    def flush_redis(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Lose all that Redis has: every message on its way to a host, and that a pass was requested."""
+        self.world.kicked_until = START
+        for host in self.world.hosts:
+            host.queue.clear()
 
     def repeat_message(self, which: int, amount: int, fault: Fault | None) -> None:
         self.world.deliver(self._host(which), amount, fault, stays=True)
@@ -193,7 +237,7 @@ class Teller:
         running = [key for key, phase in host.runtime.states().items() if phase is ContainerPhase.RUNNING]
         if running:
             key = running[amount % len(running)]
-            self.asked.add((key[0], "exit"))
+            self.note_end(key[0], None if amount % 3 == 0 else amount % 2)
             host.runtime.end(*key, exit_code=amount % 2, out_of_memory=amount % 3 == 0)
             if amount % 4:
                 self.world.act_on_host(host, self._note_exit, host, key, fault=fault)
@@ -254,15 +298,23 @@ class Teller:
         processes = [*self.world.hosts, *self.world.schedulers, self.world.web]
         processes[which % len(processes)].skew = SKEWS[amount % len(SKEWS)]
 
-    def _of_web(self, do: Any, *arguments: Any, fault: Fault | None, **named: Any) -> None:
+    def of_web(self, do: Any, *arguments: Any, fault: Fault | None, **named: Any) -> None:
+        """Have the web process do this for a request."""
+
         def request() -> None:
             do(*arguments, **named)
 
         request.__name__ = do.__name__
         self.world.act(self.world.web, request, fault=fault)
 
+    def note_end(self, pk: str, exit_code: int | None) -> None:
+        """Note that a container of this session ends by itself; None: for want of memory."""
+        self.asked.add((pk, "exit"))
+        self.exits[pk].add(exit_code)
+
     def _note_exits(self, host: VirtualHost) -> None:
-        self.asked |= {(key[0], "exit") for key in host.runtime.states()}
+        for pk, _ in host.runtime.states():
+            self.note_end(pk, 137)
 
     def _host(self, which: int) -> VirtualHost:
         return self.world.hosts[which % len(self.world.hosts)]

@@ -8,8 +8,11 @@ from unittest import mock
 
 from django.utils import timezone
 
+from arrays import reconciliation as array_reconciliation
+from deployments.replicas import status
 from hostworker.agent import reconciler
 from hostworker.containers import resizer, runner
+from imports.runs import progress
 from resources.clock import SharedClock
 from resources.models import HostStatus
 from sessions import sweeps
@@ -100,6 +103,14 @@ PLANTS: Final = {
     ),
     "returns of members are not followed": Plant(
         [(settling, "_return_others", no_op)], _story(CLUSTER, Operation("run_pass"), _REFUSED, runs=False)
+    ),
+    "ends of tasks are not followed": Plant(
+        [(array_reconciliation, "_take_note", lambda *_: False)], _story(Operation("submit_array", 1), runs=False)
+    ),
+    "imports outlive their sessions": Plant([(progress, "_conclude", no_op)], _story(Operation("import_"), runs=False)),
+    "ended sessions are told that they run": Plant([(sweeps, "PARKED_LONG", "Running.")], _story(Operation("park"))),
+    "nobody says why replicas wait": Plant(
+        [(status, "problem_of", lambda *_: "")], _story(Operation("deploy", 1, 8), runs=False)
     ),
     "clocks of machines are trusted": Plant(
         [(SharedClock, "now", lambda self: timezone.now())], _story(_WEB_IS_LATE, SUBMIT, runs=False)

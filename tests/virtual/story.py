@@ -22,9 +22,14 @@ WEIGHTS: Final = {
     **{"submit": 10, "run_pass": 10, "deliver": 16, "go_on": 8, "pass_time": 9, "reconcile": 8, "sweep": 6, "pull": 2},
     # what people do
     **{"terminate": 5, "force_end": 2, "extend": 1, "resize": 4, "park": 4, "resume": 4, "requeue": 2},
-    **{"cordon": 1, "drain": 1, "pull_gpu": 1},
+    **{"cordon": 1, "drain": 1, "pull_gpu": 2, "weigh": 1},
+    # deployments, arrays and imports
+    **{"deploy": 3, "scale": 2, "roll_out": 3, "roll_back": 1, "restart": 1, "fall_asleep": 2, "wake": 2, "sicken": 2},
+    **{"end_deployment": 1, "advance": 10, "submit_array": 3, "cancel_array": 1, "retry_array": 1, "hold_array": 1},
+    **{"import_": 3, "end_import": 3, "cancel_import": 1},
     # what happens to messages, containers, hosts and clocks
-    **{"lose_message": 2, "repeat_message": 3, "end_container": 2, "lose_container": 1, "need_image": 2},
+    **{"lose_message": 2, "repeat_message": 3, "delay_message": 2, "flush_redis": 1},
+    **{"end_container": 2, "lose_container": 1, "need_image": 2},
     **{
         "lose_host": 1,
         "cut_off": 2,

@@ -7,8 +7,11 @@ from typing import Final
 
 from django.db import connection
 
+from arrays.models import Array, ArrayTask
+from deployments.models import Deployment
 from hostworker.containers import parking, runner
 from hostworker.runtime_protocol import ContainerPhase
+from imports.models import Import
 from resources.models import Host, HostStatus
 from sessions.clusters import settling
 from sessions.lifecycle import FINAL, HOSTED, UNPLACED, Kind, Reason, Status
@@ -18,17 +21,18 @@ from tests.virtual.clock import NO_TIME, START
 from tests.virtual.machines import VirtualHost
 from tests.virtual.operations import Teller
 from tests.virtual.story import Story
+from tests.virtual.words import Words
 from tests.virtual.world import (
     GROUP_LIFETIME,
     HOUR,
     LOSS_GRACE,
     MAX_LIFETIME,
     ROUND,
-    TIME_LIMIT,
     WAIT_LIMIT,
     World,
 )
 
+MAX_ROUNDS: Final = 40
 ROUNDS: Final = 6  # of ten seconds: a minute in which the platform settles
 SLACK: Final = timedelta(seconds=30)  # by which a deadline is enforced late, and clocks are compared
 START_ALLOWANCE: Final = timedelta(minutes=5)  # of the resource groups, by default
@@ -48,6 +52,7 @@ class Verdict:
     """What was found wrong, in words, by kind."""
 
     violations: list[str] = field(default_factory=list)
+    wrong_words: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     leaked_leases: list[str] = field(default_factory=list)
@@ -56,7 +61,7 @@ class Verdict:
     @property
     def problems(self) -> list[str]:
         """All of them."""
-        return [*self.violations, *self.lost, *self.orphans, *self.leaked_leases]
+        return [*self.violations, *self.wrong_words, *self.lost, *self.orphans, *self.leaked_leases]
 
 
 class Judge:
@@ -67,6 +72,7 @@ class Judge:
         self.world = world
         self.teller = Teller(world)
         self.verdict = Verdict()
+        self._words = Words(self.teller)
         self._last_event = 0
         self._since: dict[str, tuple[str, datetime]] = {}  # status of each session, and when it truly entered it
         self._started: dict[str, datetime] = {}  # when a session truly began to run or to be placed
@@ -83,6 +89,7 @@ class Judge:
         self._settle()
         self._after_a_minute()
         self._after_the_silence()
+        self.teller.workloads.end_all()
         self._wait_for_deadlines()
         self.verdict.violations += self.world.errors
         self.verdict.sessions = len(self.teller.submitted)
@@ -96,11 +103,16 @@ class Judge:
                 self.world.bring_back(host)
 
     def _settle(self) -> None:
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS if self._has_workloads() else ROUNDS):
             self.world.round()
             self._look()
             if self._has_settled():
                 break
+
+    @staticmethod
+    def _has_workloads() -> bool:
+        """Return whether there is what takes a step after the other: a rollout, an array, an import."""
+        return Deployment.objects.live().exists() or Array.objects.live().exists() or Import.objects.live().exists()
 
     def _has_settled(self) -> bool:
         here = [host for host in self.world.hosts if not host.is_gone]
@@ -113,6 +125,8 @@ class Judge:
 
     def _after_a_minute(self) -> None:
         self._invariants("a minute later")
+        self.world.carry_on()  # deployments say what their replicas wait for, which the last pass may have found
+        self.verdict.wrong_words += self._words.wrong(is_quiet=True)
         rows = {row.pk: row for row in Session.objects.all()}
         if missing := set(self.teller.submitted) - set(rows):
             self.verdict.lost.append(f"sessions are gone: {sorted(missing)}")
@@ -191,13 +205,15 @@ class Judge:
 
     def _wait_for_deadlines(self) -> None:
         """Let more time pass than anything may take: then all has ended, and nothing is left."""
-        longest_chain = 1 + len(self.teller.submitted)  # of sessions, each of which waits for the end of the one before
+        tasks = 2 * ArrayTask.objects.count()  # each of which may be tried again
+        longest_chain = 1 + len(self.teller.submitted) + tasks  # each of which waits for the end of the one before
         for by in (WAIT_LIMIT + HOUR, ROUND, ROUND) * longest_chain:
-            if not Session.objects.exclude(status__in=FINAL).exists():
+            if not (Session.objects.exclude(status__in=FINAL).exists() or self._has_workloads()):
                 break
             self.world.round(by)
             self._look()
         self.world.work()
+        self.world.carry_on()
         for host in self.world.hosts:
             if host.is_gone:
                 continue
@@ -206,6 +222,9 @@ class Judge:
             if left := [*host.runtime.states(), *host.runtime.saved_keys()]:
                 self.verdict.orphans.append(f"{host.name} still has {left} in the end")
         self._invariants("in the end")
+        self.verdict.wrong_words += self._words.wrong(is_quiet=False)
+        for left in (*Deployment.objects.live(), *Array.objects.live(), *Import.objects.live()):
+            self.verdict.violations.append(f"{left!r} is {left.state} for ever")
         if leases := list(Lease.objects.values_list("session_id", flat=True)):
             self.verdict.leaked_leases.append(f"leases are left: {leases}")
         for row in Session.objects.exclude(status__in=FINAL):
@@ -255,7 +274,7 @@ class Judge:
         if old == Status.TERMINATING:  # its cause was looked at when it was stopped
             return ""
         if reason in BY_PEOPLE:
-            return "" if (pk, BY_PEOPLE[reason]) in self.teller.asked else "nobody asked for it"
+            return "" if self._was_asked(pk, BY_PEOPLE[reason]) else "nobody asked for it"
         if reason == Reason.CONTAINER_LOST:
             return "" if (pk, "lose") in self.teller.asked else "nobody removed its container"
         row = Session.objects.select_related("owner__policy", "host").get(pk=pk)
@@ -271,6 +290,12 @@ class Judge:
             return "" if ran >= least[reason] + row.extension else f"it had run {ran}"
         return self._unexplained_by_platform(row, old, reason, in_state)
 
+    def _was_asked(self, pk: str, what: str) -> bool:
+        """Return whether this was asked for of a session, or of the array of which it runs a task."""
+        row = Session.objects.get(pk=pk)
+        names = {pk, row.name.rpartition("-")[0]} if row.is_task else {pk}
+        return any((name, what) in self.teller.asked for name in names)
+
     def _unexplained_by_platform(self, row: Session, old: Status, reason: Reason, in_state: timedelta) -> str:
         silence = max(self._silence(host.longest_silence, host.silent_since) for host in self.world.hosts)
         is_explained = {
@@ -279,6 +304,7 @@ class Judge:
             Reason.PENDING_TIMEOUT: in_state >= WAIT_LIMIT - SLACK,
             Reason.PARK_TIMEOUT: in_state >= WAIT_LIMIT - SLACK,
             Reason.PREEMPTED: row.is_preemptible,
+            Reason.DEPLOYMENT: row.kind == Kind.REPLICA,
             Reason.DEPENDENCY_FAILED: row.depends_on.exists(),
             Reason.CLUSTER_ENDED: row.members.exclude(pk=row.pk).filter(status__in=ENDS).exists(),
             Reason.CLUSTER_RETURNED: row.members.exclude(pk=row.pk).filter(attempt__gt=0).exists(),
@@ -292,6 +318,6 @@ class Judge:
         limits = [GROUP_LIFETIME]
         if row.owner_id == self.world.users[0].pk:
             limits.append(MAX_LIFETIME)
-        if row.kind == Kind.BATCH:
-            limits.append(TIME_LIMIT)
+        if row.time_limit is not None:
+            limits.append(row.time_limit)
         return min(limits)

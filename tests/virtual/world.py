@@ -28,6 +28,7 @@ from sessions.errors import RejectedError
 from sessions.models import Session
 from sessions.projects import services as projects
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
+from tests.virtual import workloads
 from tests.virtual.clock import NO_TIME, START, VirtualClock, virtual_time
 from tests.virtual.faults import Fault, KilledError, LostDatabaseError, Steps, steps_of_database
 from tests.virtual.machines import Process, SchedulerProcess, VirtualHost, VirtualRuntime, VirtualWorker
@@ -43,6 +44,9 @@ LOSS_GRACE: Final = 5 * MINUTE
 MAX_HOSTS: Final = 3  # the last one in a group of its own
 # What a story changes, each emptied before the tables that it refers to.
 CHANGED: Final = (
+    *("arrays_arraytask", "arrays_array", "imports_import", "compute_endpoint", "resources_gpuweight"),
+    *("deployments_replica", "deployments_deploymentevent", "deployments_stepwiserollout", "deployments_revision"),
+    "deployments_deployment",
     *("compute_change", "compute_gpushare", "compute_lease", "compute_sessionevent", "compute_session_depends_on"),
     *(
         "compute_session",
@@ -53,10 +57,9 @@ CHANGED: Final = (
         "resources_host",
     ),
 )
-_HAS_TO_PLACE: Final = """
-    SELECT EXISTS (
-        SELECT FROM compute_session WHERE ended_at IS NULL AND (status = 'PENDING' OR preempt_by IS NOT NULL)
-    )
+_HAS_WORKLOADS: Final = """
+    SELECT EXISTS (SELECT FROM deployments_deployment) OR EXISTS (SELECT FROM arrays_array WHERE ended_at IS NULL)
+        OR EXISTS (SELECT FROM imports_import)
 """
 _IDLE_HOSTS: Final = """
     SELECT id FROM resources_host host WHERE status = 'READY' AND NOT EXISTS (
@@ -94,6 +97,7 @@ class World:
         self.users: list[User] = [make_user(policy=limited), make_user(policy=make_policy(**parks))]
         self.admin = make_user(is_superuser=True)
         self.image: Image = make_image()
+        make_image(reference="gpuplatform/python:3.11", environment="Python", version="3.11")  # in which imports fetch
         with connection.cursor() as cursor:
             for table in KEPT:
                 cursor.execute(f"CREATE TABLE virtual.first_{table} AS TABLE public.{table}")
@@ -125,6 +129,7 @@ class World:
         self.schedulers = [SchedulerProcess("scheduler 1"), SchedulerProcess("scheduler 2")]
         self.web = Process("web")
         self.kicked_until = START
+        self.sick: set[str] = set()  # replicas that answer no probe
         self.errors: list[str] = []  # exceptions that no process may see
         self._serial = itertools.count(1)
         self.steps_told = self.rounds = 0
@@ -189,6 +194,19 @@ class World:
         if not self.act(scheduler, sweeps.enforce_deadlines, fault=fault):
             scheduler.restart()
 
+    def carry_on(self, which: int = 0, fault: Fault | None = None) -> None:
+        """Have hosts probe their replicas, and a scheduler see to deployments, arrays and imports, if there are any."""
+        with connection.cursor() as cursor:
+            cursor.execute(_HAS_WORKLOADS)
+            (has_any,) = cursor.fetchone()
+        if not has_any:
+            return
+        for host in self.hosts:
+            self.act_on_host(host, workloads.probe, host, self.sick, fault=None)
+        scheduler = self.schedulers[which % 2]
+        if not self.act(scheduler, workloads.carry_on, fault=fault):
+            scheduler.restart()
+
     def reconcile(self, host: VirtualHost, fault: Fault | None = None) -> None:
         """Have a host's worker reconcile."""
         self.act_on_host(host, host.worker.reconcile, fault=fault)
@@ -208,6 +226,7 @@ class World:
         self.rounds += 1
         self.work()
         self.sweep(self.rounds)
+        self.carry_on(self.rounds)
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT EXISTS (SELECT FROM compute_session WHERE status = 'PENDING' OR preempt_by IS NOT NULL)"
@@ -276,6 +295,10 @@ class World:
         """End all containers of a host, as a restart of its engine does."""
         for key in host.runtime.states():
             host.runtime.end(*key, exit_code=137)
+
+    def host_of(self, session: Session) -> VirtualHost | None:
+        """Return the host that has a session, if any."""
+        return next((host for host in self.hosts if host.row.pk == session.host_id), None)
 
     def next_id(self) -> str:
         """Return the id of a new session, the same each time that a story is told."""
@@ -355,6 +378,8 @@ def virtual_world() -> Iterator[World]:
             stack.enter_context(mock.patch.object(module, name, world))
         stack.enter_context(mock.patch.object(Session._meta.get_field("id"), "_get_default", world.next_id))
         stack.enter_context(mock.patch.object(starts, "_pulls", return_value=world))
+        for patch in workloads.borders(world):
+            stack.enter_context(patch)
         stack.enter_context(steps_of_database(steps))
         yield world
 
