@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images deb offline sbom fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-packing bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-growth bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults-elastic faults
+.PHONY: demo-cluster load screenshots help-pictures bench-smoke help machine ready packages up setup test test-long test-images deb offline sbom fgpu lint audit format messages doctor images clean bench-launch bench-cluster bench-promote bench-fgpu bench-scheduler bench-packing bench-terminal bench-proxy bench-deployments bench-imports bench-files bench-growth bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults-elastic week-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -138,6 +138,9 @@ faults-virtual: $(DEV) .env ## Tell 20,000 stories of random faults to the platf
 
 faults-elastic: $(DEV) .env ## Tell 20 stories of failing providers, hosts and schedulers of an elastic pool; ARGS="--seeds N --first N"
 	@$(PYTHON) -m tests.virtual.elastic_campaign $(ARGS)
+
+week-virtual: $(DEV) .env ## Live a week of 200 users on a clock that is set, and say how all that is stored grows; ARGS="--users N --days N"
+	@$(PYTHON) -m tests.virtual.week $(ARGS)
 
 faults: $(DEV) .env fgpu ## Break a cluster of real containers in 500 ways and more, and count what is lost; ARGS="--faults N --seed N"
 	@$(MANAGE) prepare --tests && $(PYTHON) -m tests.cluster.campaign $(ARGS)

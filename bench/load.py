@@ -10,6 +10,7 @@ promotion_ms: the end of a session until the next one on its host runs, by their
 delivery_ms:  the event of a change until a browser that shows it has the row
 roles:        share of a core and MiB, for each role; transactions_per_second are PostgreSQL's
 hosts_alone:  the same before any client comes: what hosts ask of the database while nothing happens
+growth:       of each role: MiB, descriptors and threads after each of `--parts` equal parts of the time
 
 `--users 25,50,100` measures these numbers of users one after another, each with a browser, a terminal and a program, on
 as many hosts as their sessions need, until one is too many: more than 1 % of the requests refused, or p95 of submit_ms
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument(
         "--alone-seconds", type=float, default=size(30, 1), help="in which the hosts are measured alone before"
     )
+    parser.add_argument("--parts", type=int, default=size(6, 2), help="of the time, after each of which roles are read")
     parser.add_argument("--pause", type=float, default=size(20, 1), help="seconds between two requests of one program")
     parser.add_argument("--web-processes", type=int, default=1)
     parser.add_argument("--users", type=lambda text: [int(each) for each in text.split(",")], help="N,N,...: see above")
@@ -81,11 +83,7 @@ def main() -> None:
         hosts = -(-max(users) // GPUS)
         sizes = {"hosts": hosts, "sessions": hosts * GPUS + 10, **dict.fromkeys(CLIENTS, max(users))}
     with running(sizes, options.web_processes) as platform:
-        measuring = (
-            platform.find_knee(users, options.seconds, options.pause)
-            if users
-            else platform.measure(options.alone_seconds, options.seconds, options.pause)
-        )
+        measuring = platform.find_knee(users, options) if users else platform.measure(options)
         figures = asyncio.run(measuring)
     sys.stdout.write(json.dumps({"size": sizes, **figures, "load": load()}) + "\n")
 
@@ -98,31 +96,31 @@ class LoadedPlatform:
         self._made = made
         self._roots = roots
 
-    async def measure(self, alone_seconds: float, seconds: float, pause: float) -> dict[str, Any]:
+    async def measure(self, options: argparse.Namespace) -> dict[str, Any]:
         """Return the figures of the hosts alone, then those of so many seconds after all clients are there."""
         await asyncio.sleep(SETTLE_SECONDS)
-        alone = await self._cost(alone_seconds)
-        return {**await self._with_clients(seconds, pause), "hosts_alone": alone}
+        alone = await self._cost([options.alone_seconds], [])
+        return {**await self._with_clients(options), "hosts_alone": alone}
 
-    async def find_knee(self, steps: Sequence[int], seconds: float, pause: float) -> dict[str, Any]:
+    async def find_knee(self, steps: Sequence[int], options: argparse.Namespace) -> dict[str, Any]:
         """Return the figures of each number of users up to the first that is too many, and the last that is not."""
         found: list[dict[str, Any]] = []
         knee = 0
         await asyncio.sleep(SETTLE_SECONDS)
         for users in steps:
-            figures = await self._with_clients(seconds, pause, users)
+            figures = await self._with_clients(options, users)
             found.append({"users": users, **figures})
             if not _holds(figures):
                 break
             knee = users
         return {"steps": found, "knee": knee}
 
-    async def _with_clients(self, seconds: float, pause: float, users: int | None = None) -> dict[str, Any]:
+    async def _with_clients(self, options: argparse.Namespace, users: int | None = None) -> dict[str, Any]:
         """Return the figures of so many seconds after the clients are there, each kind `users` of them, else all."""
         measured = Measurements()
         clients = LoadClients(self._address, measured)
         cookies, terminals, tokens = (self._made[name][:users] for name in ("cookies", "terminals", "tokens"))
-        clients.begin(cookies, terminals, tokens, self._made["image"], pause)
+        clients.begin(cookies, terminals, tokens, self._made["image"], options.pause)
         wanted = {"browsers": len(cookies), "terminals": len(terminals)}
         deadline = time.monotonic() + READY_SECONDS
         while clients.opened != wanted and not measured.failures and time.monotonic() < deadline:
@@ -130,7 +128,8 @@ class LoadedPlatform:
         await asyncio.sleep(SETTLE_SECONDS)
         measured.milliseconds.clear()
         begun, opened = time.time(), clients.opened
-        cost = await self._cost(seconds)
+        growth: list[Mapping[str, RoleUse]] = []
+        cost = await self._cost([options.seconds / options.parts] * options.parts, growth)
         ended = time.time()
         await clients.end()
         events = _events(begun)
@@ -145,13 +144,16 @@ class LoadedPlatform:
             "requests_per_second": round(sum(map(len, measured.milliseconds.values())) / (ended - begun), 1),
             "opened": opened,
             **cost,
+            "growth": _growth(growth),
         }
 
-    async def _cost(self, seconds: float) -> dict[str, Any]:
-        """Return what the platform takes during so many seconds from now."""
+    async def _cost(self, parts: Sequence[float], samples: list[Mapping[str, RoleUse]]) -> dict[str, Any]:
+        """Return what the platform takes during parts of so many seconds from now; add a sample after each."""
         begun, before, transactions = time.time(), uses(self._roots), _transactions()
-        await asyncio.sleep(seconds)
-        after, took = uses(self._roots), time.time() - begun
+        for seconds in parts:
+            await asyncio.sleep(seconds)
+            samples.append(uses(self._roots))
+        after, took = samples[-1], time.time() - begun
         return {
             "transactions_per_second": round((_transactions() - transactions) / took, 1),
             "roles": _shares(before, after, took),
@@ -259,6 +261,17 @@ def _shares(before: Mapping[str, RoleUse], after: Mapping[str, RoleUse], seconds
             "memory_mib": round(use.memory_mib, 1),
         }
         for role, use in after.items()
+    }
+
+
+def _growth(samples: Sequence[Mapping[str, RoleUse]]) -> dict[str, dict[str, list[float]]]:
+    return {
+        role: {
+            "memory_mib": [round(sample[role].memory_mib, 1) for sample in samples],
+            "descriptors": [sample[role].descriptors for sample in samples],
+            "threads": [sample[role].threads for sample in samples],
+        }
+        for role in samples[0]
     }
 
 

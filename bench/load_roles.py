@@ -1,8 +1,9 @@
-"""What the processes of each role take: processor time and memory, with all their children."""
+"""What the processes of each role take: processor time, memory, descriptors, threads, with all their children."""
 
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,10 +16,12 @@ KIB: Final = 2**10
 
 @dataclass(frozen=True, slots=True)
 class RoleUse:
-    """Seconds of processor time so far, and the memory held now: what is shared counts in parts (PSS)."""
+    """Seconds of processor time so far, and what is held now; memory that is shared counts in parts (PSS)."""
 
     cpu_seconds: float
     memory_mib: float
+    descriptors: int
+    threads: int
 
 
 def uses(roots: Mapping[str, int]) -> dict[str, RoleUse]:
@@ -42,6 +45,7 @@ def _children() -> dict[int, list[int]]:
 
 def _use(pid: int, children: Mapping[int, list[int]]) -> RoleUse:
     seconds = memory = 0.0
+    descriptors = threads = 0
     waiting = [pid]
     while waiting:
         one = waiting.pop()
@@ -50,4 +54,7 @@ def _use(pid: int, children: Mapping[int, list[int]]) -> RoleUse:
         seconds += sum(map(int, times)) / TICKS
         pss = next((line for line in procfs.lines(f"{one}/smaps_rollup") if line.startswith("Pss:")), "Pss: 0")
         memory += int(pss.split()[1]) * KIB / MIB
-    return RoleUse(seconds, memory)
+        with suppress(OSError):  # it has ended
+            descriptors += len(os.listdir(f"/proc/{one}/fd"))
+            threads += len(os.listdir(f"/proc/{one}/task"))
+    return RoleUse(seconds, memory, descriptors, threads)

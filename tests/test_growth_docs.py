@@ -12,6 +12,8 @@ from pytest_django import Settings
 
 from operations import retention
 from tests.platform import ROOT
+from tests.virtual import stored
+from tests.virtual.stored import Amount
 
 TEXT = (ROOT / "docs" / "growth.md").read_text()
 NAMED = re.findall(r"`([a-z]+_[a-z_]+)`", TEXT)
@@ -64,3 +66,18 @@ def test_history_goes_with_the_rows_that_are_told() -> None:
             assert any(
                 key.remote_field.on_delete is models.CASCADE and key.related_model is by_table[other] for key in keys
             ), (table, other)
+
+
+def test_only_what_must_not_grow_is_named() -> None:
+    names = (
+        "table compute_session",
+        "table compute_lease",
+        "keys with an end: a",
+        "keys without an end: a",
+        "files run",
+    )
+    days = [dict.fromkeys(names, Amount(count)) for count in (1000, 1000, 1030, 1050)]
+    found = stored.growth(days)
+    assert stored.too_fast(found) == {name: 1.67 for name in ("table compute_lease", *names[3:])}
+    steady = [dict.fromkeys(names, Amount(count)) for count in (1000, 1100, 1000, 1029)]
+    assert stored.too_fast(stored.growth(steady)) == {}

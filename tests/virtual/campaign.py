@@ -168,8 +168,8 @@ def _run_part(seeds: Iterable[int], options: argparse.Namespace) -> Result:
 
 
 @contextmanager
-def private_database(name: str) -> Iterator[None]:
-    """Set Django up on a PostgreSQL of this process's own, below var."""
+def private_database(name: str, *, with_redis: bool = False) -> Iterator[None]:
+    """Set Django up on a PostgreSQL of this process's own, below var, and on such a Redis where it is asked for."""
     from tests import plugin
 
     folder = ROOT / "var" / f"virtual-{name}"
@@ -188,7 +188,7 @@ def private_database(name: str) -> Iterator[None]:
     from tests.migrated import make_test_database
 
     folder.mkdir(parents=True, exist_ok=True)
-    with services.running(folder, take_over=True, with_redis=False):
+    with services.running(folder, take_over=True, with_redis=with_redis):
         plugin.write_without_care(folder)
         make_test_database()
         yield
