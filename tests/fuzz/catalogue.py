@@ -2,7 +2,7 @@
 
 import ast
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -51,8 +51,4 @@ def prepared(name: str) -> AbstractContextManager[None]:
 
 def kept(name: str) -> list[Path]:
     """Return the inputs that are kept in the repository."""
-    return sorted(_files(HERE / "corpus" / name))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.glob("*") if path.is_file())
+    return sorted((HERE / "corpus" / name).glob("*"))

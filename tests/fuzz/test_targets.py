@@ -62,7 +62,7 @@ def test_work_beyond_the_input_is_noticed() -> None:
         run_counted(endless, b"x")
 
 
-@pytest.mark.long
+@pytest.mark.long(30)
 @pytest.mark.parametrize("name", names())
 def test_fuzzing_finds_no_fault(name: str, database: None) -> None:
     found, broken = FOUND / name, FOUND / "broken"
