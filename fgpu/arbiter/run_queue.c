@@ -12,6 +12,8 @@
 
 #include <stddef.h>
 
+#include "../src/grant.h"
+
 #define MS 1000000ull
 static const uint64_t TURN_NS = 11 * MS, LEAST_TURN_NS = 2 * MS;
 static const uint64_t EXTEND_NS = 5 * MS;                            /* a turn is extended so long before its end */
@@ -59,9 +61,10 @@ static void pay(struct member *m, uint64_t ns) {
     m->charged_ns += ns;
 }
 
-/* Pay the shares in, and charge who occupied the GPU. Who says so without a turn pays in full, and nobody pays less. */
+/* Pay the shares in, and charge who occupied the GPU. Who says so without a turn pays in full, and nobody pays less.
+ * Of the time in which the arbiter or its machine stood still, what sessions wait for it counts: then they go on without. */
 static void charge(struct run_queue *q, uint64_t now) {
-    uint64_t passed = now > q->at ? now - q->at : 0, parts = 0;
+    uint64_t passed = now > q->at ? least(now - q->at, GRANT_STALE_NS) : 0, parts = 0;
     for (const struct member *m = q->members; m; m = m->next)
         parts += has_part(q, m);
     for (struct member *m = q->members; m; m = m->next) {

@@ -46,7 +46,7 @@ API CUresult cuGraphCreate(CUgraph *out, unsigned flags)
 
 static CUresult add_memory(CUgraph g, CUallocNode *params, CUgraphNode *out, const CUgraphNode *after, size_t n)
 {
-    if (!params->bytes)
+    if (!params || !params->bytes)
         return CUDA_INVALID_VALUE;
     params->ptr = take_addresses(params->bytes);
     struct act act = {.type = NODE_MEM_ALLOC, .alloc = *params};

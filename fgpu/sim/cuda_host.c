@@ -24,7 +24,7 @@ static CUresult note_host(int kind, void *memory, size_t n, unsigned flags)
 API CUresult cuMemHostAlloc(void **out, size_t n, unsigned flags)
 {
     NEED_CONTEXT;
-    if (flags & ~7u || !n)
+    if (flags & ~7u || !n || !out)
         return CUDA_INVALID_VALUE;
     *out = aligned_alloc(4096, (n + 4095) & ~(size_t)4095);
     return *out ? note_host(BLOCK_HOST, *out, n, flags) : CUDA_OUT_OF_MEMORY;

@@ -152,6 +152,8 @@ API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t n, unsigned flags)
 API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t rows, unsigned element)
 {
     NEED_CONTEXT;
+    if (!pitch)
+        return CUDA_INVALID_VALUE;
     *pitch = (width + 511) & ~(size_t)511;
     return element ? allocate(current->device, BLOCK_POINTER, *pitch * rows, (uint64_t *)out) : CUDA_INVALID_VALUE;
 }
@@ -176,6 +178,8 @@ size_t element_size(int format, unsigned channels)
 
 static CUresult array(CUarray *out, const CUarray3DDesc *d)
 {
+    if (!out || !d)
+        return CUDA_INVALID_VALUE;
     uint64_t key, element = element_size(d->format, d->channels), rows = (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
     NEED_CONTEXT;
     CUresult rc = allocate(current->device, BLOCK_ARRAY, d->width * rows * (element ? element : d->channels * 4), &key);

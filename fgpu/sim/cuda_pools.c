@@ -28,6 +28,8 @@ API CUresult cuDeviceGetDefaultMemPool(CUmemPool *out, CUdevice d) { NEED_DEVICE
 API CUresult cuMemPoolCreate(CUmemPool *out, const CUpoolProps *props)
 {
     NEED_INIT;
+    if (!out || !props)
+        return CUDA_INVALID_VALUE;
     struct pool *pool = *out = zeroed(sizeof *pool);
     int device = props->type == ALLOCATION_MANAGED && device_at(&props->location) < 0 ? 0 : device_at(&props->location);
     pool->host = device < 0;

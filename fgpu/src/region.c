@@ -15,10 +15,11 @@
 #include <unistd.h>
 
 enum { LOCK_SECONDS = 10, FRAME_NS = 100000000 };
+#define DEBT_NS 1000000000000000 /* eleven days: nobody owes more */
 #define FIVE " %*s %*s %*s %*s %*s"
 
 static struct region *region;
-static int region_fd = -1;
+static int region_fd = -1, lock_kind;
 PER_PROCESS static struct region_slot *mine; /* NULL until this process joins */
 PER_PROCESS static struct region_slot own;   /* what `mine` must say; the file may be tampered with, this cannot */
 
@@ -27,11 +28,14 @@ PER_PROCESS static struct region_slot own;   /* what `mine` must say; the file m
 
 static const char *prepare(struct region *r) {
     pthread_mutexattr_t attr;
-    if (r->magic == REGION_MAGIC) return r->version == REGION_VERSION ? NULL : "region has another version";
-    if (r->magic || r->version) return "region is garbled";
+    pthread_mutex_t like;
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&like, &attr);
+    lock_kind = like.__data.__kind;
+    if (r->magic == REGION_MAGIC) return r->version == REGION_VERSION ? NULL : "region has another version";
+    if (r->magic || r->version) return "region is garbled";
     pthread_mutex_init(&r->lock, &attr);
     r->version = REGION_VERSION;
     r->magic = REGION_MAGIC;
@@ -84,8 +88,10 @@ static int wait_for_lock(void) {
     }
 }
 
+/* Written over with another kind, the lock would be taken by other rules: by instructions that this processor may lack. */
 static bool lock(bool patiently) {
-    int rc = region ? pthread_mutex_trylock(&region->lock) : EINVAL;
+    bool good = region && region->lock.__data.__kind == lock_kind;
+    int rc = good ? pthread_mutex_trylock(&region->lock) : EINVAL;
     if (rc == EBUSY && patiently)
         rc = wait_for_lock();
     if (rc == EOWNERDEAD) { /* its holder was killed in here: only the spans can be half written */
@@ -154,8 +160,13 @@ static void leave(struct region_share *share, const struct region_slot *slot) {
         memset(share, 0, sizeof *share);
 }
 
+/* Read once: others may write there meanwhile, here and wherever a number of the region bounds a loop or an index. */
+static uint32_t slots_used(void) {
+    return (uint32_t)least(__atomic_load_n(&region->high, __ATOMIC_RELAXED), REGION_SLOTS);
+}
+
 static void reap(void) {
-    for (uint32_t i = 0; i < region->high; i++) {
+    for (uint32_t i = 0; i < slots_used(); i++) {
         struct region_slot *slot = &region->slot[i];
         if (!slot->pid || slot == mine || alive(slot))
             continue;
@@ -169,7 +180,7 @@ static struct region_slot *free_slot(void) {
     for (uint32_t i = 0; i < REGION_SLOTS; i++) {
         if (region->slot[i].pid)
             continue;
-        region->high = (uint32_t)most(region->high, i + 1);
+        region->high = (uint32_t)most(slots_used(), i + 1);
         return &region->slot[i];
     }
     return NULL;
@@ -209,7 +220,7 @@ static uint64_t counted_twice(int gpu) {
 
 static uint64_t total(int gpu) {
     uint64_t sum = 0, twice = counted_twice(gpu);
-    for (uint32_t i = 0; i < region->high; i++) {
+    for (uint32_t i = 0; i < slots_used(); i++) {
         uint64_t used = region->slot[i].pid ? region->slot[i].used[gpu] : 0;
         sum = used > UINT64_MAX - sum ? UINT64_MAX : sum + used;
     }
@@ -217,7 +228,7 @@ static uint64_t total(int gpu) {
 }
 
 static bool fits(int gpu, uint64_t bytes) {
-    uint64_t used = total(gpu);
+    uint64_t used = most(total(gpu), own.used[gpu]); /* whatever is written there, this process has no more by itself */
     uint64_t limit = gpu == HOST_MEMORY ? fgpu_limits.pinned_bytes : fgpu_limits.gpu[gpu].mem_bytes;
     return used <= limit && bytes <= limit - used;
 }
@@ -259,11 +270,13 @@ bool region_share(uint64_t id, int *gpu, uint64_t *bytes) {
     if (!locked || (!mine && !take_slot())) return false;
     reap(); /* what nobody lives to hold is nobody's */
     struct region_share *share = share_of(id);
-    if (!share || *word_of(share, mine) & bit_of(mine) || share->gpu < 0 || share->gpu >= HOLDERS) return false;
+    int its = share ? __atomic_load_n(&share->gpu, __ATOMIC_RELAXED) : -1;
+    uint64_t charged = share ? __atomic_load_n(&share->bytes, __ATOMIC_RELAXED) : 0;
+    if (its < 0 || its >= HOLDERS || charged > *bytes || *word_of(share, mine) & bit_of(mine)) return false;
     *word_of(share, mine) |= bit_of(mine);
-    *gpu = share->gpu;
-    *bytes = share->bytes;
-    mine->used[*gpu] = own.used[*gpu] += *bytes;
+    *gpu = its;
+    *bytes = charged;
+    mine->used[its] = own.used[its] += charged;
     return true;
 }
 
@@ -287,7 +300,7 @@ int region_processes(int gpu, nvmlProcessV2 *out, int room) {
     LOCKED_REGION;
     if (!locked) return -1;
     reap();
-    for (uint32_t i = 0; i < region->high; i++) {
+    for (uint32_t i = 0; i < slots_used(); i++) {
         const struct region_slot *slot = &region->slot[i];
         if (!slot->pid || !slot->used[gpu])
             continue;
@@ -295,6 +308,12 @@ int region_processes(int gpu, nvmlProcessV2 *out, int room) {
             out[count - 1] = (nvmlProcessV2){(unsigned)slot->pid, slot->used[gpu], UINT32_MAX, UINT32_MAX};
     }
     return count;
+}
+
+/* What is left of a share's budget, as far as anybody can have saved or owe. */
+static int64_t budget_of(const struct region_gpu *state, int64_t quota) {
+    int64_t budget = __atomic_load_n(&state->budget_ns, __ATOMIC_RELAXED);
+    return budget > quota ? quota : budget < -DEBT_NS ? -DEBT_NS : budget;
 }
 
 /* Pay each frame's share in once, at the frame's start; nothing is saved up from one frame to the next. */
@@ -306,40 +325,42 @@ bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
     struct region_gpu *state = &region->gpu[gpu];
     if (frame != state->frame)
         limits_refresh();
-    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000);
-    if (frame != state->frame) {
-        uint64_t passed = frame > state->frame && frame - state->frame < 1000000 ? frame - state->frame : 1;
-        state->budget_ns += (int64_t)passed * quota;
-        if (state->frame == 0 || state->budget_ns > quota)
-            state->budget_ns = quota;
+    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000), budget = budget_of(state, quota);
+    uint64_t last = __atomic_load_n(&state->frame, __ATOMIC_RELAXED);
+    if (frame != last) {
+        uint64_t passed = frame > last && frame - last < 1000000 ? frame - last : 1;
+        budget = last ? budget + (int64_t)passed * quota : quota;
+        budget = budget > quota ? quota : budget;
         state->frame = frame;
     }
-    uint64_t frames = state->budget_ns > 0 ? 0 : (uint64_t)(-state->budget_ns / quota) + 1;
+    state->budget_ns = budget;
+    uint64_t frames = budget > 0 ? 0 : (uint64_t)(-budget / quota) + 1;
     *wait_ns = frames ? (frame + frames) * FRAME_NS + phase - now : 0;
     return true;
 }
 
 /* Insert [start, end] into the sorted spans and return how much of it was not covered yet. */
 static uint64_t cover(struct region_gpu *state, uint64_t start, uint64_t end) {
-    uint64_t fresh = end - start;
-    uint32_t first = 0, last;
-    while (first < state->spans && state->span[first].end < start)
+    uint64_t whole = end - start, fresh = whole;
+    uint32_t spans = __atomic_load_n(&state->spans, __ATOMIC_RELAXED), first = 0, last;
+    spans = spans > REGION_SPANS ? 0 : spans;
+    while (first < spans && state->span[first].end < start)
         first++;
-    for (last = first; last < state->spans && state->span[last].start <= end; last++)
+    for (last = first; last < spans && state->span[last].start <= end; last++)
         fresh -= least(state->span[last].end, end) - most(state->span[last].start, start);
     if (last > first) {
         start = least(state->span[first].start, start);
         end = most(state->span[last - 1].end, end);
-    } else if (state->spans == REGION_SPANS) { /* full: the oldest span is forgotten */
+    } else if (spans == REGION_SPANS) { /* full: the oldest span is forgotten */
         memmove(&state->span[0], &state->span[1], (REGION_SPANS - 1) * sizeof state->span[0]);
-        state->spans--;
+        spans--;
         first = last = first ? first - 1 : 0;
     }
-    memmove(&state->span[first + 1], &state->span[last], (state->spans - last) * sizeof state->span[0]);
+    memmove(&state->span[first + 1], &state->span[last], (spans - last) * sizeof state->span[0]);
     state->span[first].start = start;
     state->span[first].end = end;
-    state->spans = state->spans - (last - first) + 1;
-    return fresh;
+    state->spans = spans - (last - first) + 1;
+    return least(fresh, whole);
 }
 
 /* Where an arbiter charges, this is for the view alone, and a stopped process must not hold up the others' launches. */
@@ -347,10 +368,8 @@ void region_gate_busy(int gpu, uint64_t start, uint64_t end, bool charge) {
     bool locked __attribute__((cleanup(unlock))) = lock(charge);
     if (!locked || end <= start) return;
     struct region_gpu *state = &region->gpu[gpu];
-    if (state->spans > REGION_SPANS)
-        state->spans = 0;
     uint64_t fresh = cover(state, start, end), second = end / 1000000000u;
-    state->budget_ns -= charge ? (int64_t)fresh : 0;
+    state->budget_ns = budget_of(state, FRAME_NS) - (charge ? (int64_t)least(fresh, DEBT_NS) : 0);
     if (state->second[second % 4] != second) {
         state->second[second % 4] = second;
         state->busy_ns[second % 4] = 0;

@@ -216,6 +216,13 @@ MUTATIONS = [
     Mutation("the driver asked at the end", "src/gate.c", "if (!flight_is_held(gpu))", "if (!flight_any(gpu, clock_now()))", "test_threads.py::after_its_end"),
     Mutation("preload file writable", "mounts.py", '"/etc/ld.so.preload"),', '"/etc/ld.so.preload", read_only=False),', "test_docker.py::put_the_hook_aside"),
     Mutation("slot lock ignored", "src/region.c", "probe.l_type != F_UNLCK", "false", "test_docker.py::pid_namespace", "libfgpu.so"),
+    Mutation("slots counted by others", "src/region.c", "return (uint32_t)least(__atomic_load_n(&region->high, __ATOMIC_RELAXED), REGION_SLOTS);", "return region->high;", "test_fuzz.py::kept and region", "test/fuzz-region"),
+    Mutation("own count written by others", "src/region.c", "most(total(gpu), own.used[gpu])", "total(gpu)", "test_fuzz.py::kept and region", "test/fuzz-region"),
+    Mutation("bytes shared as others say", "src/region.c", "charged > *bytes || ", "", "test_fuzz.py::kept and region", "test/fuzz-region"),
+    Mutation("lock of any kind", "src/region.c", "region && region->lock.__data.__kind == lock_kind", "region != NULL", "test_fuzz.py::kept and region", "test/fuzz-region"),
+    Mutation("spans counted by others", "src/region.c", "spans = spans > REGION_SPANS ? 0 : spans;", ";", "test_fuzz.py::kept and region", "test/fuzz-region"),
+    Mutation("endless debt", "src/region.c", "budget < -DEBT_NS ? -DEBT_NS : budget", "budget", "test_fuzz.py::kept and region", "test/fuzz-region"),
+    Mutation("a standstill is charged", "arbiter/run_queue.c", "least(now - q->at, GRANT_STALE_NS)", "now - q->at", "test_fuzz.py::kept and arbiter", "test/fuzz-arbiter"),
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
 CHROMIUM: Final = {"chromium-headless-shell": "chromium-headless-shell"}
 FOR_TESTS: Final = {
     **CHROMIUM,
+    "clang": "clang libclang-rt-dev",  # with libFuzzer
     "docker-registry": "docker-registry",
     "git": "git",
     "ip": "iproute2",
