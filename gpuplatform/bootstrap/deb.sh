@@ -24,7 +24,7 @@ make -s -C "$lib" .venv/stamp-requirements client/build/wheels/stamp node_module
 
 cd "$lib"
 rm -rf .venv/node .venv/lib/python3*/site-packages/pip* .venv/lib/python3*/site-packages/ziglang* # the compiler
-find .venv/bin ! -type d ! -name 'python*' -delete # scripts that name the folder of the build
+find .venv/bin ! -type d \( ! -name 'python*' -o -name python-zig \) -delete # scripts that name the folder of the build
 sed -i '/^command = /d' .venv/pyvenv.cfg
 sed -i '/^\.\.\/\.\.\/\.\.\/bin\//d' .venv/lib/python3*/site-packages/*.dist-info/RECORD
 find . -name __pycache__ -prune -exec rm -r {} +
