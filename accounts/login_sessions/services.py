@@ -32,7 +32,7 @@ SEEN_EVERY: Final = timedelta(minutes=5)
 def _signed_in(request: HttpRequest, user: User, **kwargs: Any) -> None:
     """Log and record the sign-in; a request for an API token has no login session."""
     methods = [str(each["method"]) for each in request.session.get("account_authentication_methods", ())]
-    logger.info("user %s: signed in from %s by %s", user.pk, address_of(request), "+".join(methods) or "password")
+    logger.info("user %s: signed in from %s by %s", user.pk, address_of(request), "+".join(methods) or request.path)
     if request.session.get(SESSION_KEY) == str(user.pk):
         record(request)
 

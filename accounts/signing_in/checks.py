@@ -1,4 +1,4 @@
-"""Django system checks of the settings of accounts."""
+"""Django system checks of the settings of sign-in."""
 
 import os
 from typing import Any
