@@ -7,6 +7,7 @@ faults:            how often each kind happened.
 gang_faults:       how many acted on clusters.
 sessions:          how many were submitted and accepted.
 violations:        broken invariants, sessions past their limits, and what did not settle.
+wrong_words:       sessions whose owner is told what does not go with their state.
 lost:              sessions that were accepted and are gone, or ended although neither their owner nor a fault that
                    nobody survives ended them.
 orphans_after_60s: containers that no live session owned, a minute after all had settled.
@@ -68,7 +69,7 @@ def main() -> int:
     result = tell(site, options)
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
-    failed = any(result[name] for name in ("violations", "lost", "orphans_after_60s", "leaked_leases"))
+    failed = any(result[name] for name in ("violations", "wrong_words", "lost", "orphans_after_60s", "leaked_leases"))
     os._exit(int(failed))  # the kernel ends all processes of the cluster with this one's namespace
 
 

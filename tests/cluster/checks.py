@@ -15,10 +15,12 @@ from resources.models import HostStatus
 from sessions.lifecycle import FINAL, HOSTED, Reason, Status
 from sessions.models import Lease, Session
 from sessions.requeueing.host_faults import MAX_RETRIES
-from tests.cluster import gangs
+from sessions.templatetags.session_words import reason_words
+from tests.cluster import gangs, workloads
 from tests.cluster.people import Promises
 from tests.cluster.site import Host, Site
 from tests.invariants import broken_invariants
+from tests.told import problem_of
 
 POLL_S: Final = 0.5
 QUIET_S: Final = 150.0  # within which everything has settled after the last fault: the grace of hosts, and its sweeps
@@ -44,6 +46,7 @@ class Verdict:
     """What is wrong, in words."""
 
     violations: list[str] = field(default_factory=list)
+    wrong_words: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     leaked_leases: list[str] = field(default_factory=list)
@@ -89,7 +92,7 @@ class Inspector:
         found += [f"session {pk} is {status}: {detail}" for pk, status, detail in _rows(between)]
         resizing = Session.objects.filter(status=Status.RUNNING, resize__isnull=False)
         found += [f"session {pk} is being resized" for pk in resizing.values_list("pk", flat=True)]
-        found += gangs.unsettled()
+        found += [*gangs.unsettled(), *workloads.unsettled()]
         if found:
             return found
         for host in self._site.hosts:
@@ -104,6 +107,7 @@ class Inspector:
             f"session {pk} has ended and holds a lease" for pk in asked(_ids_of_ended_lease_holders)
         ]
         verdict.violations += asked(self._overdue)
+        verdict.wrong_words += asked(self._told_wrongly) + asked(workloads.wrong_ends)
         verdict.lost += asked(self._missing) + asked(self._wrongly_ended)
         verdict.violations += asked(self._restarted)
         return verdict
@@ -152,6 +156,16 @@ class Inspector:
         now = timezone.now()
         late = {each.pk: (now - each.started_at - each.time_limit).total_seconds() for each in running}  # type: ignore[operator]
         return [f"session {pk} runs {by:.0f} s past its time limit" for pk, by in late.items() if by > LATE_S]
+
+    def _told_wrongly(self) -> list[str]:
+        """Return the sessions whose owner is told what does not go with their state; ended ones once."""
+        rows = Session.objects.exclude(pk__in=self._judged).select_related("resource_group")
+        told = [(row, reason_words(row)) for row in rows]
+        return [
+            f"session {row.pk} is {row.status} ({row.reason}), told {text!r}: {problem}"
+            for row, text in told
+            if (problem := problem_of(row, text))
+        ]
 
     def _wrongly_ended(self) -> list[str]:
         """Return the sessions whose end nobody asked for, and no fault explains; each once."""

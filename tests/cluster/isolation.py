@@ -11,6 +11,7 @@ from operations.machine.system_packages import program
 ISOLATED: Final = "TEST_CLUSTER_ISOLATED"  # environment variable, in the namespaces
 MEMORY: Final = Path("/run/gptest")  # of the cluster alone: a file system in memory, with a short path for sockets
 NAMES: Final = Path("/run/netns")  # where `ip netns` keeps network namespaces
+NAMES_FILE: Final = MEMORY / "hosts"  # stands for the DNS: /etc/hosts of the cluster alone
 # The shell is the first process, which inherits those that lost their parent and has to wait for them.
 FIRST: Final = '"$0" "$@"; exit $?'
 
@@ -34,6 +35,8 @@ def prepare() -> None:
     for folder in (MEMORY, NAMES):
         run("mount", "-t", "tmpfs", "-o", "mode=755", "none", str(folder))
     run("ip", "link", "set", "lo", "up")
+    NAMES_FILE.write_text("127.0.0.1 localhost\n")
+    run("mount", "--bind", str(NAMES_FILE), "/etc/hosts")
 
 
 def run(*command: str) -> None:

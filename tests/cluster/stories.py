@@ -21,10 +21,9 @@ from resources.models import Host as HostRow
 from resources.models import HostStatus, ImageSource, ResourceGroup
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Session, SessionQuerySet
-from tests.cluster import (
-    deployment_story,
-    gang_faults,  # registers them
-)
+from tests.cluster import deployment_story, gang_faults, workloads
+from tests.cluster import phases as phases  # registers its faults, as gang_faults does
+from tests.cluster import surroundings as surroundings  # the same
 from tests.cluster.checks import Inspector, Verdict, asked
 from tests.cluster.faults import BEYOND_GRACE, GRACE_S, KINDS, Kind, World
 from tests.cluster.gangs import HalfGangs
@@ -34,6 +33,7 @@ from tests.cluster.pulls import SlowRegistry
 from tests.cluster.site import Host, Site
 from tests.factories import make_group, make_image
 from tests.shell_image import SHELL_IMAGE
+from tests.tiny_image import TINY_IMAGE
 from tests.wait import until
 
 GROUP: Final = "faults"
@@ -92,6 +92,8 @@ def _start(site: Site) -> World:
     image = make_image(reference=SHELL_IMAGE, source=ImageSource.CATALOG)
     for host in site.hosts:
         host.engine.take_image(SHELL_IMAGE)
+        host.engine.take_image(TINY_IMAGE)
+        workloads.take_fetching_image(host.engine)
     registry = SlowRegistry(site.logs)
     registry.publish(site.hosts[0].engine, image.reference)
     site.start_platform()
@@ -99,6 +101,7 @@ def _start(site: Site) -> World:
         host.start()
     ready = HostRow.objects.filter(status=HostStatus.READY)
     until(lambda: ready.count() == len(site.hosts), seconds=START_S)
+    workloads.prepare(group)
     people = People(site.urls, group, image)
     return World(site, people, Inspector(site, people.promises), registry, [*site.hosts])
 
@@ -153,7 +156,7 @@ class Campaign:
         verdict = self.world.inspector.judge()
         verdict.violations += [f"not settled: {text}" for text in unrest] + self._half_gangs.take()
         verdict.orphans += self.world.inspector.orphans()
-        for name in ("violations", "lost", "orphans", "leaked_leases"):
+        for name in ("violations", "wrong_words", "lost", "orphans", "leaked_leases"):
             for text in getattr(verdict, name):
                 self.say(f"  {name}: {text}")
                 getattr(self.found, name).append(f"round {self._rounds}: {text}")
@@ -162,6 +165,7 @@ class Campaign:
     def end(self) -> None:
         """Have all sessions ended: then nothing is to be left of them."""
         self.say("all sessions are ended")
+        asked(workloads.end)
         for pk in asked(lambda: list(_live().mains().values_list("pk", flat=True))):
             self.world.people.end(self._chance, pk)
         until(lambda: asked(lambda: not _live().exists()), seconds=MAX_WAIT_S)
@@ -194,7 +198,7 @@ class Campaign:
     def figures(self) -> dict[str, Any]:
         """Return what the campaign prints."""
         found = self.found
-        texts = [*found.violations, *found.lost, *found.orphans, *found.leaked_leases]
+        texts = [*found.violations, *found.wrong_words, *found.lost, *found.orphans, *found.leaked_leases]
         return {
             "faults": dict(self._faults.most_common()),
             "total_faults": sum(self._faults.values()),
@@ -202,6 +206,7 @@ class Campaign:
             "rounds": self._rounds,
             "sessions": len(self.world.people.promises.accepted),
             "violations": len(found.violations),
+            "wrong_words": len(found.wrong_words),
             "lost": len(found.lost),
             "orphans_after_60s": len(found.orphans),
             "leaked_leases": len(found.leaked_leases),
