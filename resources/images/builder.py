@@ -25,7 +25,6 @@ SILENCE_SECONDS: Final = 1800  # the engine may be quiet for this long within a 
 TAIL_LINES: Final = 30
 STEP_LENGTH: Final = 100
 WHEELS_STAGE_LABEL: Final = "gpuplatform.stage=wheels"  # as in the Dockerfile
-LEFT_BEHIND_AGE: Final = "1h"  # of images without a tag that builds have left
 _STEP: Final = re.compile(r"Step (\d+)/(\d+) ")
 
 StepReport = Callable[[int, int], None]  # gets the number of the step that begins, and of all
@@ -116,8 +115,6 @@ class Builder:
             # Otherwise every update would leave a gigabyte behind; what containers or tags still use, the engine keeps.
             with suppress(APIError):
                 self._engine.images.remove(replaced)
-        # Containers that ran then have ended since. What somebody else is building has no tag yet either.
-        self._engine.images.prune({"dangling": True, "label": inputs.INPUTS_LABEL, "until": LEFT_BEHIND_AGE})
 
     def _image_id(self, reference: str) -> str | None:
         try:

@@ -15,7 +15,7 @@ from docker import DockerClient
 from docker.errors import ImageNotFound
 from docker.models.containers import Container
 
-from resources.images import base, builder, builds
+from resources.images import base, builds
 from resources.images.base import BaseImageError, Bases
 from resources.images.builder import ImageBuildError, built_digest, follow_build
 from resources.images.catalogue.catalog import Entry
@@ -182,25 +182,6 @@ def test_only_changed_files_cause_a_rebuild(
     assert engine.images.get("gpuplatform-buildtest/tiny:1").id != before
     with pytest.raises(ImageNotFound):
         engine.images.get(str(before))
-
-
-@pytest.mark.docker
-@pytest.mark.django_db
-def test_an_image_used_while_replaced_goes_later(
-    folder: Path, engine: DockerClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(builder, "LEFT_BEHIND_AGE", "1s")
-    call_command("build_images", folder=folder)
-    used = engine.images.get("gpuplatform-buildtest/tiny:1").id
-    container = engine.containers.create(str(used))
-    (folder / "files" / "new").write_text("new")
-    call_command("build_images", folder=folder)
-    assert engine.images.get(str(used))
-    container.remove()
-    (folder / "files" / "newer").write_text("newer")
-    call_command("build_images", folder=folder)
-    with pytest.raises(ImageNotFound):
-        engine.images.get(str(used))
 
 
 @pytest.mark.docker

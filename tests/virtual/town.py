@@ -6,11 +6,10 @@ import random
 import shutil
 import threading
 import traceback
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,8 +32,9 @@ from deployments.models import Deployment, Replica
 from deployments.scaling import cold_start
 from deployments.scaling import services as scaling
 from deployments.tests.making import deployment_request, heal, revision_request
-from folders.models import Folder
+from folders.models import Folder, OnConflict, Upload
 from folders.storage import paths as storage
+from folders.uploads import services as uploads
 from gpuplatform import tasks as platform_tasks
 from gpuplatform.celery import app
 from hostworker.agent import due_work, starts
@@ -310,21 +310,21 @@ class Town:
         return person.open(f"/sessions/{session.pk}/" if session else "/folders/")
 
     def _upload(self, person: Person) -> int:
-        """Begin an upload, and give it up."""
-        begun = self._begin(person)
-        if begun.status_code == 201:
-            person.ask("DELETE", begun.headers["Location"], tus_resumable="1.0.0")
-        return begun.status_code
+        """Upload an empty file."""
+        upload = self._begin(person, 0)
+        with closing(uploads.resume(upload)) as partial:
+            uploads.finish(upload, partial)
+        return 201
 
     def _begin_upload(self, person: Person) -> int:
         """Begin an upload that nobody continues."""
-        return self._begin(person).status_code
+        self._begin(person, 1000)
+        return 201
 
-    def _begin(self, person: Person) -> Any:
+    def _begin(self, person: Person, length_bytes: int) -> Upload:
         self.done["files"] += 1
-        name = b64encode(f"data-{self.done['files']}".encode()).decode()
-        sent = {"tus_resumable": "1.0.0", "upload_length": "1000", "upload_metadata": f"path {name}"}
-        return person.ask("POST", reverse("folder-uploads", args=[person.folder.pk]), **sent)
+        path = f"data-{self.done['files']}"
+        return uploads.begin(person.user, person.folder, path, length_bytes, OnConflict.REFUSE)
 
     def _fail_to_sign_in(self, person: Person) -> int:
         person.sign_in("wrong")

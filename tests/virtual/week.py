@@ -18,7 +18,6 @@ from typing import Any, Final
 from bench.sizes import size
 from tests.virtual.campaign import private_database
 
-STEP: Final = timedelta(hours=1)
 YEARS: Final = timedelta(days=2 * 1825)
 
 
@@ -29,6 +28,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=size(4, 1))
     parser.add_argument("--days", type=int, default=size(7, 2))
     parser.add_argument("--acts", type=float, default=size(2.0, 4.0), help="of a user in a day")
+    parser.add_argument("--step-minutes", type=int, default=size(60, 240), help="by which the clock is set on")
     options = parser.parse_args()
     os.environ["COMPUTE_WEBHOOK_NETWORKS"] = "127.0.0.0/8"
     os.environ["COMPUTE_UPLOAD_HOURS"] = "24"
@@ -45,16 +45,17 @@ def live(options: argparse.Namespace) -> dict[str, Any]:
     from tests.virtual import stored
     from tests.virtual.town import town
 
+    step = timedelta(minutes=options.step_minutes)
     with town(options.users, options.hosts, options.acts) as place:
         days: list[stored.Stored] = []
         for day in range(options.days):
-            for _step in range(timedelta(days=1) // STEP):
-                place.step(STEP)
+            for _step in range(timedelta(days=1) // step):
+                place.step(step)
             place.back_up()
             days.append(stored.counted(place.aged))
             sys.stderr.write(f"day {day + 1}: {json.dumps(place.done)}\n")
         done = Counter(place.done)
-        place.end_all(STEP)
+        place.end_all(step)
         left = place.after(YEARS, stored.history())
     growth = stored.growth(days)
     wrong = [f"{what} grows {rate} % a day" for what, rate in stored.too_fast(growth).items()]
