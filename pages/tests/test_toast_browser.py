@@ -21,6 +21,8 @@ def test_ending_a_session_shows_a_toast_that_can_be_dismissed(browser: Browser, 
         page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
         toast = page.locator("#toasts .toast.toast-success")
         expect(toast).to_contain_text(f"{session.name} ends in 5 seconds.")
+        toast.get_by_role("button", name="Undo").click()
+        expect(toast).to_contain_text(f"{session.name} goes on.")
         toast.get_by_role("button", name="Dismiss").click()
         page.clock.run_for(1000)  # it fades
         expect(toast).to_be_hidden()

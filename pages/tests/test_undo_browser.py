@@ -43,6 +43,6 @@ def test_an_end_is_undone_by_keyboard(browser: Browser, server: LiveServer) -> N
         page.locator(f"#end-{session.pk}").click()
         page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
         expect(page.get_by_text("Ends in a few seconds.")).to_be_visible()
-        page.locator("#toasts").get_by_role("button", name="Undo").click()
+        page.get_by_role("button", name=f"Undo: {session.name} goes on").click()
         expect(page.get_by_text("Ends in a few seconds.")).to_be_hidden()
         assert not RequestedEnd.objects.exists()

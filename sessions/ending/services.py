@@ -47,7 +47,7 @@ def undo(session_ids: Collection[str], *, actor: User) -> list[Session]:
         locked = found.select_for_update(of=("self",)).order_by("pk")
         ends = [end for end in locked if end.may_be_undone_by(actor)]
         for end in ends:
-            end.delete()
+            RequestedEnd.objects.filter(pk=end.pk).delete()  # which leaves `end.session` as it is
             if actor != end.session.owner:
                 audit.record(actor, "undo end", end.session, {"ends at": (str(end.due_at), None)})
             _send_change(end.session)
