@@ -15,6 +15,7 @@ class TemplateVersionInline(ShownInline):
     model = TemplateVersion
     related = ("author",)
     fields = ("number", "author", "created_at", "text")
+    readonly_fields = ("created_at",)
 
 
 @admin.register(LaunchTemplate)
