@@ -78,9 +78,22 @@ class PageWorld:
             if among is not None and name not in among:
                 continue
             response = context.request.get(path, max_redirects=0)
+            assert response.status < 500, path
             if response.status == 200 and "<html" in response.text()[:500]:
                 found[name] = path
         return found
+
+    def add_administration(self, *pages: str) -> None:
+        """Add the administration's lists, and what `pages` names of "add" and "change", of a row where there is one."""
+        self.extra["admin-index"] = "/admin/"
+        for model in site._registry:
+            label = model._meta.label_lower
+            name, path = label.replace(".", "-"), f"/admin/{label.replace('.', '/')}/"
+            self.extra[f"admin-{name}"] = path
+            if "add" in pages:
+                self.extra[f"admin-{name}-add"] = f"{path}add/"
+            if "change" in pages and (row := model._default_manager.first()):
+                self.extra[f"admin-{name}-change"] = f"{path}{row.pk}/change/"
 
     def _addresses(self) -> Iterator[tuple[str, str]]:
         for name, pattern in _patterns(get_resolver()):
@@ -147,12 +160,7 @@ def make_page_world(directory: Path) -> PageWorld:
         "user_id": user.pk,
         "uid": "0b8a6bd4-6a9f-4d37-8a53-5b6c2e0c9a11",
     }
-    world.extra["admin-index"] = "/admin/"
-    for model in site._registry:
-        name, page = model._meta.label_lower.replace(".", "-"), f"/admin/{model._meta.label_lower.replace('.', '/')}/"
-        world.extra |= {f"admin-{name}": page, f"admin-{name}-add": f"{page}add/"}
-        if row := model._default_manager.first():
-            world.extra[f"admin-{name}-change"] = f"{page}{row.pk}/change/"
+    world.add_administration("add", "change")
     world.extra |= {f"launch-{slug}": f"/sessions/launch/{slug}/" for slug in ("folders", "review")}
     world.extra |= {
         "admin-user": f"/admin/accounts/user/{user.pk}/change/",
