@@ -8,7 +8,6 @@ Each test was seen to fail under these faults, planted in the product:
 | | a refused request is never evaluated again; the forecast stops after a few starts |
 | a_head_above_its_limit_loses_its_reservation | a head above its limit keeps its reservation |
 | a_limited_heads_reservation_is_released_to_others | the same; its host is not offered to the others |
-| without_its_head_a_group_is_served_in_order | a group stays ranked by run times once its head is dropped |
 | the_old_heads_reservation_is_released_to_others | the host of the old reservation is not offered to the others |
 | the_head_never_starts_after_its_estimate | backfill takes anything; no host is reserved; |
 | | the shadow ignores backfilled sessions |
@@ -167,26 +166,6 @@ def test_a_limited_heads_reservation_is_released_to_others() -> None:
     assert {it.session_id: it.eta for it in plan(world).waiting} == etas
     starts = simulate(world, [job(request) for request in queue]).starts
     assert starts == {name: eta for name, eta in etas.items() if eta is not None}
-
-
-def test_without_its_head_a_group_is_served_in_order() -> None:
-    """A start elsewhere puts the head above its limit: not the shortest is next, but who would become the head."""
-    hosts = [make_host(1, [1000, 0]), make_host(2, [0], group=2)]
-    running = (
-        RunningSession("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(3)),
-        RunningSession("y", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),
-    )
-    queue = [
-        make_request("elsewhere", 1000, group=2)._replace(duration=9 * HOUR),
-        make_request("head", 2000),
-        make_request("long", 1000, owner=2)._replace(duration=9 * HOUR),
-        make_request("short", 1000, owner=2)._replace(duration=5 * HOUR),
-    ]
-    owner = LimitHolder(limits=PolicyLimits(sessions=1), used=Amounts())
-    world = replace(make_snapshot(hosts, queue, {1: owner, 2: UNLIMITED}), running=running)
-    etas = {"elsewhere": at(1), "head": at(10), "long": at(1), "short": at(3)}
-    assert {it.session_id: it.eta for it in plan(world).waiting} == etas
-    assert simulate(world, [job(request) for request in queue]).starts == etas
 
 
 def test_overdue_sessions_may_end_at_any_moment_within_the_grace() -> None:

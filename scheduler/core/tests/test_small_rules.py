@@ -329,6 +329,26 @@ def test_a_limit_that_the_pass_has_reached_is_the_reason() -> None:
     assert "the same limit" in start.eta_reason
 
 
+def test_without_its_head_a_group_is_served_in_order() -> None:
+    """A start elsewhere puts the head above its limit: not the shortest is next, but who would become the head."""
+    running = (
+        session("x", 1, (101, 1000), owner=2)._replace(ends_at=NOW + 3 * HOUR),
+        session("y", 2, (200, 1000), owner=2)._replace(ends_at=NOW + HOUR),
+    )
+    queue = [
+        make_request("elsewhere", 1000, group=2)._replace(duration=9 * HOUR),
+        make_request("head", 2000),
+        make_request("long", 1000, owner=2)._replace(duration=9 * HOUR),
+        make_request("short", 1000, owner=2)._replace(duration=5 * HOUR),
+    ]
+    owners = {
+        owner: LimitHolder(limits=PolicyLimits(sessions=most), used=Amounts()) for owner, most in ((1, 1), (2, 9))
+    }
+    world = make_snapshot([make_host(1, [1000, 0]), make_host(2, [0], group=2)], queue, owners)
+    etas = {it.session_id: it.eta for it in plan(replace(world, running=running), NOW).waiting}
+    assert (etas["elsewhere"], etas["long"], etas["short"]) == (NOW + HOUR, NOW + HOUR, NOW + 3 * HOUR)
+
+
 def test_one_refused_for_its_traits_refuses_nobody_else() -> None:
     queue = [make_request("a", 1000, roots=(7,)), make_request("b", 1000)]
     assert placed(make_snapshot([make_host(1, [1000])], queue)) == {"b": 1}
