@@ -26,8 +26,11 @@ class Turns:
         if self._heads.get(group_id, "") == head_id:
             return
         self._heads[group_id] = head_id
-        turns, self._in_order, self._behind = (*self._in_order, *self._behind), [], []
-        self._add(request_class for turn, _, request_class in turns if turn is request_class.turn)
+        moved: list[RequestClass] = []
+        for heap in (self._in_order, self._behind):
+            moved += [it for turn, _, it in heap if it.group_id == group_id and turn is it.turn]
+            heap[:] = [each for each in heap if each[-1].group_id != group_id]
+        self._add(moved)
 
     def begin(self, classes: Iterable[RequestClass]) -> None:
         """Serve all requests of these classes, from the first on."""

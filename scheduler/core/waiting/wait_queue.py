@@ -124,9 +124,9 @@ class WaitQueue:
         started: list[tuple[SessionRequest, tuple[Placement, ...]]] = []
         self._turns = Turns()
         chosen = {group_id: self._candidates(group_id, at) for group_id in self._classes}
-        for group_id, classes in chosen.items():
+        for group_id in chosen:
             self._turns.rank(group_id, self._cluster.groups[group_id])
-            self._turns.begin(classes)
+        self._turns.begin(chain.from_iterable(chosen.values()))
         self._complete = {group_id for group_id, found in chosen.items() if len(found) == len(self._classes[group_id])}
         while turn := self._turns.pop():
             self.evaluated += 1
