@@ -53,7 +53,7 @@ static CUevent close_batch(struct queue *queue) {
     CUevent end = batch_at(queue, queue->next)->end;
     queue->next++;
     queue->open = false;
-    queue->recording = end ? END : NOTHING;
+    atomic_store_explicit(&queue->recording, end ? END : NOTHING, memory_order_relaxed);
     return end;
 }
 
@@ -68,9 +68,11 @@ static bool is_busy(const struct queue *queue) {
 }
 
 /* The program has stopped running ahead, with launches that no event closes. If the stream is done, they took about as
- * long as others; otherwise an event will tell: the helper's, or that of the next launch. */
+ * long as others; otherwise an event will tell: the helper's, or that of the next launch. Beside other streams they may
+ * wait for those, whose events tell how long. */
 static CUevent close_tail(struct queue *queue, bool ask, uint64_t now) {
-    if (is_busy(queue)) return ask ? close_batch(queue) : NULL;
+    bool alone = queue_sums(queue->gpu)->working == queue->counted.working;
+    if ((ask || alone) && is_busy(queue)) return ask ? close_batch(queue) : NULL;
     if (ask && tail_end(queue) > now) return NULL;
     report(queue, most(batch_at(queue, queue->next)->start, queue->last_end), least(tail_end(queue), now), now);
     queue->open = false;
@@ -213,7 +215,7 @@ static CUevent open_batch(struct queue *queue, uint64_t now) {
     batch->late = queue->entering;
     queue->open = true;
     if (batch->chained || !batch->begin) return NULL;
-    queue->recording = BEGIN;
+    atomic_store_explicit(&queue->recording, BEGIN, memory_order_relaxed);
     return batch->begin;
 }
 
@@ -265,7 +267,8 @@ static CUevent close_if_due(struct queue *queue) {
     unsigned char recording = END;
     if (!queue->open || !batch->launches || !due) return NULL;
     if (queue->entering && queue->next + 1 - queue->first >= RING - 1) return NULL; /* no room for the next one */
-    if (atomic_compare_exchange_strong(&queue->recording, &recording, END_AGAIN) || recording) return NULL;
+    if (queue->recording && (atomic_compare_exchange_strong(&queue->recording, &recording, END_AGAIN) || recording))
+        return NULL;
     CUevent end = close_batch(queue);
     if (queue->entering)
         open_batch(queue, clock_now());
@@ -285,8 +288,12 @@ CUevent flight_leave(struct queue *queue) {
 void flight_record(struct queue *queue, CUstream stream, CUevent event) {
     while (event) {
         CALL(cuEventRecord, (event, stream));
-        unsigned char recording = queue->recording;
-        if (recording != END_AGAIN && atomic_compare_exchange_strong(&queue->recording, &recording, NOTHING)) return;
+        unsigned char recording = END;
+        if (queue->recording == BEGIN) { /* while others wait */
+            atomic_store_explicit(&queue->recording, NOTHING, memory_order_release);
+            return;
+        }
+        if (atomic_compare_exchange_strong(&queue->recording, &recording, NOTHING)) return;
         gate_hold();
         queue->recording = NOTHING;
         event = close_if_due(queue);

@@ -2,7 +2,7 @@
  *
  * late <ms>: one thread is long at each launch of a millisecond, while another launches a short kernel on that stream;
  * prints the share of the time that the GPU worked for both, in percent.
- * crowd <ms>: four threads on two streams that wait for each other; prints for how many ns the GPU worked.
+ * crowd <ms>: four threads on one stream that waits for another; prints for how many ns the GPU worked.
  * full <commands>, begin <commands>, tail <commands>: a stream that holds so many, while another thread launches on
  * others; prints how many ms the longest of those launches took.
  * leave <us>: exits so long after a launch on a stream that waits for something elsewhere. */
@@ -89,7 +89,7 @@ static void wander(unsigned seed)
     while (now() < until) {
         seed = seed * 1103515245 + 12345;
         unsigned dice = seed >> 16;
-        CUstream stream = streams[dice % 2];
+        CUstream stream = streams[0];
         launch(stream, (1 + dice / 2 % 5) * (is_long ? MS : 20 * US));
         if (dice / 10 % 5 == 0) {
             CU(cuEventRecord, (CUevent, CUstream), own, streams[(dice + 1) % 2]);
