@@ -29,8 +29,8 @@ class FaultKind(StrEnum):
 OF_ENGINE: Final = {
     FaultKind.ENGINE_ERROR: EngineUnreachableError("away"),
     FaultKind.ENGINE_ANSWER_LOST: EngineUnreachableError("away"),
-    FaultKind.START_REFUSED: StartError("no"),
-    FaultKind.IMAGE_GONE: ImageUnavailableError("gone"),
+    FaultKind.START_REFUSED: StartError("The engine refuses it."),
+    FaultKind.IMAGE_GONE: ImageUnavailableError("The image is gone."),
     FaultKind.MEANWHILE: None,
 }
 AFTER: Final = (FaultKind.KILLED_AFTER, FaultKind.ANSWER_LOST, FaultKind.ENGINE_ANSWER_LOST)

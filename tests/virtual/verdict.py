@@ -103,10 +103,13 @@ class Judge:
                 self.world.bring_back(host)
 
     def _settle(self) -> None:
+        has_settled = False
         for _ in range(MAX_ROUNDS if self._has_workloads() else ROUNDS):
+            had_settled = has_settled
             self.world.round()
             self._look()
-            if self._has_settled():
+            has_settled = self._has_settled()
+            if has_settled and had_settled:  # who waits has been told so after the last host was ready
                 break
 
     @staticmethod
