@@ -29,7 +29,6 @@ from deployments import figures
 from deployments import services as deployments
 from deployments.access import tokens as deployment_tokens
 from deployments.models import Deployment, Replica
-from deployments.scaling import cold_start
 from deployments.scaling import services as scaling
 from deployments.tests.making import deployment_request, heal, revision_request
 from folders.models import Folder, OnConflict, Upload
@@ -71,6 +70,16 @@ MORNING, EVENING = 8, 20  # hours between which people work
 LOST_HOUR: Final = 14  # of each day, in which a host is silent
 KEEPS_BACKUPS: Final = 7
 API: Final = "/api/v1"
+# Functions that have a search path of their own would go by the real clock; the database is made anew for each week.
+_FUNCTIONS_BY_CLOCK: Final = """
+    DO $$ DECLARE found regprocedure; BEGIN
+        FOR found IN SELECT oid FROM pg_proc
+            WHERE pronamespace = 'public'::regnamespace AND proconfig::text LIKE '%search_path%'
+        LOOP
+            EXECUTE format('ALTER FUNCTION %s SET search_path = virtual, public, pg_temp, pg_catalog', found);
+        END LOOP;
+    END $$
+"""
 HOST_TASKS: Final = "hostworker.tasks."
 REQUESTS: Final = 50  # of a replica in a step
 HOUR: Final = timedelta(hours=1)
@@ -93,16 +102,15 @@ class Person:
     def sign_in(self, password: str = PASSWORD) -> int:
         """Sign in with a browser that has no cookies; return the status."""
         self._browser.cookies.clear()
-        form = {"login": self.user.email, "password": password}
-        return self._browser.post(reverse("account_login"), form).status_code
+        return self.post(reverse("account_login"), {"login": self.user.email, "password": password})
 
     def open(self, path: str) -> int:
         """Open a page; return the status."""
-        return self._browser.get(path).status_code
+        return int(self._browser.get(path).status_code)
 
     def post(self, path: str, form: dict[str, Any]) -> int:
         """Send a form; return the status."""
-        return self._browser.post(path, form).status_code
+        return int(self._browser.post(path, form).status_code)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Send a request of the API; return the response."""
@@ -245,7 +253,7 @@ class Town:
         """Answer a minute's requests of each deployment, and wake those that sleep; at night there are none."""
         for deployment in Deployment.objects.filter(ended_at=None) if is_day else ():
             if deployment.asleep_since is not None:
-                self._try(partial(cold_start.wake, deployment.pk))
+                self._try(partial(scaling.wake, deployment.pk))
             running = deployment.replica_rows.filter(session__status=Status.RUNNING)
             for session_id in running.values_list("session_id", flat=True):
                 served = ServiceFigures(
@@ -275,8 +283,7 @@ class Town:
     def _launch_by_api(self, person: Person, **fields: Any) -> int:
         key = {"idempotency_key": f"{self._clock.now.isoformat()}"}
         body = {"image": self._image.reference, "resource_group": "lab", "cpu": 1, "memory": "2g", "fgpu": "0.25"}
-        status: int = person.ask("POST", f"{API}/sessions/", body | fields, **key).status_code
-        return status
+        return int(person.ask("POST", f"{API}/sessions/", body | fields, **key).status_code)
 
     def _launch_by_wizard(self, person: Person) -> int:
         person.open("/sessions/launch/review/")
@@ -289,21 +296,21 @@ class Town:
 
     def _submit_array(self, person: Person) -> int:
         body = {"name": "sweep", "image": self._image.reference, "command": "train", "cpu": 1, "memory": "1g"}
-        status: int = person.ask("POST", f"{API}/arrays/", body | {"tasks": "0-4"}).status_code
-        return status
+        return int(person.ask("POST", f"{API}/arrays/", body | {"tasks": "0-4"}).status_code)
 
     def _terminate(self, person: Person) -> int:
         session = self._session_of(person)
-        return session and person.ask("POST", f"{API}/sessions/{session.pk}/terminate/").status_code
+        return int(person.ask("POST", f"{API}/sessions/{session.pk}/terminate/").status_code) if session else 0
 
     def _open_app(self, person: Person) -> int:
         session = self._session_of(person)
-        return session and person.ask("POST", f"{API}/sessions/{session.pk}/apps/jupyter/", {}).status_code
+        path = f"{API}/sessions/{session.pk}/apps/jupyter/" if session else ""
+        return int(person.ask("POST", path, {}).status_code) if path else 0
 
     def _share_app(self, person: Person) -> int:
         session = self._session_of(person)
-        path = session and f"{API}/sessions/{session.pk}/apps/jupyter/share/"
-        return path and person.ask("POST", path, {"hours": 1}).status_code
+        path = f"{API}/sessions/{session.pk}/apps/jupyter/share/" if session else ""
+        return int(person.ask("POST", path, {"hours": 1}).status_code) if path else 0
 
     def _look(self, person: Person) -> int:
         session = self._session_of(person)
@@ -374,6 +381,8 @@ def town(users: int, hosts: int, acts: float) -> Iterator[Town]:
         stack.callback(server.shutdown)
         stack.enter_context(override_settings(EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend"))
         stack.enter_context(virtual_time(clock))
+        with connection.cursor() as cursor:
+            cursor.execute(_FUNCTIONS_BY_CLOCK)
         stack.enter_context(mock.patch.object(BackgroundThread, "run", _run))
         for module in (starts, platform_tasks, notification_tasks, webhook_tasks):
             stack.enter_context(mock.patch.object(module, "close_old_connections", no_op))
