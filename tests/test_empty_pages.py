@@ -1,6 +1,5 @@
 """What lists say where there is nothing: to a fresh installation's superadmin, a user and a project's manager."""
 
-from collections.abc import Iterator
 from itertools import cycle
 from typing import Final
 
@@ -42,7 +41,7 @@ def people(module_db: None) -> dict[str, User]:
 
 
 @pytest.fixture(params=["superadmin", "user", "manager"])
-def person(request: pytest.FixtureRequest, people: dict[str, User]) -> Iterator[User]:
+def person(request: pytest.FixtureRequest, people: dict[str, User]) -> User:
     return people[request.param]
 
 

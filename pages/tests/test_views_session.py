@@ -204,10 +204,10 @@ def test_ending_in_the_dialog_can_be_undone() -> None:
     assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": told}
     for page in ("/sessions/", f"/sessions/{session.pk}/"):
         assert f'id="undo-{session.pk}"' in text_of(browser, page)
-    response = browser.post(undo["url"], undo["values"], headers=HTMX)
+    response = browser.post("/sessions/undo-ends/", undo["values"], headers=HTMX)
     assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": {"message": f"{session.name} goes on."}}
     assert "Ends in a few seconds." not in text_of(browser, "/sessions/")
-    response = browser.post(undo["url"], undo["values"], headers=HTMX)
+    response = browser.post("/sessions/undo-ends/", undo["values"], headers=HTMX)
     told = {"message": "Nothing to undo: it has ended."}
     assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": told}
     session.refresh_from_db()
