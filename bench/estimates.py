@@ -61,7 +61,7 @@ class _Replay:
                     now,
                     likely,
                     None if latest is None else latest.at,
-                    is_known=self.past.is_known_beside(self.state.running),
+                    is_known=self.past.is_known_beside(self.state.cluster.running_count),
                 )
             )
 

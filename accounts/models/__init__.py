@@ -1,7 +1,7 @@
 """The tables of accounts: users, credentials, policies, projects, invitations and the audit log.
 
-Used by arrays, deployments, endpoints, folders, gpuplatform, hostworker, imports, notifications, operations, pages,
-resources, scheduler, sessions, specs, sshserver and webhooks.
+Used by arrays, deployments, endpoints, folders, gpuplatform, hostaccess, hostworker, imports, notifications,
+operations, pages, resources, scheduler, sessions, specs, sshserver and webhooks.
 """
 
 from accounts.models.audit import AuditEntry, AuditSource

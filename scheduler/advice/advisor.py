@@ -126,7 +126,7 @@ def advise_on(
     last = own[-1]
     advice = [_session_advice(start, reason) for start, reason in zip(own, reasons, strict=True)]
     if likely is not None:
-        is_known = likely.past.is_known_beside(state.running)
+        is_known = likely.past.is_known_beside(state.cluster.running_count)
         advice = [
             _with_range(
                 each,

@@ -230,12 +230,7 @@ class IncrementalState:
     @property
     def pairs(self) -> int:
         """Waiting times running sessions: bounds what a forecast takes, as each that waits may look at each end."""
-        return len(self.requests) * self.running
-
-    @property
-    def running(self) -> int:
-        """Number of running sessions on hosts that take some."""
-        return sum(len(group.running) for group in self.cluster.groups.values())
+        return len(self.requests) * self.cluster.running_count
 
     def _clear_head(self, group_id: int, session_id: str) -> None:
         """Drop what is reserved in a group for a session, if it is the head: others may have the host."""

@@ -164,7 +164,7 @@ def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
         if statuses:
             with snapshot.noted(state.own_writes):
                 wait_status.write(statuses, state.waiting, group_id)
-        waiting, running = state.incremental.requests, state.incremental.running
+        waiting, running = state.incremental.requests, state.incremental.cluster.running_count
         if found and (estimates := state.likely.tell(group_id, waiting, found.likely, found.latest, now, running)):
             start_estimates.tell(group_id, estimates, now)
             requests = [state.waiting[each.session_id].request for each in estimates]

@@ -51,7 +51,7 @@ def test_an_end_that_is_undone_does_not_come() -> None:
     assert ending.undo([session.pk], actor=session.owner) == []
 
 
-def test_asked_for_again_or_by_the_api_it_ends_at_once() -> None:
+def test_asked_again_or_by_the_api_it_ends_at_once() -> None:
     session, other = run_session(), make_session()
     ending.request_end(session, actor=session.owner)
     assert not ending.request_end(session, actor=session.owner)

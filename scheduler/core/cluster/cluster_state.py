@@ -71,6 +71,11 @@ class ClusterState:
         """Whether any running session is bounded."""
         return any(group.ends for group in self.groups.values())
 
+    @property
+    def running_count(self) -> int:
+        """Number of running sessions on hosts that take some."""
+        return sum(len(group.running) for group in self.groups.values())
+
     def is_behind_head(self, request: SessionRequest) -> bool:
         """Return whether another session is the head of the request's group."""
         group = self.groups.get(request.group_id)

@@ -241,10 +241,8 @@ class WaitQueue:
             group.clear_head()
         elif group.reservation is None or group.reservation.at is None:
             released = group.move_whole_hosts(grown.hosts, at)  # as time passes no start can become known
-        for host in released:
-            grown.add(host)
         if released:
-            grown.update_maximum()
+            grown.extend(released)
         return [
             request_class
             for request_class in classes.values()
@@ -263,9 +261,7 @@ class WaitQueue:
 
     def _offer(self, group_id: int, hosts: Iterable[HostCapacity]) -> None:
         """Push the classes that fit hosts which are not reserved any more."""
-        for host in hosts:
-            self._grown[group_id].add(host)
-        self._grown[group_id].update_maximum()
+        self._grown[group_id].extend(hosts)
         self._turns.begin(
             request_class
             for request_class in self._classes[group_id].values()
@@ -338,6 +334,12 @@ class GrownHosts:
             self._by_index[host.index] = host
             self._hosts.append(host)
         self._passed.clear()
+
+    def extend(self, hosts: Iterable[HostCapacity]) -> None:
+        """Count hosts with more room, in what they have at most too."""
+        for host in hosts:
+            self.add(host)
+        self.update_maximum()
 
     def clear(self) -> None:
         """Remove all hosts."""
