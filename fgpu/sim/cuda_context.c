@@ -52,13 +52,21 @@ API CUresult cuCtxCreate_v4(CUcontext *out, void *params, unsigned flags, CUdevi
 API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice d, unsigned flags) { (void)desc, (void)flags; NEED_DEVICE(d); *out = zeroed(8); return CUDA_SUCCESS; }
 API CUresult cuGreenCtxDestroy(CUgreenCtx c) { free(c); return CUDA_SUCCESS; }
 
+/* Nobody may be sending it a command meanwhile. */
+static void end(struct context *context)
+{
+    if (context->sending)
+        abort();
+    free_all_of(context);
+}
+
 API CUresult cuCtxDestroy_v2(CUcontext c)
 {
     NEED_INIT;
     struct context *context = c;
     if (!is_context(context) || (context >= primary && context < primary + visible_count))
         return CUDA_INVALID_CONTEXT;
-    free_all_of(context);
+    end(context);
     context->dead = true; /* and kept: other threads may have it current */
     if (current == context)
         current = pushed ? below[--pushed] : NULL;
@@ -120,7 +128,7 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
     if (!primary[d].primary_refs)
         return CUDA_INVALID_CONTEXT;
     if (--primary[d].primary_refs == 0)
-        free_all_of(&primary[d]);
+        end(&primary[d]);
     return CUDA_SUCCESS;
 }
 API CUresult cuDevicePrimaryCtxRelease(CUdevice d) { return cuDevicePrimaryCtxRelease_v2(d); }
@@ -130,7 +138,7 @@ API CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
     NEED_DEVICE(d);
     primary[d].primary_refs = 0;
     primary_flags[d] = 0;
-    free_all_of(&primary[d]);
+    end(&primary[d]);
     return CUDA_SUCCESS;
 }
 API CUresult cuDevicePrimaryCtxReset(CUdevice d) { return cuDevicePrimaryCtxReset_v2(d); }

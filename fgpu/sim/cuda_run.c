@@ -17,7 +17,8 @@ struct stream *stream_of(CUstream s, bool per_thread)
 }
 
 /* Streams work where they were made, whatever is current; the default ones go with the current context. */
-int device_of(const struct stream *stream) { return (stream->context ? stream->context : current)->device; }
+static struct context *context_of_stream(const struct stream *stream) { return stream->context ? stream->context : current; }
+int device_of(const struct stream *stream) { return context_of_stream(stream)->device; }
 
 static void end_capture(const struct graph *graph);
 API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
@@ -238,6 +239,7 @@ API CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *status, uint64_t *id, CU
 /* Lock the stream, with room for one command more: a full queue makes the program wait, whatever the command. */
 static void lock_with_room(struct stream *stream)
 {
+    context_of_stream(stream)->sending++;
     for (;;) {
         pthread_mutex_lock(&stream->lock);
         if (!stream->queue)
@@ -255,6 +257,7 @@ static void unlock_after_command(struct stream *stream)
 {
     stream->queue[stream->commands++ % QUEUE] = (struct command){stream->last, stream->ready};
     pthread_mutex_unlock(&stream->lock);
+    context_of_stream(stream)->sending--;
 }
 
 /* So long a thread is at each of its launches before the driver has it. */

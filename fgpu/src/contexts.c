@@ -125,7 +125,10 @@ static CUresult released(CUresult rc, CUdevice device) {
 }
 
 static CUdevice held(CUdevice device) {
+    int gpu = fgpu_index(device);
     gate_hold();
+    if (gpu >= 0 && primary[gpu])
+        flight_await_helper(primary[gpu], NULL);
     return device;
 }
 

@@ -212,6 +212,7 @@ MUTATIONS = [
     Mutation("launches of waiting streams are free", "src/flight.c", "        queue->next--;\n        queue->open = true;", "        (void)0;", "test_gate.py::is_paid"),
     Mutation("kernels of threads at a launch are free", "src/flight.c", "    if (queue->entering)\n        open_batch(queue, clock_now());\n", "", "test_threads.py::another_threads"),
     Mutation("events recorded with the lock", "src/gate.c", "    gate_let_go();\n    flight_record(pass->queue, pass->stream, end);\n", "    flight_record(pass->queue, pass->stream, end);\n    gate_let_go();\n", "test_threads.py::full_stream and 1018"),
+    Mutation("contexts reset under the helper", "src/contexts.c", "        flight_await_helper(primary[gpu], NULL);\n", "        (void)0;\n", "test_threads.py::not_reset"),
     Mutation("launches at work closed by an estimate", "src/flight.c", "(ask || alone) && is_busy", "ask && is_busy", "test_threads.py::is_charged"),
     Mutation("the driver asked at the end", "src/gate.c", "if (!flight_is_held(gpu))", "if (!flight_any(gpu, clock_now()))", "test_threads.py::after_its_end"),
     Mutation("preload file writable", "mounts.py", '"/etc/ld.so.preload"),', '"/etc/ld.so.preload", read_only=False),', "test_docker.py::put_the_hook_aside"),

@@ -51,6 +51,11 @@ def test_a_full_stream_holds_up_no_other_thread(host: Host, pattern: str, comman
     assert run_together(host.session(limit(sm="99")), pattern, commands) < 20
 
 
+def test_a_context_is_not_reset_under_an_event(host: Host) -> None:
+    """The hook's, behind launches that had none, on a stream that is full for 200 ms. The simulated driver aborts."""
+    assert 150 < run_together(host.session(limit(sm="99")), "reset", 1023) < 250
+
+
 @pytest.mark.parametrize("after_us", [0, 300, 500])
 def test_no_driver_is_asked_after_its_end(host: Host, after_us: int) -> None:
     """The simulated one aborts then. What it is asked at the end of a program depends on when it was asked last."""

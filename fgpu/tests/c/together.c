@@ -5,6 +5,7 @@
  * crowd <ms>: four threads on one stream that waits for another; prints for how many ns the GPU worked.
  * full <commands>, begin <commands>, tail <commands>: a stream that holds so many, while another thread launches on
  * others; prints how many ms the longest of those launches took.
+ * reset <commands>: a thread ends the context of such a stream; prints how many ms that took.
  * leave <us>: exits so long after a launch on a stream that waits for something elsewhere. */
 #include <pthread.h>
 #include <stdbool.h>
@@ -113,6 +114,15 @@ static void launch_elsewhere(unsigned unused)
     }
 }
 
+static void reset(unsigned unused)
+{
+    (void)unused;
+    sleep_until(now() + 5 * MS); /* until the hook records an event there */
+    uint64_t began = now();
+    CU(cuDevicePrimaryCtxReset_v2, (CUdevice), 0);
+    longest = now() - began;
+}
+
 static void fill(int commands)
 {
     for (int i = 0; i < commands; i++)
@@ -122,12 +132,12 @@ static void fill(int commands)
 /* The stream waits for something elsewhere, or works for long, with so many commands behind it. */
 static void be_full(const char *pattern, int commands)
 {
-    bool tail = !strcmp(pattern, "tail");
+    bool resets = !strcmp(pattern, "reset"), tail = resets || !strcmp(pattern, "tail");
     for (int i = 0; i < 10; i++) /* the hook's events: one behind each launch, or behind many */
         launch(streams[0], tail ? 20 * US : MS);
     CU(cuCtxSynchronize, (void));
     sleep_until(now() + 10 * MS);
-    start(launch_elsewhere, 0);
+    start(resets ? reset : launch_elsewhere, 0);
     if (tail) {
         launch(streams[0], 20 * US);
         launch(streams[0], 200 * MS);
