@@ -62,7 +62,7 @@ static void pay(struct member *m, uint64_t ns) {
 }
 
 /* Pay the shares in, and charge who occupied the GPU. Who says so without a turn pays in full, and nobody pays less.
- * Of the time in which the arbiter or its machine stood still, what sessions wait for it counts: then they go on without. */
+ * Of a time in which the arbiter stood still, what sessions wait for it counts: after that they go on without. */
 static void charge(struct run_queue *q, uint64_t now) {
     uint64_t passed = now > q->at ? least(now - q->at, GRANT_STALE_NS) : 0, parts = 0;
     for (const struct member *m = q->members; m; m = m->next)

@@ -88,7 +88,7 @@ static int wait_for_lock(void) {
     }
 }
 
-/* Written over with another kind, the lock would be taken by other rules: by instructions that this processor may lack. */
+/* Written over with another kind, the lock would be taken by other rules, by instructions that are not everywhere. */
 static bool lock(bool patiently) {
     bool good = region && region->lock.__data.__kind == lock_kind;
     int rc = good ? pthread_mutex_trylock(&region->lock) : EINVAL;
@@ -310,10 +310,10 @@ int region_processes(int gpu, nvmlProcessV2 *out, int room) {
     return count;
 }
 
-/* What is left of a share's budget, as far as anybody can have saved or owe. */
-static int64_t budget_of(const struct region_gpu *state, int64_t quota) {
+/* What is left of a share's budget, as far as anybody can have it or owe. */
+static int64_t budget_of(const struct region_gpu *state) {
     int64_t budget = __atomic_load_n(&state->budget_ns, __ATOMIC_RELAXED);
-    return budget > quota ? quota : budget < -DEBT_NS ? -DEBT_NS : budget;
+    return budget > FRAME_NS ? FRAME_NS : budget < -DEBT_NS ? -DEBT_NS : budget;
 }
 
 /* Pay each frame's share in once, at the frame's start; nothing is saved up from one frame to the next. */
@@ -325,15 +325,14 @@ bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
     struct region_gpu *state = &region->gpu[gpu];
     if (frame != state->frame)
         limits_refresh();
-    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000), budget = budget_of(state, quota);
+    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000), budget = budget_of(state);
     uint64_t last = __atomic_load_n(&state->frame, __ATOMIC_RELAXED);
     if (frame != last) {
         uint64_t passed = frame > last && frame - last < 1000000 ? frame - last : 1;
         budget = last ? budget + (int64_t)passed * quota : quota;
-        budget = budget > quota ? quota : budget;
         state->frame = frame;
     }
-    state->budget_ns = budget;
+    state->budget_ns = budget = budget > quota ? quota : budget;
     uint64_t frames = budget > 0 ? 0 : (uint64_t)(-budget / quota) + 1;
     *wait_ns = frames ? (frame + frames) * FRAME_NS + phase - now : 0;
     return true;
@@ -369,7 +368,7 @@ void region_gate_busy(int gpu, uint64_t start, uint64_t end, bool charge) {
     if (!locked || end <= start) return;
     struct region_gpu *state = &region->gpu[gpu];
     uint64_t fresh = cover(state, start, end), second = end / 1000000000u;
-    state->budget_ns = budget_of(state, FRAME_NS) - (charge ? (int64_t)least(fresh, DEBT_NS) : 0);
+    state->budget_ns = budget_of(state) - (charge ? (int64_t)least(fresh, DEBT_NS) : 0);
     if (state->second[second % 4] != second) {
         state->second[second % 4] = second;
         state->busy_ns[second % 4] = 0;

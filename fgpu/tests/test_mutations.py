@@ -14,9 +14,8 @@ def test_every_mutation_still_applies() -> None:
 
 
 def test_every_mutation_selects_a_test() -> None:
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", here]
-    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    arguments = ["-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", str(Path(__file__).parent)]
+    listing = subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True).stdout
     found = [(Path(file).name, test) for file, _, test in (line.partition("::") for line in listing.splitlines())]
     assert [
         mutation.name
