@@ -140,8 +140,7 @@ CUresult capture_ended(CUresult rc, CUstream stream, const CUgraph *out); /* `ou
 struct queue;
 struct queue *flight_of(const struct place *here, CUstream stream); /* NULL: no memory for it */
 void flight_poll(int gpu, struct queue *queue, uint64_t now);  /* this queue; now and then all of the GPU's */
-/* By the helper: all; true: it has put an event behind launches that had none, without the lock, and is not done. */
-bool flight_poll_all(uint64_t now);
+void flight_poll_all(void); /* by the helper, which puts events behind launches that have none, without the lock */
 bool flight_is_helped(void);                                   /* for such an event */
 bool flight_waits_elsewhere(int gpu, uint64_t now);            /* all in flight, for what is not on the GPU */
 bool flight_is_full(struct queue *queue, uint64_t now);
@@ -173,6 +172,7 @@ void turn_in_child(void);
 
 /* gate.c: nobody touches the driver's events and streams meanwhile. */
 void gate_hold(void), gate_let_go(void);
+bool gate_is_stopped(void); /* the helper asks nothing more of the driver */
 
 /* route.c: glibc's own lookup, past ours. */
 #define CUDA_LIBRARY "libcuda.so.1"

@@ -69,10 +69,9 @@ static bool is_busy(const struct queue *queue) {
 
 /* The program has stopped running ahead, with launches that no event closes. If the stream is done, they took about as
  * long as others; otherwise an event will tell: the helper's, or that of the next launch. Beside other streams they may
- * wait for those, whose events tell how long. */
+ * have waited for those, whose events tell how long. */
 static CUevent close_tail(struct queue *queue, bool ask, uint64_t now) {
-    bool alone = queue_sums(queue->gpu)->working == queue->counted.working;
-    if ((ask || alone) && is_busy(queue)) return ask ? close_batch(queue) : NULL;
+    if ((ask || !queue->beside) && is_busy(queue)) return ask ? close_batch(queue) : NULL;
     if (ask && tail_end(queue) > now) return NULL;
     report(queue, most(batch_at(queue, queue->next)->start, queue->last_end), least(tail_end(queue), now), now);
     queue->open = false;
@@ -131,20 +130,19 @@ void flight_await_helper(CUcontext context, CUstream stream) {
     }
 }
 
-/* Of very many, as many as take some microseconds: the others' turn comes with the next looks. Whether it let go of the
- * lock. */
-static bool poll_some(int gpu, bool ask, uint64_t now) {
+/* Of very many, as many as take some microseconds: the others' turn comes with the next looks. */
+static void poll_some(int gpu, bool ask, uint64_t now) {
     for (uint64_t left = least(queues_in_use(gpu), AT_ONCE); left; left--) {
         struct queue *queue = queue_next_to_poll(gpu);
-        if (!queue) return false;
+        if (!queue) return;
         CUevent event = poll_queue(queue, ask, now);
         queue_changed(queue);
         if (!event)
             continue;
         record_tail(queue, event);
-        return true;
+        if (gate_is_stopped()) return;
+        now = clock_now();
     }
-    return false;
 }
 
 void flight_poll(int gpu, struct queue *queue, uint64_t now) {
@@ -157,11 +155,9 @@ void flight_poll(int gpu, struct queue *queue, uint64_t now) {
     queues_trim();
 }
 
-bool flight_poll_all(uint64_t now) {
-    bool let_go = false;
-    for (int gpu = 0; gpu < fgpu_limits.count && !let_go; gpu++)
-        let_go = poll_some(gpu, true, now);
-    return let_go;
+void flight_poll_all(void) {
+    for (int gpu = 0; gpu < fgpu_limits.count && !gate_is_stopped(); gpu++)
+        poll_some(gpu, true, clock_now());
 }
 
 /* Nothing of this process is at work on the GPU: its streams wait for what is elsewhere, by a look at all. */
@@ -220,8 +216,8 @@ static CUevent open_batch(struct queue *queue, uint64_t now) {
 }
 
 CUevent flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
-    bool others = queue_sums(queue->gpu)->working > queue->counted.working; /* events tell how far they are */
-    queue->together = for_turns && !others && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
+    queue->beside = queue_sums(queue->gpu)->working > queue->counted.working; /* events tell how far they are */
+    queue->together = for_turns && !queue->beside && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
     CUevent begin = NULL;
     if (!queue->open && queue->next - queue->first < RING - 1)
         begin = open_batch(queue, now);

@@ -32,6 +32,7 @@ PER_PROCESS static struct {
 
 void gate_hold(void) { pthread_mutex_lock(&gate); }
 void gate_let_go(void) { pthread_mutex_unlock(&gate); }
+bool gate_is_stopped(void) { return helper.stopped; }
 
 /* Tell the arbiter what has become of this process' work; return when to look again. */
 static uint64_t look_after(int gpu, uint64_t now) {
@@ -61,10 +62,9 @@ static void *help(void *unused) {
     gate_hold();
     CALL(cuThreadExchangeStreamCaptureMode, (&mode));
     while (!helper.stopped) {
+        flight_poll_all();
         uint64_t now = clock_now(), until = NEVER;
-        if (flight_poll_all(now))
-            continue;
-        for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
+        for (int gpu = 0; gpu < fgpu_limits.count && !helper.stopped; gpu++)
             if (fgpu_limits.gpu[gpu].sm_points < ALL_SMS)
                 until = least(until, look_after(gpu, now));
         helper.until = until;

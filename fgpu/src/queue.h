@@ -42,6 +42,7 @@ struct queue {
     uint64_t first, next; /* batches in flight: ring[first % RING] ... ring[next % RING - 1] */
     uint64_t split_at;    /* the next batch may end where its stream is told to wait */
     bool together;        /* its launches are short, and measured together */
+    bool beside;          /* others were at work at its last launch, which may wait for those */
     bool told_to_wait;    /* since its last launch, with nothing open */
     bool seen;            /* and the next batch is to have an event for that */
     bool open;            /* ring[next % RING] has launches that no event closes yet */

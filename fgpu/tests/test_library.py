@@ -14,7 +14,7 @@ from fgpu.tests.host import Host
 
 LIBRARIES = ["libfgpu.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "sim/nvidia-smi"]
 OLDEST_GLIBC = (2, 17)
-MAX_LINES = 3180  # of code: what a reader who distrusts it has to go through
+MAX_LINES = 3190  # of code: what a reader who distrusts it has to go through
 MAX_ARBITER_LINES = 900
 SOURCES = sorted((BUILD.parent / "src").glob("*.[ch]"))
 
