@@ -13,10 +13,13 @@ LEFT_OUT: Final = (":!:**/tests/**", ":!:tests", ":!:bench", ":!:conftest.py", "
 
 
 def package_folder() -> Path:
-    """Return a folder with the package alone, built as `make deb` does unless the last one was of these sources."""
+    """Return a folder with the package alone, as `make deb` builds it, anew for another commit or other sources.
+
+    The commit gives the package its version and its times.
+    """
     digest = hashlib.sha256()
-    for command in (["git", "ls-files", "-s"], ["git", "diff"]):
-        digest.update(subprocess.run([*command, "--", *LEFT_OUT], cwd=ROOT, capture_output=True, check=True).stdout)
+    for command in (["rev-parse", "HEAD"], ["ls-files", "-s", "--", *LEFT_OUT], ["diff", "--", *LEFT_OUT]):
+        digest.update(subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True).stdout)
     folder = VAR / "test-deb" / digest.hexdigest()[:16]
     with exclusive("deb"):
         if not folder.exists():

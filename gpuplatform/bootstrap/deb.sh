@@ -34,8 +34,10 @@ ln -s /etc/gpuplatform/gpuplatform.env .env
 ln -s /etc/gpuplatform/host.env host.env
 
 "$python" "$lib/gpuplatform/bootstrap/sbom.py" "$version" "$SOURCE_DATE_EPOCH" >"$root/usr/share/doc/gpuplatform/sbom.cdx.json"
+# In KiB, of each file by itself: what a file system takes for them differs.
+size=$(find "$root" \( -type f -printf '%s\n' -o -printf '1\n' \) | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
 minor=$(.venv/bin/python -c 'import sys; print(sys.version_info.minor)')
-sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$(du -sk "$root" | cut -f 1)/" \
+sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/" \
     -e "s/@PYTHON@/python3 (>= 3.$minor), python3 (<< 3.$((minor + 1)))/" deploy/debian/control >"$root/DEBIAN/control"
 install -m 755 deploy/debian/prerm deploy/debian/postrm "$root/DEBIAN/"
 install -m 755 deploy/debian/gpuplatform-manage "$root/usr/sbin/"
