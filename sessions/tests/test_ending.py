@@ -4,9 +4,9 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
-from accounts.models import AuditEntry
+from accounts.models import AuditEntry, User
 from sessions.ending import services as ending
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
@@ -56,12 +56,41 @@ def test_asked_again_or_by_the_api_it_ends_at_once() -> None:
     ending.request_end(session, actor=session.owner)
     assert not ending.request_end(session, actor=session.owner)
     assert status_of(session) == Status.TERMINATING
+    assert ending.undo([session.pk], actor=session.owner) == []
     ending.request_end(other, actor=other.owner)
     services.terminate(other, actor=other.owner)
     assert status_of(other) == Status.CANCELLED
+    assert ending.undo([other.pk], actor=other.owner) == []
     let_time_pass()
     ending.end_due()
     assert RequestedEnd.objects.count() == 0
+
+
+def test_what_is_ending_already_cannot_be_undone() -> None:
+    session = run_session()
+    services.terminate(session, actor=session.owner)
+    assert not ending.request_end(session, actor=session.owner)
+    assert not RequestedEnd.objects.exists()
+
+
+def test_one_end_that_fails_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = [run_session(), run_session()]
+    for session in sessions:
+        ending.request_end(session, actor=session.owner)
+    let_time_pass()
+    terminate = services.terminate
+
+    def refuse_first(session: Session, *, actor: User) -> None:
+        if session == sessions[0]:
+            raise IntegrityError
+        terminate(session, actor=actor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(services, "terminate", refuse_first)
+        ending.end_due()
+    assert [status_of(session) for session in sessions] == [Status.RUNNING, Status.TERMINATING]
+    ending.end_due()
+    assert status_of(sessions[0]) == Status.TERMINATING
 
 
 def test_only_who_asked_and_superadmins_undo() -> None:
@@ -81,6 +110,7 @@ def test_a_cluster_ends_whole_even_without_its_first() -> None:
     services.end(Session.objects.get(pk=first.pk), Reason.USER_REQUEST, "")
     first.refresh_from_db()
     first.move_to(Status.TERMINATED, Reason.USER_REQUEST, "")
+    assert ending.requested_end_of(first) is not None
     let_time_pass()
     ending.end_due()
     assert status_of(second) == Status.TERMINATING
