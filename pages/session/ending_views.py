@@ -42,7 +42,7 @@ def undo_ends(request: UserRequest) -> HttpResponse:
         "name": kept[0].full_name if kept else "",
         "count": len(kept),
     }
-    return done(request, text if kept else _("Nothing to undo: it has ended."), "sessions:ended")
+    return done(request, text if kept else _("Nothing to undo: it has ended, or goes on already."), "sessions:ended")
 
 
 @signed_in_page

@@ -3,8 +3,9 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
+from sessions.ending import services as ending
 from sessions.models import RequestedEnd
-from tests.browser import signed_in
+from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user
 from tests.live import LiveServer
 
@@ -46,3 +47,22 @@ def test_an_end_is_undone_by_keyboard(browser: Browser, server: LiveServer) -> N
         page.get_by_role("button", name=f"Undo: {session.name} goes on").click()
         expect(page.get_by_text("Ends in a few seconds.")).to_be_hidden()
         assert not RequestedEnd.objects.exists()
+
+
+def test_the_key_undoes_what_was_done_last(browser: Browser, server: LiveServer) -> None:
+    last = make_session(owner=make_user())
+    first = make_session(owner=last.owner)  # whose row is above
+    ending.request_end(first, actor=first.owner)
+    with signed_in(browser, server, last.owner) as context:
+        page = context.new_page()
+        page.clock.install()
+        page.goto("/sessions/")
+        hold_time(page)  # the message stays
+        page.locator(f"#end-{last.pk}").click()
+        page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
+        toast = page.locator("#toasts .toast")
+        expect(toast).to_contain_text(f"{last.name} ends in 5 seconds.")
+        expect(page.locator("#dialog")).to_be_hidden()
+        page.keyboard.press("z")
+        expect(toast).to_contain_text(" goes on.")
+        assert [*RequestedEnd.objects.values_list("session", flat=True)] == [first.pk]

@@ -208,7 +208,7 @@ def test_ending_in_the_dialog_can_be_undone() -> None:
     assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": {"message": f"{session.name} goes on."}}
     assert "Ends in a few seconds." not in text_of(browser, "/sessions/")
     response = browser.post("/sessions/undo-ends/", undo["values"], headers=HTMX)
-    told = {"message": "Nothing to undo: it has ended."}
+    told = {"message": "Nothing to undo: it has ended, or goes on already."}
     assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": told}
     session.refresh_from_db()
     assert session.status == Status.PENDING

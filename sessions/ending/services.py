@@ -46,7 +46,7 @@ def requested_end_of(session: Session) -> RequestedEnd | None:
 def undo(session_ids: Collection[str], *, actor: User) -> list[Session]:
     """Let these sessions go on, and return those that do: who asked for an end may undo it, and superadmins any."""
     with transaction.atomic():
-        found = RequestedEnd.objects.filter(session__in=session_ids).select_related("session__owner", "session__cluster")
+        found = RequestedEnd.objects.filter(session__in=session_ids).select_related("session__owner")
         locked = found.select_for_update(of=("self",)).order_by("pk")
         ends = [end for end in locked if end.may_be_undone_by(actor) and _goes_on(end.session)]
         for end in ends:

@@ -34,9 +34,15 @@ function search() {
   }
 }
 
+// What was done last is in a message; rows may be those of others.
+function undo() {
+  const buttons = ["#toasts [data-undo]", "[data-undo]"].flatMap((each) => [...document.querySelectorAll(each)]);
+  buttons.find((button) => button.checkVisibility())?.click();
+}
+
 const ACTIONS = {
   launch: () => location.assign(link.dataset.launch),
-  undo: () => [...document.querySelectorAll("[data-undo]")].find((button) => button.checkVisibility())?.click(),
+  undo,
   search,
   keys: () => link.click(),
 };
