@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 from accounts import audit
 from accounts.models import AuditEntry
@@ -33,10 +33,13 @@ END: Final = """
     WITH stalled AS (
         SELECT usename, pid, CASE
             WHEN xact_start < clock_timestamp() - %(open)s THEN 'its transaction does not end'
-            WHEN wait_event_type IS DISTINCT FROM 'Lock' AND EXISTS (
+            WHEN EXISTS (
                 SELECT FROM pg_locks wanted JOIN pg_stat_activity other ON other.pid = wanted.pid
                 WHERE NOT wanted.granted AND wanted.waitstart <= clock_timestamp() - %(blocked)s
                 AND other.usename != host.usename AND host.pid = ANY (pg_blocking_pids(wanted.pid))
+            ) AND NOT EXISTS (
+                SELECT FROM pg_stat_activity holder
+                WHERE holder.pid = ANY (pg_blocking_pids(host.pid)) AND holder.usename != host.usename
             ) THEN 'others wait for its locks'
             WHEN (
                 SELECT count(*) > %(most)s
@@ -79,7 +82,7 @@ def keep() -> None:
             time.sleep(CHECK_SECONDS)
             try:
                 end_stalled()
-            except DatabaseError as error:
+            except Error as error:
                 logger.warning("the connections of hosts could not be looked at: %s", error)
             finally:
                 connection.close()

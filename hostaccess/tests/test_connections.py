@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pytest
 from django.db import connection
 
 from accounts.models import AuditEntry
@@ -36,10 +37,14 @@ def is_ended(host: HostConnection) -> bool:
     return False
 
 
-def are_waiting() -> bool:
+def count_waiting() -> int:
     with connection.cursor() as cursor:
         cursor.execute(WAITING)
-        return bool(cursor.fetchall() != [(0,)])
+        return int(cursor.fetchone()[0])
+
+
+def are_waiting() -> bool:
+    return count_waiting() > 0
 
 
 @contextmanager
@@ -58,6 +63,24 @@ def test_others_get_what_a_host_has_locked(host_connection: HostConnection) -> N
         assert end_stalled(blocked=NOW) == {"gpu7": "others wait for its locks"}
         assert waiting.result() == 0
     assert is_ended(host_connection)
+
+
+def test_no_host_hides_behind_a_lock_of_its_own(variables: dict[str, str], host_connection: HostConnection) -> None:
+    lock = f"SELECT pg_advisory_lock({CONTAINER_LOCK}, 1)".encode()
+    with other_connection(variables) as other, ThreadPoolExecutor(2) as pool:
+        other.execute(lock)
+        host_connection.execute("BEGIN")
+        host_connection.execute("LOCK TABLE compute_lease IN ACCESS EXCLUSIVE MODE")
+        hidden = pool.submit(host_connection.execute, lock)
+        until(are_waiting)
+        waiting = pool.submit(count_leases)
+        until(lambda: count_waiting() == 2)
+        ended = end_stalled(blocked=NOW)
+        other.execute("SELECT pg_advisory_unlock_all()")
+        assert ended == {"gpu7": "others wait for its locks"}
+        assert waiting.result() == 0
+        with pytest.raises(psycopg.OperationalError):
+            hidden.result()
 
 
 def test_a_host_may_wait_for_itself(variables: dict[str, str], host_connection: HostConnection) -> None:
