@@ -431,7 +431,8 @@ SECURE_HSTS_PRELOAD = COMPUTE_HSTS == "preload"
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # that these two are not set is the administrator's choice
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS else None
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]
-SESSION_COOKIE_AGE = COMPUTE_LOGIN_IDLE_HOURS * 3600  # the other limit is set with each login session
+# At sign-in; from then on each login session has its own.
+SESSION_COOKIE_AGE = min(COMPUTE_LOGIN_HOURS, COMPUTE_LOGIN_IDLE_HOURS) * 3600
 CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 # No inline script, style or handler, nothing from elsewhere; the nonce is for the import map and the terminal's styles.

@@ -34,9 +34,10 @@ class ContextWordValidator:
 
     def validate(self, password: str, user: object = None) -> None:
         """Raise ValidationError for such a password."""
-        plain = re.sub(r"[\W_]", "", password.lower())
-        for word in context_words():
-            if word in plain and len(plain.replace(word, "")) < SHORTEST_REST:
+        rest = plain = re.sub(r"[\W_]", "", password.lower())
+        for word in sorted(context_words(), key=len, reverse=True):
+            rest = rest.replace(word, "")
+            if rest != plain and len(rest) < SHORTEST_REST:
                 text = _("This password is mostly “%(word)s”, a name of this platform: choose another.")
                 raise ValidationError(text, code="password_context_word", params={"word": word})
 

@@ -47,8 +47,9 @@ def test_short_common_and_names_of_the_product_are_refused(password: str) -> Non
 def test_names_of_the_host_are_refused(settings: Settings) -> None:
     validate_password("physics-lab-7")
     settings.COMPUTE_PUBLIC_URL = "https://gpu.physics-lab.example.org"
-    with pytest.raises(ValidationError, match="physicslab"):
-        validate_password("Physics-Lab-7")
+    for password in ("Physics-Lab-7", "gpuplatform@physics-lab"):
+        with pytest.raises(ValidationError, match="physicslab"):
+            validate_password(password)
 
 
 def test_every_listed_password_is_found_and_no_other(listed: Path) -> None:

@@ -44,6 +44,14 @@ def test_cookies_have_prefix_and_attributes(https: None) -> None:
         assert (*found, cookie["domain"]) == ("__Host-", True, True, "Lax", "/", "")
 
 
+@pytest.mark.parametrize("hours", [("8", "336"), ("336", "8")])
+def test_a_new_login_ends_by_the_nearer_limit(hours: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in zip(("COMPUTE_LOGIN_HOURS", "COMPUTE_LOGIN_IDLE_HOURS"), hours, strict=True):
+        monkeypatch.setenv(name, value)
+    read = runpy.run_path(str(django_settings.BASE_DIR / "gpuplatform" / "settings.py"))
+    assert read["SESSION_COOKIE_AGE"] == 8 * 3600
+
+
 @pytest.mark.parametrize("path", [*PAGES, *PUBLIC])
 def test_responses_are_not_sniffed_or_framed(path: str) -> None:
     response = browser_of(make_user(is_superuser=True, is_staff=True)).get(path)
