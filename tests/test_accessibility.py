@@ -58,10 +58,11 @@ def test_a_search_without_result_leads_back(context: BrowserContext, pages: dict
     page = context.new_page()
     silent, searched = [], 0
     for path in pages.values():
-        page.goto(path)
-        if "?" in path or not page.evaluate(SEARCHES_ITSELF):
+        if "?" in path or ' name="q"' not in context.request.get(path).text():  # most pages need not be drawn
             continue
-        page.goto(f"{path}?q=nothing-has-this-name")
+        page.goto(f"{path}?q=nothing-has-this-name", wait_until="domcontentloaded")
+        if not page.evaluate(SEARCHES_ITSELF):
+            continue
         searched += 1
         if not page.locator("main, #content").locator(".empty, .empty-row").locator("a, button").count():
             silent.append(path)
