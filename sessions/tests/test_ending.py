@@ -12,6 +12,7 @@ from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import RequestedEnd, Session, SessionEvent
 from tests.factories import make_session, make_user, run_cluster, run_session
+from tests.wait import until
 
 pytestmark = pytest.mark.django_db
 
@@ -25,6 +26,13 @@ def let_time_pass() -> None:
 
 def status_of(session: Session) -> str:
     return Session.objects.get(pk=session.pk).status
+
+
+def is_waited_for() -> bool:
+    """Return whether another connection waits for what this one has locked."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+        return cursor.fetchone() is not None
 
 
 def test_a_requested_end_comes_once_it_is_due() -> None:
@@ -131,5 +139,6 @@ def test_undoing_waits_for_an_end_under_way() -> None:
         ending.end_due()
         undoing = threading.Thread(target=undo)
         undoing.start()
+        until(is_waited_for)
     undoing.join()
     assert (kept, status_of(session)) == ([], Status.TERMINATING)
