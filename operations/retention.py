@@ -62,7 +62,7 @@ def remove_old(now: datetime) -> dict[str, int]:
     """Remove what is older than the settings say; return how many rows of each kind. Idempotent."""
     removed = {}
     for rule in RULES:
-        if (days := rule.days()) > 0:
+        if 0 < (days := rule.days()) < now.toordinal():  # there are no dates before
             removed[rule.name] = sum(rule.parts(now - timedelta(days=days)))
     if any(removed.values()):
         logger.info("removed what was kept for long enough: %s", removed)

@@ -1,18 +1,21 @@
 """Django system checks of the settings of sign-in."""
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
+MAX_LOGIN_HOURS: Final = 10 * 365 * 24
+
 
 def check_login_hours(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error for each limit of login sessions below an hour, with which nobody could stay signed in."""
+    """Return an error for each limit of login sessions with which nobody could stay signed in, or sign in at all."""
+    text = f"is not between one hour and ten years ({MAX_LOGIN_HOURS})."
     return [
-        Error(f"{name}: {getattr(settings, name)} is below one hour.", hint="Write hours: 24.", id="accounts.E001")
+        Error(f"{name}: {getattr(settings, name)} {text}", hint="Write hours: 24.", id="accounts.E001")
         for name in ("COMPUTE_LOGIN_HOURS", "COMPUTE_LOGIN_IDLE_HOURS")
-        if getattr(settings, name) < 1
+        if not 1 <= getattr(settings, name) <= MAX_LOGIN_HOURS
     ]
 
 

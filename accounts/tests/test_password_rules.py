@@ -75,6 +75,7 @@ def test_the_page_refuses_a_listed_one_in_words(listed: Path) -> None:
     ("name", "value", "identifier"),
     [
         ("COMPUTE_LOGIN_HOURS", 0, "accounts.E001"),
+        ("COMPUTE_LOGIN_HOURS", 999_999_999, "accounts.E001"),
         ("COMPUTE_LOGIN_IDLE_HOURS", -1, "accounts.E001"),
         ("COMPUTE_BREACHED_PASSWORDS", "/nowhere/pwned.txt", "accounts.E002"),
     ],
