@@ -326,3 +326,13 @@ def test_staff_without_rights_see_no_dashboard(client: Client) -> None:
     page = text_of(client.get("/admin/"))
     assert "secret-name" not in page
     assert "You have no rights here." in page
+
+
+def test_an_empty_list_says_whether_something_is_left_out(superadmin: Client) -> None:
+    lists = url(Project, "changelist")
+    assert "There is none yet" in text_of(superadmin.get(lists))
+    make_project(name="vision")
+    for narrowed in ("?q=else", "?name=else"):
+        page = text_of(superadmin.get(lists + narrowed))
+        assert "Nothing matches" in page
+        assert "There is none yet" not in page
