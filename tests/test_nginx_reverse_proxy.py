@@ -140,6 +140,22 @@ async def test_nginx_refuses_old_versions_of_tls(tmp_path: Path, version: ssl.TL
             await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
 
 
+@pytest.mark.parametrize("cipher", ["ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384"])
+async def test_nginx_refuses_ciphers_without_authentication_of_data(tmp_path: Path, cipher: str) -> None:
+    write_certificate(tmp_path, "gpu.example.org", "*.apps.localhost")
+    context = ssl.create_default_context(cafile=tmp_path / "gpu.pem")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port) as port:
+        host = HOST.partition(":")[0]
+        context.set_ciphers(f"{cipher}:ECDHE-ECDSA-AES128-GCM-SHA256")
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
+        assert writer.get_extra_info("cipher")[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
+        writer.close()
+        context.set_ciphers(cipher)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
+
+
 async def test_nginx_sends_no_program_from_http_to_https(tmp_path: Path) -> None:
     write_certificate(tmp_path, "gpu.example.org", "*.apps.localhost")
     async with running("direct") as proxy, behind_nginx(tmp_path, proxy.port):
