@@ -13,8 +13,9 @@ hosts_alone:  the same before any client comes: what hosts ask of the database w
 growth:       of each role: MiB, descriptors and threads after each of `--parts` equal parts of the time
 
 `--users 25,50,100` measures these numbers of users one after another, each with a browser, a terminal and a program, on
-as many hosts as their sessions need, until one is too many: more than 1 % of the requests refused, or p95 of submit_ms
-beyond 1 s or of an echo beyond 100 ms. Then `steps` has the figures of each number, and `knee` is the last that held.
+as many hosts as their sessions need, until one is too many: more than 1 % of the requests refused, failed or without a
+response, a browser or terminal that is not open at the end, or p95 of submit_ms beyond 1 s or of an echo beyond 100 ms.
+Then `steps` has the figures of each number, and `knee` is the last that held.
 """
 
 import argparse
@@ -110,7 +111,7 @@ class LoadedPlatform:
         for users in steps:
             figures = await self._with_clients(options, users)
             found.append({"users": users, **figures})
-            if not _holds(figures):
+            if not _holds(figures, users):
                 break
             knee = users
         return {"steps": found, "knee": knee}
@@ -127,10 +128,10 @@ class LoadedPlatform:
             await asyncio.sleep(0.5)
         await asyncio.sleep(SETTLE_SECONDS)
         measured.milliseconds.clear()
-        begun, opened = time.time(), clients.opened
+        begun = time.time()
         growth: list[Mapping[str, RoleUse]] = []
         cost = await self._cost([options.seconds / options.parts] * options.parts, growth)
-        ended = time.time()
+        ended, opened = time.time(), clients.opened.copy()
         await clients.end()
         events = _events(begun)
         return {
@@ -160,10 +161,11 @@ class LoadedPlatform:
         }
 
 
-def _holds(figures: Mapping[str, Any]) -> bool:
-    """Return whether the platform was fit to work with."""
+def _holds(figures: Mapping[str, Any], users: int) -> bool:
+    """Return whether the platform was fit to work with for so many users."""
     is_quick = all(figures[name].get("p95", 0) <= most for name, most in MAX_P95.items())
-    return is_quick and figures["refused_ms"]["count"] <= MAX_REFUSED * sum(figures["statuses"].values())
+    is_open = all(count == users for count in figures["opened"].values())
+    return is_quick and is_open and figures["refused_ms"]["count"] <= MAX_REFUSED * sum(figures["statuses"].values())
 
 
 @contextmanager

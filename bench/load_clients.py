@@ -4,7 +4,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ REFETCH_SECONDS: Final = 1.5  # at most, before a list is fetched again
 HTMX_HEADERS: Final = {"HX-Request": "true"}
 BODY: Final = {"cpu": 1, "memory": "2g", "fgpu": "1"}
 MIX: Final = {"sessions": 40, "session": 30, "limits": 20, "submit": 5, "terminate": 5}  # requests of 100
-REFUSED: Final = {429, 503}
+TOO_MANY: Final = 429
 KINDS: Final = ("list page", "terminal echo", *MIX)
 
 
@@ -33,11 +34,15 @@ class Measurements:
     statuses: dict[int, int] = field(default_factory=dict)
     shown_at: dict[str, list[float]] = field(default_factory=dict)  # of each session, at whatever browser
     failures: dict[str, int] = field(default_factory=dict)
-    refusals: dict[str, list[float]] = field(default_factory=dict)  # milliseconds until each, by who was refused
+    refusals: dict[str, list[float]] = field(default_factory=dict)  # milliseconds until each or nothing, by client
 
     def note(self, kind: str, seconds: float) -> None:
         """Note how long one thing took."""
         self.milliseconds.setdefault(kind, []).append(seconds * 1000)
+
+    def refuse(self, who: str, seconds: float) -> None:
+        """Note that a client was refused, or got no response, after so long."""
+        self.refusals.setdefault(who, []).append(seconds * 1000)
 
     def fail(self, what: str) -> None:
         """Count a failure."""
@@ -55,7 +60,7 @@ class LoadClients:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self._http = httpx.AsyncClient(base_url=f"http://{address}", timeout=60, limits=limits)
         self._tasks: list[asyncio.Task[None]] = []
-        self.opened = {"browsers": 0, "terminals": 0}
+        self.opened = {"browsers": 0, "terminals": 0}  # now
 
     def begin(
         self,
@@ -83,6 +88,15 @@ class LoadClients:
         except (OSError, ConnectionClosed, TimeoutError, httpx.HTTPError) as error:
             self._measured.fail(f"{work.__name__}: {type(error).__name__}")
 
+    @contextmanager
+    def _counted(self, kind: str) -> Iterator[None]:
+        """Count one that is open during the block."""
+        self.opened[kind] += 1
+        try:
+            yield
+        finally:
+            self.opened[kind] -= 1
+
     async def _open(self, path: str, cookie: str) -> ClientConnection:
         async with self._opening:
             return await connect(
@@ -97,14 +111,14 @@ class LoadClients:
         """Have a list open: read what is pushed, and fetch the list again where the page would."""
         socket = await self._open("/ws/sessions/list/", cookie)
         await socket.send(json.dumps({"watch": {"tab": "running", "group": 1, "language": "en"}}))
-        self.opened["browsers"] += 1
         fetching: asyncio.Task[None] | None = None
-        async for text in socket:
-            now, message = time.time(), json.loads(text)
-            for row in message.get("rows", ()):
-                self._measured.shown_at.setdefault(row["id"], []).append(now)
-            if "session" in message and (fetching is None or fetching.done()):
-                fetching = asyncio.create_task(self._fetch(cookie))
+        with self._counted("browsers"):
+            async for text in socket:
+                now, message = time.time(), json.loads(text)
+                for row in message.get("rows", ()):
+                    self._measured.shown_at.setdefault(row["id"], []).append(now)
+                if "session" in message and (fetching is None or fetching.done()):
+                    fetching = asyncio.create_task(self._fetch(cookie))
 
     async def _fetch(self, cookie: str) -> None:
         await asyncio.sleep(self._random.random() * REFETCH_SECONDS)
@@ -116,20 +130,21 @@ class LoadClients:
     async def _terminal(self, cookie: str, session: str) -> None:
         """Type a key each second, and wait for its echo."""
         socket = await self._open(f"/ws/sessions/{session}/terminal/", cookie)
-        shown = await self._until_shown(socket, b"$ ")
-        self.opened["terminals"] += shown
+        if not await self._until_shown(socket, b"$ "):
+            return
         number = 0
-        while shown:
-            await asyncio.sleep(KEY_SECONDS * (0.5 + self._random.random()))
-            number += 1
-            await socket.send(json.dumps({"ping": number}))
-            await self._until_pong(socket, number)
-            await socket.send(json.dumps({"seen": number}))
-            begun = time.perf_counter()
-            await socket.send(b"x")
-            if not await self._until_shown(socket, b"x"):
-                break
-            self._measured.note("terminal echo", time.perf_counter() - begun)
+        with self._counted("terminals"):
+            while True:
+                await asyncio.sleep(KEY_SECONDS * (0.5 + self._random.random()))
+                number += 1
+                await socket.send(json.dumps({"ping": number}))
+                await self._until_pong(socket, number)
+                await socket.send(json.dumps({"seen": number}))
+                begun = time.perf_counter()
+                await socket.send(b"x")
+                if not await self._until_shown(socket, b"x"):
+                    break
+                self._measured.note("terminal echo", time.perf_counter() - begun)
 
     async def _until_pong(self, socket: ClientConnection, number: int) -> None:
         async with asyncio.timeout(ECHO_SECONDS):
@@ -179,11 +194,11 @@ class LoadClients:
             response = await self._http.request(verb, path, headers=headers, json=body)
         except httpx.HTTPError as error:
             self._measured.fail(f"{kind}: {type(error).__name__}")
+            self._measured.refuse(next(iter(headers.values())), time.perf_counter() - begun)
             return {}
         self._measured.statuses[response.status_code] = self._measured.statuses.get(response.status_code, 0) + 1
-        if response.status_code in REFUSED:
-            took = (time.perf_counter() - begun) * 1000
-            self._measured.refusals.setdefault(next(iter(headers.values())), []).append(took)
+        if response.status_code == TOO_MANY or response.is_server_error:
+            self._measured.refuse(next(iter(headers.values())), time.perf_counter() - begun)
         if not response.is_success:
             self._measured.fail(f"{kind}: {response.status_code}")
             return {}

@@ -14,8 +14,8 @@ from resources.models import Gpu, Host, HostStatus, Image, ResourceGroup
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session, SessionEvent
 
-USERS: Final = 200
-SUPERADMINS: Final = 20
+USERS: Final = 220
+SUPERADMINS_EVERY: Final = 11  # users, so that few users have few of them, too
 GROUP: Final = "load"
 
 
@@ -24,11 +24,13 @@ def people(clients: int, browsers: int) -> None:
     ResourceGroup.objects.create(name=GROUP, open_to_all=True)
     image = Image.objects.create(environment="Python", version="3.13", reference="bench/python:3.13")
     policy = ResourcePolicy.objects.create(name="load", max_lifetime=timedelta(days=7))
-    users = [User.objects.create_superuser(f"admin{n}@example.org", policy=policy) for n in range(SUPERADMINS)]
-    users += [User.objects.create_user(f"user{n}@example.org", policy=policy) for n in range(USERS)]
-    ordinary = users[SUPERADMINS:]
+    users = [
+        User.objects.create_user(f"user{n}@example.org", policy=policy, is_superuser=n % SUPERADMINS_EVERY == 0)
+        for n in range(USERS)
+    ]
+    ordinary = [user for user in users if not user.is_superuser]
     with transaction.atomic():
-        tokens = [ApiToken.objects.issue(ordinary[n % USERS])[1] for n in range(clients)]
+        tokens = [ApiToken.objects.issue(ordinary[n % len(ordinary)])[1] for n in range(clients)]
         cookies = [sign_in(users[n % len(users)]) for n in range(browsers)]
     print(json.dumps({"tokens": tokens, "cookies": cookies, "image": image.reference}))
 
@@ -45,7 +47,7 @@ def sessions(count: int, terminals: int) -> None:
         gpu = gpus[number] if number < len(gpus) else None
         session = Session(
             name=f"load-{number:05}",
-            owner=users[number % USERS],
+            owner=users[number % len(users)],
             image=image,
             resource_group=group,
             host=gpu.host if gpu else None,
