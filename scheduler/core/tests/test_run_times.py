@@ -231,6 +231,16 @@ def test_where_ranges_are_missed_none_is_told_without_limits() -> None:
     assert 10 < number < 100, "as long as starts have not made up for it"
 
 
+def test_what_limits_alone_said_narrows_no_later_range() -> None:
+    calibration, random = Calibration(), Random(1)
+    for number in range(200):
+        calibration.tell(str(number), NOW, NOW + HOUR, (None, NOW + 9 * HOUR)[number % 2], is_known=False)
+        calibration.start(str(number), NOW + HOUR * random.choice((0.5, 1, 2, 4)))
+    told = until(calibration, NOW)
+    assert told is not None
+    assert told >= NOW + 4 * HOUR, "as late as a quarter of them started"
+
+
 def test_while_most_run_on_limits_alone_end_a_range() -> None:
     past, calibration = past_of(*[(ended(), 5)] * 9), Calibration()
     assert past.is_known_beside(9)

@@ -42,7 +42,8 @@ class Calibration:
         self._sorted = sorted(_PRIOR)
         self._priors = len(_PRIOR)
         self._earlier = self._later = 100  # thousandths of the outcomes that are left outside at each end
-        self._estimates: dict[str, tuple[datetime, StartRange]] = {}  # by session that waits: when, and what
+        # By session that waits: when, what, and whether run times were known, without which limits alone say its end.
+        self._estimates: dict[str, tuple[datetime, StartRange, bool]] = {}
         self._due: list[tuple[datetime, str]] = []  # heap of their ranges' ends: who waits then is late, and counts so
 
     def tell(
@@ -56,14 +57,16 @@ class Calibration:
         estimate = self._range_of(now, likely, latest, is_open=not is_known or self._later < 0)
         first = self._estimates[session_id][1].starts_until if session_id in self._estimates else _NEVER
         if first == _NEVER and (estimate.starts_until < _NEVER or session_id not in self._estimates):
-            self.await_start(session_id, now, estimate)
+            self.await_start(session_id, now, estimate, is_known=is_known)
         if estimate.starts_until < _NEVER:
             return estimate
         return None if first == _NEVER else self._range_of(now, likely, latest, is_open=False)
 
-    def await_start(self, session_id: str, estimated_at: datetime, estimate: StartRange) -> None:
-        """Judge the start of a session by what it was told at a time."""
-        self._estimates[session_id] = estimated_at, estimate
+    def await_start(
+        self, session_id: str, estimated_at: datetime, estimate: StartRange, *, is_known: bool = True
+    ) -> None:
+        """Judge the start of a session by what it was told at a time, and unless `is_known` is false the later end."""
+        self._estimates[session_id] = estimated_at, estimate, is_known
         if estimate.starts_until < _NEVER:
             heappush(self._due, (estimate.starts_until, session_id))
 
@@ -76,7 +79,7 @@ class Calibration:
         while self._due and self._due[0][0] < now:
             until, session_id = heappop(self._due)
             estimate = self._estimates.get(session_id)
-            if estimate is not None and estimate[1].starts_until == until:
+            if estimate is not None and estimate[2] and estimate[1].starts_until == until:
                 self._later = max(-MAX_BEYOND, self._later - MISSED)
 
     def start(self, session_id: str, started_at: datetime) -> bool:
@@ -85,10 +88,10 @@ class Calibration:
         found = self._estimates.pop(session_id, None)
         if found is None:
             return False
-        estimated_at, estimate = found
+        estimated_at, estimate, was_known = found
         is_early = started_at < estimate.starts_from
         self._earlier = max(0, self._earlier - MISSED) if is_early else min(MAX_OUTSIDE, self._earlier + MET)
-        if started_at <= estimate.starts_until:
+        if was_known and started_at <= estimate.starts_until:
             self._later = min(MAX_OUTSIDE, self._later + MET)
         foreseen = max(estimate.likely, estimated_at) - estimated_at
         ratio = 1000 * (started_at - estimated_at + SMALL) // (foreseen + SMALL)
