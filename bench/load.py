@@ -13,9 +13,9 @@ hosts_alone:  the same before any client comes: what hosts ask of the database w
 growth:       of each role: MiB, descriptors and threads after each of `--parts` equal parts of the time
 
 `--users 25,50,100` measures these numbers of users one after another, each with a browser, a terminal and a program, on
-as many hosts as their sessions need, until one is too many: more than 1 % of the requests refused, failed or without a
-response, a browser or terminal that is not open at the end, or p95 of submit_ms beyond 1 s or of an echo beyond 100 ms.
-Then `steps` has the figures of each number, and `knee` is the last that held.
+as many hosts as two sessions of each need, until one is too many: more than 1 % of the requests refused, failed or
+without a response, a browser or terminal that is not open at the end, or p95 of submit_ms beyond 1 s or of an echo
+beyond 100 ms. Then `steps` has the figures of each number, and `knee` is the last that held.
 """
 
 import argparse
@@ -54,6 +54,7 @@ WORLD: Final = "from bench import load_world; load_world."
 CHANGED: Final = ("RUNNING", "TERMINATED")
 CLIENTS: Final = ("browsers", "terminals", "clients")
 GPUS: Final = 8  # of a host
+HELD_BY_EACH: Final = 2  # sessions of a user: one has a terminal, the other is there to be ended
 MAX_REFUSED: Final = 0.01  # of the requests
 MAX_P95: Final = {"submit_ms": 1000, "terminal_echo_ms": 100}
 EVENTS: Final = """
@@ -81,7 +82,7 @@ def main() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     sizes = {name: getattr(options, name) or max(1, round(most * options.scale)) for name, most in FULL.items()}
     if users := options.users:
-        hosts = -(-max(users) // GPUS)
+        hosts = -(-HELD_BY_EACH * max(users) // GPUS)
         sizes = {"hosts": hosts, "sessions": hosts * GPUS + 10, **dict.fromkeys(CLIENTS, max(users))}
     with running(sizes, options.web_processes) as platform:
         measuring = platform.find_knee(users, options) if users else platform.measure(options)
@@ -119,7 +120,7 @@ class LoadedPlatform:
     async def _with_clients(self, options: argparse.Namespace, users: int | None = None) -> dict[str, Any]:
         """Return the figures of so many seconds after the clients are there, each kind `users` of them, else all."""
         measured = Measurements()
-        clients = LoadClients(self._address, measured)
+        clients = LoadClients(self._address, measured, [session for _cookie, session in self._made["terminals"]])
         cookies, terminals, tokens = (self._made[name][:users] for name in ("cookies", "terminals", "tokens"))
         clients.begin(cookies, terminals, tokens, self._made["image"], options.pause)
         wanted = {"browsers": len(cookies), "terminals": len(terminals)}
@@ -186,7 +187,9 @@ def running(sizes: Mapping[str, int], web_processes: int) -> Iterator[LoadedPlat
         hosts = (*MANAGE, "simulatedhosts", "--hosts", str(sizes["hosts"]), "--group", "load")
         with _process(hosts, environment):  # so that there are GPUs to hold
             _wait(lambda: _count("resources_host", "status = 'READY'") == sizes["hosts"], "the hosts")
-        made["terminals"] = shell_facts(environment, f"{WORLD}sessions({sizes['sessions']}, {sizes['terminals']})")
+        made["terminals"] = shell_facts(
+            environment, f"{WORLD}sessions({sizes['sessions']}, {sizes['terminals']}, {sizes['clients']})"
+        )
         roots = {"postgres": process_with(f"-D {FOLDER}/postgres"), "redis": process_with(f"unixsocket:{FOLDER}")}
         worker = "worker -Q scheduler -n scheduler@bench --pool solo --concurrency 1 --without-gossip --without-mingle"
         roots["hosts"] = stack.enter_context(_process(hosts, environment)).pid

@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -50,11 +50,12 @@ class Measurements:
 
 
 class LoadClients:
-    """All clients of one platform at `address`, host:port."""
+    """All clients of one platform at `address`, host:port; programs end no session of `kept`, which have terminals."""
 
-    def __init__(self, address: str, measured: Measurements) -> None:
+    def __init__(self, address: str, measured: Measurements, kept: Collection[str] = ()) -> None:
         self._address = address
         self._measured = measured
+        self._kept = frozenset(kept)
         self._opening = asyncio.Semaphore(MAX_OPENING)
         self._random = random.Random(1)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -184,7 +185,7 @@ class LoadClients:
                 await self._ask(kind, "POST", f"/api/v1/sessions/{chosen}/terminate/", headers)
             case _:
                 found = await self._ask("sessions", "GET", "/api/v1/sessions/?status=RUNNING", headers)
-                known[:] = [each["id"] for each in found.get("results", ())]
+                known[:] = [each["id"] for each in found.get("results", ()) if each["id"] not in self._kept]
 
     async def _ask(
         self, kind: str, verb: str, path: str, headers: dict[str, str], body: dict[str, Any] | None = None

@@ -35,9 +35,9 @@ def people(clients: int, browsers: int) -> None:
     print(json.dumps({"tokens": tokens, "cookies": cookies, "image": image.reference}))
 
 
-def sessions(count: int, terminals: int) -> None:
+def sessions(count: int, terminals: int, owners: int = USERS) -> None:
     """Let sessions hold each GPU of the hosts, and the rest of `count` wait; print logins and ids for terminals."""
-    users = list(User.objects.filter(is_superuser=False).order_by("pk"))
+    users = list(User.objects.filter(is_superuser=False).order_by("pk")[:owners])
     image, group = Image.objects.get(), ResourceGroup.objects.get(name=GROUP)
     Host.objects.update(status=HostStatus.JOINING.value)  # until they are started again
     gpus = list(Gpu.objects.select_related("host").order_by("host_id", "index"))[:count]
