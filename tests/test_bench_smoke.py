@@ -19,7 +19,7 @@ from tests.wait import until
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TREE: Final = (sys.executable, "-m", "bench.process_tree")
-CAMPAIGNS: Final = {"load", "faults", "faults-virtual", "demo-cluster", "screenshots"}
+CAMPAIGNS: Final = {"load", "faults", "faults-virtual", "demo-cluster", "screenshots", "week-virtual"}
 # Starts a process in a session of its own, which outlives it, and writes down its id.
 DAEMON: Final = "setsid sh -c 'echo $$ > {file}; exec sleep 300' & while [ ! -s {file} ]; do sleep 0.05; done; {then}"
 
