@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,6 +165,7 @@ def host_functions(data: bytes) -> None:
             assert SshKey.objects.count() == 1
 
 
+@cache
 def _pages() -> list[str]:
     """Return the addresses of what a user may get that have no part to fill in, but for the API, which has a schema."""
     rows = [line.split() for line in ACCESS.read_text().splitlines() if line.startswith("GET ")]

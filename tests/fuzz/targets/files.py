@@ -101,12 +101,15 @@ def paths(data: bytes) -> None:
 def archive(data: bytes) -> None:
     """Whatever files are called, their archive has names below one directory, each once, and all bytes."""
     with _folder() as (files, place):
+        inside = os.path.join(os.path.realpath(os.fsencode(place)), b"files", b"")
         for at, name in enumerate(data.split(b"\n")[:20]):
-            path = os.path.join(os.fsencode(place / "files"), name[:200])
             with suppress(OSError, ValueError):
+                path = os.path.realpath(inside + name[:200])
+                if not path.startswith(inside):
+                    continue
                 if at % 3 == 2:
                     os.mkdir(path)
-                elif b"/" not in name:
+                else:
                     Path(os.fsdecode(path)).write_bytes(name)
         selected = [each.name for each in files.list().entries if each.is_addressable]
         content = b"".join(FolderArchive(files, selected or [""]).chunks())
