@@ -91,6 +91,17 @@ def test_members_on_a_gone_host_end_once_it_is_lost() -> None:
 
 @pytest.mark.long
 @pytest.mark.django_db(transaction=True)
+def test_an_array_held_for_want_of_accelerators_is_no_fault() -> None:
+    story = Story(1, (Operation("submit_array", 0, 2), Operation("pull_gpu")))
+    with virtual_world() as world:
+        world.reset(story.hosts)
+        judge = Judge(world)
+        assert judge.judge(story).problems == []
+        assert any(judge.teller.askers.values()), "its owner has given it up"
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
 def test_a_story_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "STORY_SECONDS", 1)
     monkeypatch.setattr(campaign, "SHORTENING_SECONDS", 0.0)

@@ -213,6 +213,7 @@ class Judge:
         for by in (WAIT_LIMIT + HOUR, ROUND, ROUND) * longest_chain:
             if not (Session.objects.exclude(status__in=FINAL).exists() or self._has_workloads()):
                 break
+            self.teller.workloads.cancel_held()
             self.world.round(by)
             self._look()
         self.world.work()

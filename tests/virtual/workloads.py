@@ -12,7 +12,7 @@ from django.db import models
 
 from arrays import reconciliation as array_reconciliation
 from arrays import services as arrays
-from arrays.models import Array
+from arrays.models import Array, ArrayState
 from arrays.serializers import ArrayRequestSerializer
 from deployments import services as deployments
 from deployments.models import Deployment, Replica
@@ -27,6 +27,7 @@ from imports.models import Import, ImportState, ImportTarget
 from imports.requests import ImportRequest
 from imports.runs import delivery, progress
 from resources.amounts.units import GIB, MIB
+from resources.models import Gpu
 from sessions.access.engine_address import HostUnreachableError
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -122,9 +123,12 @@ class Workloads:
 
     def cancel_array(self, which: int, amount: int, fault: Fault | None) -> None:
         if row := self._one(Array.objects.live().order_by("pk"), which):
-            self._teller.asked.add((row.name, "end"))
-            self._teller.askers[row.name].add(str(row.owner))
-            self._of_web(arrays.cancel, row, fault=fault, actor=row.owner, indices=None if amount % 2 else [0])
+            self._cancel(row, None if amount % 2 else [0], fault)
+
+    def _cancel(self, row: Array, indices: list[int] | None, fault: Fault | None) -> None:
+        self._teller.asked.add((row.name, "end"))
+        self._teller.askers[row.name].add(str(row.owner))
+        self._of_web(arrays.cancel, row, fault=fault, actor=row.owner, indices=indices)
 
     def retry_array(self, which: int, amount: int, fault: Fault | None) -> None:
         if row := self._one(Array.objects.order_by("pk"), which):
@@ -172,6 +176,12 @@ class Workloads:
             self._of_web(deployments.end, row, fault=None, actor=row.owner)
         for array in Array.objects.live().order_by("pk"):
             self._of_web(arrays.release, array, fault=None, actor=array.owner)
+
+    def cancel_held(self) -> None:
+        """Have the owners cancel arrays that are held where hosts or accelerators that they may need are gone."""
+        if any(host.is_gone for host in self._world.hosts) or Gpu.objects.filter(is_present=False).exists():
+            for row in Array.objects.live().filter(state=ArrayState.HELD).order_by("pk"):
+                self._cancel(row, None, None)
 
     def _revision(self, which: int, amount: int) -> RevisionRequest:
         return RevisionRequest(
