@@ -41,7 +41,7 @@ def test_no_story_has_the_engine_of_an_earlier_one() -> None:
         runtime.remove_image("image", can_pull=True)
 
 
-@pytest.mark.long(minutes=1)
+@pytest.mark.long(minutes=8)
 @pytest.mark.django_db(transaction=True)
 def test_no_story_of_faults_loses_or_leaves_anything(capsys: pytest.CaptureFixture[str]) -> None:
     result = campaign.run(range(SEEDS))

@@ -23,7 +23,7 @@ from bench.sizes import size
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 TOLD_BETWEEN_LINES: Final = 1000  # by one process, about how far it is
 MAX_TOLD: Final = 5  # failing stories that are made shorter and printed
-STORY_SECONDS: Final = 300  # after which a story, which takes a second or so, counts as one without an end
+STORY_SECONDS: Final = 1800  # after which a story, which takes seconds, counts as one without an end
 SHORTENING_SECONDS: Final = 300.0  # for one failing story: it is told hundreds of times
 COUNTS: Final = (
     "seeds",
