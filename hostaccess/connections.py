@@ -30,7 +30,7 @@ OWN_CLASSES: Final = [0x434F4E54, 0x434F4E56]
 ACTION: Final = "end connections"
 AUDIT_PAUSE: Final = timedelta(hours=1)  # between two entries about one host
 END: Final = """
-    WITH stalled AS (
+    WITH stalled AS MATERIALIZED (
         SELECT usename, pid, CASE
             WHEN xact_start < clock_timestamp() - %(open)s THEN 'its transaction does not end'
             WHEN EXISTS (
@@ -50,7 +50,8 @@ END: Final = """
         END AS reason
         FROM pg_stat_activity host WHERE starts_with(usename, %(prefix)s)
     )
-    SELECT usename, reason FROM stalled WHERE reason IS NOT NULL AND pg_terminate_backend(pid)
+    SELECT usename, reason FROM stalled
+    WHERE CASE WHEN reason IS NOT NULL THEN pg_terminate_backend(pid) END  -- in this order
 """
 
 
