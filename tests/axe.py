@@ -102,7 +102,7 @@ def check(
             if problems:
                 found[f"{name} {path} {view}"] = problems
         for width in widths:
-            page.set_viewport_size({"width": width, "height": 900})
+            show(page, View("light", width))
             if problems := outside(page):
                 found[f"{name} {path} {width}"] = problems
     page.close()

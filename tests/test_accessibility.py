@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import cycle, repeat
+from typing import Final
 
 import pytest
 from django.conf import settings
@@ -16,6 +17,32 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 MIN_PAGES = 150  # found by their URL patterns: so many cannot drop out because the rows do not fit them any more
 MIN_SEARCHES = 30
+# One page of each kind, each in one of the views; the campaign looks at all pages in all views.
+SHORT: Final = frozenset(
+    [
+        "home",
+        "sessions-list",
+        "sessions-launch",
+        "sessions-detail",
+        "sessions-terminate",
+        "sessions-terminal",
+        "folders-list",
+        "folders-browse",
+        "endpoints-apps",
+        "overview-hosts",
+        "overview-environments",
+        "accounts-profile",
+        "help-index",
+        "help-page",
+        "api-docs",
+        "admin-index",
+        "admin-user",
+        "overview-user",
+        "admin-accounts-resourcepolicy-change",
+        "admin-notifications-announcement-add",
+        "admin-resources-resourcegroup-change",
+    ]
+)
 SEARCHES_ITSELF = """() => {
   const field = document.querySelector("main input[type=search][name=q], #changelist-search input[name=q]");
   return Boolean(field?.form && new URL(field.form.action).pathname === location.pathname);
@@ -40,9 +67,11 @@ def pages(context: BrowserContext, world: PageWorld) -> dict[str, str]:
     return world.pages(context)
 
 
-def test_every_page_is_accessible_and_fits(context: BrowserContext, pages: dict[str, str]) -> None:
+def test_each_kind_of_page_is_accessible_and_fits(context: BrowserContext, pages: dict[str, str]) -> None:
     assert len(pages) >= MIN_PAGES
-    found = check(context, pages, cycle([view] for view in VIEWS), ())
+    chosen = {name: path for name, path in pages.items() if name in SHORT}
+    assert chosen.keys() == SHORT
+    found = check(context, chosen, cycle([view] for view in VIEWS))
     assert not found, text_of(found)
 
 
@@ -54,6 +83,7 @@ def test_signing_in_is_accessible(browser: Browser, server: LiveServer) -> None:
     assert not found, text_of(found)
 
 
+@pytest.mark.long(minutes=3)
 def test_a_search_without_result_leads_back(context: BrowserContext, pages: dict[str, str]) -> None:
     page = context.new_page()
     silent, searched = [], 0

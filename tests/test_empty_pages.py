@@ -40,7 +40,13 @@ def people(module_db: None) -> dict[str, User]:
     return {"superadmin": make_user(is_superuser=True), "user": make_user(policy=policy), "manager": manager}
 
 
-@pytest.fixture(params=["superadmin", "user", "manager"])
+@pytest.fixture(
+    params=[
+        "user",
+        pytest.param("superadmin", marks=pytest.mark.long(minutes=3)),
+        pytest.param("manager", marks=pytest.mark.long(minutes=3)),
+    ]
+)
 def person(request: pytest.FixtureRequest, people: dict[str, User]) -> User:
     return people[request.param]
 
