@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from accounts.login_sessions.services import SEEN_AT
+from accounts.login_sessions.services import SEEN_AT, end_of
 from accounts.models import LoginSession, User
 from accounts.second_factors.demand import DUE, is_lacking
 
@@ -34,9 +34,12 @@ def quick_login(client: Client, user: User, backend: str | None = None) -> None:
     session[SEEN_AT] = int(now.timestamp())
     if is_lacking(user):
         session[DUE] = True
+    login = LoginSession(user=user, last_seen_at=now)
+    session.set_expiry(end_of(login))
     row = session.create_model_instance(dict(session.items()))
     row.save(force_insert=True)
-    LoginSession.objects.create(session_id=row.session_key, user=user, last_seen_at=now)
+    login.session_id = row.session_key
+    login.save(force_insert=True)
     request = HttpRequest()
     request.session = session
     client._set_login_cookies(request)  # type: ignore[attr-defined]

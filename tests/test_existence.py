@@ -28,7 +28,7 @@ from tests.test_access_matrix import World, patterns, verbs
 OF_ALL: Final = frozenset({"overview:host", "sessions:launch-step", "help:page", "client"})
 MISSING_NUMBER: Final = "999983"
 # Other each time: a nonce and a token in pages, and in headers what counts and numbers requests.
-RANDOM: Final = re.compile(r"""nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|'nonce-[^']+'""")
+RANDOM: Final = re.compile(r"""nonce="[^"]*"|(?:middlewaretoken" value=|"X-CSRFToken": )"[^"]*"|'nonce-[^']+'""")
 COUNTING: Final = ("RateLimit", "X-Request-Id", "Content-Length", "Expires")  # of each response
 HEADERS: Final = {"Tus-Resumable": "1.0.0", "Upload-Length": "1"}  # without which uploads are refused before
 

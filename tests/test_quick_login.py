@@ -1,5 +1,6 @@
 """A quick sign-in leaves what Django's own leaves."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ def left_by(client: Client, user: User) -> dict[str, Any]:
     row = Session.objects.select_related("login").get(pk=client.cookies[settings.SESSION_COOKIE_NAME].value)
     user.refresh_from_db()
     seen = (row.login.user, row.login.address, row.login.agent)
-    data = {name: value for name, value in row.get_decoded().items() if name != "seen_at"}
+    data = {name: value for name, value in row.get_decoded().items() if name not in ("seen_at", "_session_expiry")}
+    ends_at = row.login.last_seen_at + timedelta(hours=settings.COMPUTE_LOGIN_IDLE_HOURS)
+    assert row.get_decoded()["_session_expiry"] == ends_at.isoformat()
     assert row.login.last_seen_at.timestamp() - row.get_decoded()["seen_at"] < 1
     return {"data": data, "login": seen, "backend": user.backend, "is_noted": user.last_login is not None}
 

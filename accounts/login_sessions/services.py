@@ -52,12 +52,12 @@ def record(request: HttpRequest) -> None:
     try:
         with transaction.atomic():
             login, _ = LoginSession.objects.update_or_create(session_id=session.session_key, defaults=seen)
-        session.set_expiry(_end_of(login))
+        session.set_expiry(end_of(login))
     except IntegrityError:  # the login, or the account, has ended meanwhile
         logger.info("a login session ended while it was recorded")
 
 
-def _end_of(login: LoginSession) -> datetime:
+def end_of(login: LoginSession) -> datetime:
     """Return when the browser has to sign in again: so long after the sign-in, or earlier without requests."""
     idle = login.last_seen_at + timedelta(hours=settings.COMPUTE_LOGIN_IDLE_HOURS)
     return min(idle, login.started_at + timedelta(hours=settings.COMPUTE_LOGIN_HOURS))

@@ -11,6 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 from notifications.delivery.texts import text_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
+from resources import clock
 from sessions.errors import RejectedError
 from sessions.idle.enforcement import enforce_idle_rules, snooze, snooze_offers
 from sessions.idle.preview import preview
@@ -28,6 +29,12 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 QUIET = {"cpu_milli": 10, "received": 100, "sent": 100, "gpu_utilisation": 0}
 BUSY = QUIET | {"cpu_milli": 900}
 NOW = start_of_period(timezone.now()) + SETTLE + timedelta(seconds=15)
+
+
+@pytest.fixture(autouse=True)
+def at_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ends be put off from NOW on, however long ago this module was imported."""
+    monkeypatch.setattr(clock, "now", lambda: NOW)
 
 
 @pytest.fixture
