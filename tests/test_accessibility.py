@@ -41,6 +41,7 @@ SHORT: Final = frozenset(
         "admin-accounts-resourcepolicy-change",
         "admin-notifications-announcement-add",
         "admin-resources-resourcegroup-change",
+        "admin-deployments-deploymenthost-add",
     ]
 )
 SEARCHES_ITSELF = """() => {
