@@ -11,7 +11,7 @@ export function actionOf(event, target, { isDialogOpen = false } = {}) {
 
 // The key of a keydown; where a layout of other letters is on, what stands at its place on a Latin keyboard.
 export function latinKey({ key, code = "" }) {
-  const isLetterOfOthers = key.length === 1 && key > "~" && code.startsWith("Key");
+  const isLetterOfOthers = key.length === 1 && key > "~" && /^Key[A-Z]$/.test(code);
   return isLetterOfOthers ? code.at(-1).toLowerCase() : key;
 }
 
