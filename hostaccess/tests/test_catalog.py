@@ -34,7 +34,7 @@ OUT_OF_REACH: Final = """
     arrays_array arrays_arraytask auth_group auth_group_permissions auth_permission axes_accessattempt
     axes_accessattemptexpiration axes_accessfailurelog axes_accesslog compute_appport compute_change
     compute_endpointevent compute_fairuse compute_idlenotice compute_idlerule compute_idlerule_policies
-    compute_idlerule_projects compute_idlerule_resource_groups compute_pastsize compute_revocation
+    compute_idlerule_projects compute_idlerule_resource_groups compute_pastsize compute_requestedend compute_revocation
     compute_session_depends_on compute_sharelink compute_startforecast compute_ticket compute_touched
     compute_usageday compute_usageperiod deployments_deployment deployments_deploymentevent
     deployments_deploymenthost deployments_deploymentticket deployments_deploymenttoken deployments_prometheusquery
