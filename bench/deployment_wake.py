@@ -71,12 +71,12 @@ def wake_figures() -> dict[str, Any]:
         finally:
             user.post(f"{path}end/", {})
             user.close()
-    waits, resumes, parts, answers = zip(*rounds, strict=True)
+    waits, resumes, parts, response_times = zip(*rounds, strict=True)
     return {
         "wake_ratio": _median(one / other for one, other in zip(waits, resumes, strict=True)),
         "wake_p50_s": _median(waits),
         "resume_s": _median(resumes),
-        "resume_to_answer_s": _median(answers),
+        "resume_to_answer_s": _median(response_times),
         "wake_parts_s": {name: _median(each[name] for each in parts) for name in parts[0]},
     }
 
@@ -120,12 +120,12 @@ def _alone(platform: Platform, user: ApiUser, path: str, deployment: str) -> flo
     """Return the seconds from the queue until the server in the container has answered, without any proxy."""
     parked = _asleep(platform, user, path, deployment)
     user.post(f"{path}wake/", {})
-    _until(lambda: _answers(platform, parked["id"]), ANSWER_POLL_SECONDS)
+    _until(lambda: _responds(platform, parked["id"]), ANSWER_POLL_SECONDS)
     answered_at = time.time()
     return answered_at - float(_reached(platform, parked)["PENDING"].timestamp())
 
 
-def _answers(platform: Platform, session: str) -> bool:
+def _responds(platform: Platform, session: str) -> bool:
     """Return whether the session's container sends the first byte of a response."""
     for row in platform.rows(RUNNING, session):
         with suppress(OSError), socket.create_connection((row["address"], PORT), WAIT_SECONDS) as connection:

@@ -211,11 +211,11 @@ def live(fleet: list[SimulatedHost], clock: SetClock, seconds: float) -> None:
 
 def changes(fleet: list[SimulatedHost], meter: Meter, costs: Costs) -> None:
     """Measure messages: consumers that wait, then a session of each host that ends, and the next one that starts."""
-    told = [0]
+    counted = [0]
     waiting: Costs = {}
     changed: Costs = {}
     server, count = proxies_redis(), len(fleet)
-    consumers, followers = (_consume(host) for host in fleet), (_follow(host, told) for host in fleet)
+    consumers, followers = (_consume(host) for host in fleet), (_follow(host, counted) for host in fleet)
     with (
         beside(consumers, lambda: int(server.info("clients")["blocked_clients"]) >= count),
         meter.measures(waiting, "waiting"),
@@ -227,7 +227,7 @@ def changes(fleet: list[SimulatedHost], meter: Meter, costs: Costs) -> None:
             change(fleet)
         time.sleep(SETTLE_SECONDS)
     costs |= {name: value for name, value in changed.items() if "redis" in name}
-    costs["change_route_messages"] = told[0]
+    costs["change_route_messages"] = counted[0]
 
 
 @contextmanager
@@ -260,13 +260,13 @@ async def _consume(host: SimulatedHost) -> None:
             await client.brpop([host_queue(host.host.name)], timeout=RedisTransport.brpop_timeout)
 
 
-async def _follow(host: SimulatedHost, told: list[int]) -> None:
+async def _follow(host: SimulatedHost, counted: list[int]) -> None:
     """Follow the routes as the gateway of a host does, which asks the database once for each message."""
     async with async_client(settings.CHANNEL_REDIS_URL) as client, client.pubsub() as channel:
         await channel.subscribe(routes_channel(host.host.name))
         async for message in channel.listen():
             if message["type"] == "message":
-                told[0] += 1
+                counted[0] += 1
                 if reply := json.loads(message["data"]).get("reply"):
                     await client.rpush(reply, 1)
 

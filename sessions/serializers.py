@@ -255,8 +255,8 @@ class SessionSerializer(ShownSerializer[Session]):
     @extend_schema_field(StartRangeSerializer(allow_null=True))
     def get_estimate(self, session: Session) -> Any:
         """Return the range, which the view has fetched, while the session waits."""
-        told = getattr(session, "start_estimate", None) if session.status == Status.PENDING else None
-        return None if told is None else StartRangeSerializer(told).data
+        estimate = getattr(session, "start_estimate", None) if session.status == Status.PENDING else None
+        return None if estimate is None else StartRangeSerializer(estimate).data
 
     def get_resource_groups(self, session: Session) -> list[str]:
         """Return their names, the preferred first."""

@@ -41,7 +41,7 @@ CONVERSION_DEADLINE: Final = timedelta(minutes=30)  # until its host begins, aft
 PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the start
 DRAINED: Final = "Its host was taken out of service."
 PARKED_LONG: Final = "It was parked for as long as its owner's policy allows."
-HOST_NOT_KEPT: Final = "Its host was made for sessions that run, and is not kept any longer for parked ones."
+HOST_RETURNED: Final = "Its host was made for sessions that run, and is not kept any longer for parked ones."
 WAITED_IN_ONE: Final = "It waited for longer than its resource group allows."
 WAITED_IN_SEVERAL: Final = "It waited for longer than its resource groups allow."
 
@@ -184,7 +184,7 @@ def end_long_parked() -> None:
     ends = parked.annotate(end=parking.retained_until_expression(), policy_end=parking.policy_end_expression())
     session: Any  # with both
     for session in ends.filter(end__lt=Now()):
-        detail = PARKED_LONG if session.end == session.policy_end else HOST_NOT_KEPT
+        detail = PARKED_LONG if session.end == session.policy_end else HOST_RETURNED
         services.end(session, Reason.PARK_TIMEOUT, detail)
 
 

@@ -91,11 +91,11 @@ def _headline(count: int, total: int, advice: SessionAdvice) -> str:
     """Return when `count` of `total` sessions start."""
     numbers, starts = {"count": count}, advice.starts
     if advice.starts_from is not None and advice.starts_until is not None:
-        told = range_words(advice.starts_from, advice.starts_until)
+        words = range_words(advice.starts_from, advice.starts_until)
         if count == total == 1:
-            return capfirst(told)
-        text = ngettext("{count} session: {told}", "{count} sessions: {told}", count)
-        return format_html(text, count=count, told=told)
+            return capfirst(words)
+        text = ngettext("{count} session: {range}", "{count} sessions: {range}", count)
+        return format_html(text, count=count, range=words)
     if starts == "now":
         if count == total:
             return ngettext("Starts now", "All %(count)s start now", count) % numbers

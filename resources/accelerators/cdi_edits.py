@@ -23,7 +23,7 @@ MOUNT_OPTIONS: Final = frozenset({"ro", "rw", "bind", "rbind", "private", "rpriv
 VOID_OPTIONS: Final = frozenset({"nosuid", "nodev"})
 HOST_FOLDERS: Final = tuple(map(Path, ("/proc", "/sys", "/dev", "/boot", "/root", "/home", "/etc/shadow")))
 SOCKETS: Final = tuple(map(Path, ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock")))
-KEPT_TARGETS: Final = tuple(map(PurePosixPath, ("/proc", "/sys", "/dev", "/etc/ld.so.preload", "/run/fgpu")))
+RESERVED_TARGETS: Final = tuple(map(PurePosixPath, ("/proc", "/sys", "/dev", "/etc/ld.so.preload", "/run/fgpu")))
 HOOKS: Final = "hooks"
 EDITS: Final = frozenset({"env", "deviceNodes", "mounts", HOOKS, "additionalGids"})
 
@@ -118,18 +118,18 @@ def _mount(parts: Mapping[str, Any], protected: Sequence[Path]) -> DeviceMount:
         raise CdiError(f"the container engine cannot mount {source} with the options that it names")
     if not os.path.exists(source):
         raise CdiError(f"its mount {source} is not there")
-    if kept := next(_touching(Path(source), (*HOST_FOLDERS, *SOCKETS, *protected)), None):
-        raise CdiError(f"it mounts {source}, and no session gets anything of {kept}")
+    if reserved := next(_touching(Path(source), (*HOST_FOLDERS, *SOCKETS, *protected)), None):
+        raise CdiError(f"it mounts {source}, and no session gets anything of {reserved}")
     if PurePosixPath(target) == PurePosixPath("/") or any(
-        PurePosixPath(target).is_relative_to(each) for each in KEPT_TARGETS
+        PurePosixPath(target).is_relative_to(each) for each in RESERVED_TARGETS
     ):
         raise CdiError(f"it mounts to {target}, which is not its to give")
     return DeviceMount(source, target, is_read_only="rw" not in options)
 
 
-def _touching(source: Path, kept: Sequence[Path]) -> Iterator[Path]:
+def _touching(source: Path, reserved: Sequence[Path]) -> Iterator[Path]:
     """Yield the paths that are the source, in it, or around it."""
-    for each in kept:
+    for each in reserved:
         for path in {each, Path(os.path.realpath(each))}:
             if source.is_relative_to(path) or path.is_relative_to(source):
                 yield each

@@ -24,7 +24,7 @@ from resources.elastic.providers import HostRequest, HostShape, ProvidedHost, Pr
 from resources.elastic.refusals import refusal_of
 
 TIMEOUT_SECONDS: Final = 60
-KEPT_VARIABLES: Final = ("HOME", "PATH", "SLURM_CONF")  # the platform's own hold secrets
+PASSED_VARIABLES: Final = ("HOME", "PATH", "SLURM_CONF")  # the platform's own hold secrets
 IDENTIFIER: Final = re.compile(r"\d{1,12}\Z", re.ASCII)
 SECONDS: Final = re.compile(r"\d{1,11}\Z", re.ASCII)  # since 1970, before the year 5139
 MAX_WORDS: Final = 300
@@ -177,7 +177,7 @@ class SlurmProvider:
         """Run a command of Slurm's with this standard input, and return its output."""
         if unsafe := [word for word in words if shlex.quote(word) != word]:
             raise ProviderError(f"Slurm is not asked for {unsafe[0]!r}: a shell would read more in it.")
-        environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | {"LC_ALL": "C"}
+        environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ} | {"LC_ALL": "C"}
         command = [*shlex.split(settings.COMPUTE_SLURM_PREFIX), *words]
         code, output, errors = output_of(command, given, TIMEOUT_SECONDS, environment)
         if code:

@@ -128,9 +128,9 @@ def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datet
         if placements:
             shared_limits.hold(state, placements)
         placed = services.assign(placements, now) if placements else 0
-        told = state.likely.start(group_id, (placement.session_id for placement in placements), now)
-        if told or state.told_elsewhere:
-            start_estimates.note_starts([*told, *state.told_elsewhere], now)
+        estimates = state.likely.start(group_id, (placement.session_id for placement in placements), now)
+        if estimates or state.told_elsewhere:
+            start_estimates.note_starts([*estimates, *state.told_elsewhere], now)
         preemption.settle(group_id, state, now)
         if cache.may_tidy():
             snapshot.delete_old_changes(state.since)

@@ -21,7 +21,7 @@ from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.parking import services as parking
-from sessions.sweeps import HOST_NOT_KEPT, enforce_deadlines
+from sessions.sweeps import HOST_RETURNED, enforce_deadlines
 from tests.factories import make_host, make_policy, make_session, make_user, parked_session, run_session
 from tests.wait import until
 
@@ -168,7 +168,7 @@ def test_parked_sessions_keep_a_host_for_a_while(machines: Machines) -> None:
     enforce_deadlines()
     session.refresh_from_db()
     assert (session.status, session.reason) == (Status.TERMINATED, Reason.PARK_TIMEOUT)
-    assert session.detail == HOST_NOT_KEPT
+    assert session.detail == HOST_RETURNED
     assert look()[0].idle_since is not None
 
 

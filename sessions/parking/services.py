@@ -146,8 +146,10 @@ def longest(session: Session) -> timedelta | None:
     """
     spans = [least(session.policies, lambda policy: policy.max_parked_time)]
     host_ids = [session.host_id or session.parked_on_id]
-    for kept, ends_at in ElasticHost.objects.filter(host__in=host_ids).values_list("pool__max_parked_time", "ends_at"):
-        spans += [kept, max(timedelta(), ends_at - END_BEFORE - clock.now()) if ends_at else None]
+    for max_parked_time, ends_at in ElasticHost.objects.filter(host__in=host_ids).values_list(
+        "pool__max_parked_time", "ends_at"
+    ):
+        spans += [max_parked_time, max(timedelta(), ends_at - END_BEFORE - clock.now()) if ends_at else None]
     return min((span for span in spans if span is not None), default=None)
 
 
