@@ -1,8 +1,9 @@
 """Stories of an elastic pool whose provider, hosts and scheduler fail; `elastic_campaign` tells them.
 
 A provider refuses, hangs, forgets, lists what is not there, makes a host twice or keeps what it was to delete; hosts
-come late or never, are smaller than promised, or die; the scheduler is killed between any two statements or calls. Then
-all heals. Nothing may be paid for without need, no session lost or stuck, and nobody told what is not so.
+come late or never, are smaller than promised, or die; the scheduler is killed between any two statements or calls, and
+its clock may be an hour off; sessions are parked and resumed; every other pool has a budget. Then all heals. Nothing
+may be paid for without need, no session lost or stuck, and nobody told what is not so.
 """
 
 import json
@@ -10,7 +11,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -19,6 +20,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
 
+from django.db.models import Q
+
 from resources.amounts.units import GIB, MIB
 from resources.elastic import kinds
 from resources.elastic.providers import HostRequest, ProvidedHost, ProvidedState, ProviderError
@@ -26,11 +29,15 @@ from resources.models import COMING, OVER, ElasticHost, ElasticPool, Host
 from scheduler.advice import estimate
 from scheduler.core.provisioning import COMES_TEXT
 from scheduler.provisioning import reconciler
+from sessions.errors import RejectedError
 from sessions.launching import services
 from sessions.launching.services import LaunchRequest
 from sessions.lifecycle import FINAL, HOSTED, Status
 from sessions.models import Session
+from sessions.parking import services as parking
+from sessions.templatetags.session_words import reason_words
 from tests.factories import make_group, make_host
+from tests.told import problem_of
 from tests.virtual.faults import Fault, FaultKind
 from tests.virtual.machines import VirtualHost, VirtualRuntime
 from tests.virtual.world import World, virtual_world
@@ -42,6 +49,9 @@ MAX_HEALING: Final = 150  # rounds until all runs again: pauses of the pool are 
 LAST_ROUNDS: Final = 40  # once all sessions have ended
 MAX_SESSIONS: Final = 4  # at once, each of which has room on a host
 SLACK: Final = 6 * ROUND  # two looks, a pass that ends, and what was decided is carried out
+PARKED: Final = 2 * MINUTE  # for which a pool keeps a host for parked sessions
+BUDGET: Final = 2  # of hosts that cost 1
+SKEWS: Final = (timedelta(0), timedelta(hours=1), timedelta(hours=-1))
 PAID_LIMIT: Final = 2 * MINUTE + SLACK  # the longest of the pool's times
 TYPE: Final = {"name": "small", "cpus": 4, "memory": "8g", "gpu_count": 1, "cost_per_hour": "1"}
 KILLS: Final = (FaultKind.KILLED, FaultKind.KILLED_AFTER, FaultKind.DATABASE_ERROR, FaultKind.ANSWER_LOST)
@@ -160,6 +170,10 @@ class ElasticStory:
         self.world.groups = [group]
         self.pool = ElasticPool(group=group, provider="cloud", host_types=[TYPE], max_hosts=MAX_SESSIONS)
         self.pool.cool_down = self.pool.back_off = MINUTE
+        self.pool.cost_per_hour = BUDGET if self.random.random() < 0.5 else None
+        self.pool.max_parked_time = PARKED
+        for scheduler in self.world.schedulers:
+            scheduler.skew = self.random.choice(SKEWS)
         self.pool.give_up_after, self.pool.hosts_per_hour = 2 * MINUTE, 1000
         estimate.state_cache.clear()
         with mock.patch.dict(kinds.KINDS, {"cloud": self.cloud.make}):
@@ -170,10 +184,10 @@ class ElasticStory:
                 self._round(ROUND)
             self.cloud.has_faults = False
             for _ in range(MAX_HEALING):
-                if not Session.objects.exclude(status__in=(*FINAL, Status.RUNNING)).exists():
+                if not Session.objects.exclude(status__in=(*FINAL, Status.RUNNING, Status.PARKED)).exists():
                     break
                 self._round(MINUTE)
-            stuck = Session.objects.exclude(status__in=(*FINAL, Status.RUNNING))
+            stuck = Session.objects.exclude(status__in=(*FINAL, Status.RUNNING, Status.PARKED))
             self.problems["stuck"] += [f"{each.pk} {each.status}: {each.detail}" for each in stuck]
             for session in Session.objects.exclude(status__in=FINAL):
                 services.terminate(session, actor=session.owner)
@@ -199,6 +213,13 @@ class ElasticStory:
         if live and self.random.random() < 0.2:
             session = self.random.choice(live)
             services.terminate(session, actor=session.owner)
+        if live and self.random.random() < 0.2:
+            session = self.random.choice(live)
+            with suppress(RejectedError):
+                if session.status == Status.PARKED:
+                    parking.resume(session, actor=session.owner)
+                else:
+                    parking.park(session, actor=session.owner)
         hosts = [machine.host for machine in self.cloud.rented.values() if machine.host and not machine.host.is_gone]
         if hosts and self.random.random() < 0.04:
             host = self.random.choice(hosts)
@@ -241,7 +262,8 @@ class ElasticStory:
         waits = Session.objects.filter(status__in=(Status.PENDING, Status.SCHEDULED)).exists()
         now = self.world.clock.now
         for machine in self.cloud.rented.values():
-            is_used = Session.objects.filter(host__name=machine.name, status__in=HOSTED).exists()
+            holds = Q(host__name=machine.name, status__in=HOSTED) | Q(parked_on__name=machine.name, ended_at=None)
+            is_used = Session.objects.filter(holds).exists()
             if waits or is_used or self.cloud.has_failed:
                 machine.unneeded_since = None
             elif machine.unneeded_since is None:
@@ -258,13 +280,16 @@ class ElasticStory:
         expected = [row.expected_at for row in coming if row.expected_at]
         is_paused = self.pool.retry_at is not None and self.pool.retry_at > now
         is_silent = self.pool.silent_since is not None
+        is_full = len(rows) >= self.pool.max_hosts
+        is_dear = self.pool.cost_per_hour is not None and sum(row.cost_per_hour for row in rows) >= BUDGET
         claims = {
             r"A host comes at about": bool(expected) and min(expected, default=now) >= now - ROUND and not is_silent,
             r"takes longer than usual": bool(coming) and not expected and not is_silent,
             r"has not answered since": is_silent,
             r"(did not come|no session that waits could start)": is_paused and not coming and not is_silent,
-            r"A host is made for it": not (coming or is_paused or is_silent) and len(rows) < self.pool.max_hosts,
-            r"has \d of \d\.": len(rows) >= self.pool.max_hosts,
+            r"A host is made for it": not (coming or is_paused or is_silent or is_full or is_dear),
+            r"budget of the resource group is used up": is_dear and not is_full,
+            r"has \d of \d\.": is_full,
         }
         for session in Session.objects.filter(status=Status.PENDING):
             told = [(text, is_so) for text, is_so in claims.items() if re.search(text, session.detail)]
@@ -278,7 +303,10 @@ class ElasticStory:
         rows = ElasticHost.objects.exclude(state__in=OVER)
         self.problems["stuck"] += [f"{row.name} is {row.state}: {row.reason}" for row in rows]
         self.problems["stuck"] += [f"{host.name} is left" for host in Host.objects.all()]
-        for session in Session.objects.all():
+        for session in Session.objects.select_related("resource_group"):
+            text = reason_words(session)
+            if problem := problem_of(session, text):
+                self.problems["words"].append(f"{session.pk} is {session.status}, told {text!r}: {problem}")
             if session.status not in FINAL:
                 self.problems["stuck"].append(f"{session.pk} is {session.status}: {session.detail}")
             elif session.status == Status.ERROR and not any(name in session.detail for name in self.died):
