@@ -18,13 +18,20 @@ TOKEN = "a-token-of-the-test"
 SERVER = "exec jupyter lab --no-browser --ServerApp.ip=0.0.0.0 --ServerApp.port=8888 >/tmp/jupyter.log 2>&1"
 NEW_KERNEL = f"curl -sX POST -H 'Authorization: token {TOKEN}' http://localhost:8888/api/kernels"
 COMPUTE = """
-import glob, os, time
+import glob, os, queue
 from jupyter_client import BlockingKernelClient
 (file,) = glob.glob(os.path.expanduser("~/.local/share/jupyter/runtime/kernel-*.json"))
 client = BlockingKernelClient(connection_file=file)
 client.load_connection_file()
 client.start_channels()
 client.wait_for_ready()
+while True:  # what is published before the kernel knows of the subscription is lost
+    client.kernel_info()
+    try:
+        client.get_iopub_msg(timeout=1)
+        break
+    except queue.Empty:
+        pass
 sent = client.execute("import time; time.sleep(1000)")
 told = None
 while told != (sent, "execute_input"):
