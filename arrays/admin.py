@@ -40,7 +40,13 @@ class ArrayAdmin(ReadOnlyMixin, admin.ModelAdmin[Array]):
         return bool(request.user.is_superuser)
 
     @admin.action(description="Cancel selected arrays", permissions=["cancel"])
-    @confirmed(_("Their sessions end, and no more of their tasks are started."), _owners)
+    @confirmed(
+        _(
+            "Their sessions end with all that is inside the containers, except for data folders, and no more of their "
+            "tasks are started."
+        ),
+        _owners,
+    )
     def cancel(self, request: HttpRequest, queryset: QuerySet[Array]) -> None:
         """Cancel these arrays; those that have ended stay so."""
         chosen = list(queryset.filter(state__in=OPEN))

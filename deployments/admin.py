@@ -150,7 +150,13 @@ class DeploymentAdmin(ShownAdmin):
         return bool(request.user.is_superuser)
 
     @admin.action(description="End selected deployments with their replicas", permissions=["end"])
-    @confirmed(_("Their addresses serve no more, and their replicas are ended. This cannot be undone."), _owners)
+    @confirmed(
+        _(
+            "Their addresses serve no more, and their replicas are ended with all that is inside the containers, "
+            "except for data folders. This cannot be undone."
+        ),
+        _owners,
+    )
     def end(self, request: HttpRequest, queryset: QuerySet[Deployment]) -> None:
         """End these deployments; those that have ended stay so."""
         chosen = list(queryset.filter(ended_at=None))

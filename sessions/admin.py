@@ -7,8 +7,10 @@ from django.contrib import admin, messages
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_POST
 
 from accounts.admin import ReadOnlyMixin, ShownInline
 from accounts.confirmation import confirmed
@@ -18,13 +20,24 @@ from resources.amounts.admin_columns import fgpu_column, memory_column
 from resources.models import Host
 from sessions.drains import services as drains
 from sessions.drains.form import DrainForm
+from sessions.ending import services as ending
 from sessions.errors import RejectedError
 from sessions.extensions import services as extensions
 from sessions.idle.admin import IdleRuleAdmin
 from sessions.launching import services
 from sessions.lifecycle import LIVE, Status
 from sessions.limits.policy_admin import PolicyWithUseAdmin
-from sessions.models import Conversion, Dependency, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
+from sessions.models import (
+    Conversion,
+    Dependency,
+    GpuShare,
+    IdleRule,
+    Lease,
+    Mount,
+    RequestedEnd,
+    Session,
+    SessionEvent,
+)
 from sessions.requeueing import requests as requeue
 from sessions.revocation import account_ends
 from sessions.words import reason_text
@@ -253,13 +266,18 @@ class SessionAdmin(ReadOnlyAdmin):
     @confirmed(
         _(
             "What runs in them is stopped, and files outside of data folders are lost. With one member of a cluster "
-            "all its others end."
+            "all its others end. You can undo it for five seconds; where that was asked for already, they end at once."
         ),
         _owners,
     )
     def end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
-        """End these sessions as their owners would."""
-        self._end(request, sessions, services.terminate)
+        """End these sessions as their owners would, once that cannot be undone any more."""
+        live = _wholes(sessions.filter(status__in=LIVE))
+        held = [session for session in live if ending.request_end(session, actor=_actor(request))]
+        text = gettext("Of the selected sessions, %(count)s of %(all)s were live and end within %(seconds)s seconds.")
+        values = {"count": len(live), "all": len(sessions), "seconds": ending.UNDO_SPAN.seconds}
+        undo = reverse("admin:compute_session_undo_ends") if held else ""
+        self.message_user(request, text % values, messages.SUCCESS, extra_tags=undo)
 
     @admin.action(description="Force end: free the resources without waiting for the host", permissions=["end"])
     @confirmed(
@@ -272,7 +290,23 @@ class SessionAdmin(ReadOnlyAdmin):
     )
     def force_end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """End these sessions and free their resources at once, for hosts that do not respond."""
-        self._end(request, sessions, services.force_end)
+        live = _wholes(sessions.filter(status__in=LIVE))
+        for session in live:
+            services.force_end(session, actor=_actor(request))
+        text = gettext("Of the selected sessions, %(count)s of %(all)s were live and are ended.")
+        self.message_user(request, text % {"count": len(live), "all": len(sessions)}, messages.SUCCESS)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the pages of sessions, with what undoes ends."""
+        view = self.admin_site.admin_view(require_POST(self.undo_ends))
+        return [path("undo-ends/", view, name="compute_session_undo_ends"), *super().get_urls()]
+
+    def undo_ends(self, request: HttpRequest) -> HttpResponse:
+        """Let the sessions go on whose end this administrator has asked for."""
+        waiting = RequestedEnd.objects.filter(actor=_actor(request)).values_list("pk", flat=True)
+        kept = ending.undo(list(waiting), actor=_actor(request))
+        self.message_user(request, ending.undone_text(kept), messages.SUCCESS)
+        return redirect("admin:compute_session_changelist")
 
     def _try(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[[Session], object]) -> None:
         """Apply the verb to each session, and say for how many that was possible, and why not for the others."""
@@ -291,13 +325,6 @@ class SessionAdmin(ReadOnlyAdmin):
         if more := len(refused[MAX_REASONS:]):
             text = ngettext("%(count)d more was left out.", "%(count)d more were left out.", more)
             self.message_user(request, text % {"count": more}, messages.ERROR)
-
-    def _end(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[..., None]) -> None:
-        live = _wholes(sessions.filter(status__in=LIVE))
-        for session in live:
-            verb(session, actor=request.user)
-        text = gettext("Of the selected sessions, %(count)s of %(all)s were live and are ended.")
-        self.message_user(request, text % {"count": len(live), "all": len(sessions)}, messages.SUCCESS)
 
 
 @admin.register(Lease)

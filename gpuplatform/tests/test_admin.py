@@ -36,8 +36,18 @@ from resources.models import (
     Registry,
     ResourceGroup,
 )
+from sessions.ending import services as ending
 from sessions.lifecycle import Reason, Status
-from sessions.models import Conversion, Endpoint, GpuShare, IdleRule, Lease, Session, SessionEvent
+from sessions.models import (
+    Conversion,
+    Endpoint,
+    GpuShare,
+    IdleRule,
+    Lease,
+    RequestedEnd,
+    Session,
+    SessionEvent,
+)
 from sessions.words import REASON_WORDS
 from tests.factories import (
     make_endpoint,
@@ -135,13 +145,32 @@ def test_variables_are_shown_by_name_only(superadmin: Client) -> None:
     assert "hunter2" not in page
 
 
-@pytest.mark.parametrize(("action", "status"), [("end", Status.TERMINATING), ("force_end", Status.TERMINATED)])
-def test_sessions_are_ended_by_the_services(superadmin: Client, action: str, status: Status) -> None:
-    running, waiting = run_session(), make_session()
-    rows = [running.pk, waiting.pk]
-    page = confirm(superadmin, url(Session, "changelist"), action, rows)
+def test_sessions_are_ended_by_force_at_once(superadmin: Client) -> None:
+    rows = [run_session().pk, make_session().pk]
+    page = confirm(superadmin, url(Session, "changelist"), "force_end", rows)
     assert "2 of 2 were live and are ended" in page
-    assert [Session.objects.get(pk=pk).status for pk in rows] == [status, Status.CANCELLED]
+    assert [Session.objects.get(pk=pk).status for pk in rows] == [Status.TERMINATED, Status.CANCELLED]
+
+
+def test_ends_of_the_administration_can_be_undone(superadmin: Client) -> None:
+    running, waiting, others = run_session(), make_session(), run_session()
+    ending.request_end(others, actor=others.owner)
+    rows = [running.pk, waiting.pk]
+    page = confirm(superadmin, url(Session, "changelist"), "end", rows)
+    assert "2 of 2 were live and end within 5 seconds" in page
+    (address,) = re.findall(r'class="message-undo" method="post" action="([^"]+)"', page)
+    assert [Session.objects.get(pk=pk).status for pk in rows] == [Status.RUNNING, Status.PENDING]
+    assert superadmin.get(address).status_code == 405
+    assert "2 sessions go on." in text_of(superadmin.post(address, follow=True))
+    assert RequestedEnd.objects.get().session == others
+    assert "Nothing to undo" in text_of(superadmin.post(address, follow=True))
+
+
+def test_asked_again_by_the_administration_they_end(superadmin: Client) -> None:
+    rows = [run_session().pk, make_session().pk]
+    confirm(superadmin, url(Session, "changelist"), "end", rows)
+    assert "message-undo" not in confirm(superadmin, url(Session, "changelist"), "end", rows)
+    assert [Session.objects.get(pk=pk).status for pk in rows] == [Status.TERMINATING, Status.CANCELLED]
 
 
 def test_nothing_is_ended_before_it_is_confirmed(superadmin: Client) -> None:

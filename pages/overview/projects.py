@@ -18,6 +18,7 @@ from accounts.models import Membership, Project, ProjectQuerySet, ProjectRole, U
 from accounts.requests import UserRequest, signed_in_page
 from pages.overview.allowance import allowances_of
 from pages.overview.project_forms import ROLE_LABELS, NewMemberForm
+from sessions.ending import services as ending
 from sessions.lifecycle import HOSTED, LIVE, Status
 from sessions.models import Session
 from sessions.projects import services as projects
@@ -107,8 +108,11 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
     user = request.user
     live = Session.objects.visible_to(user).mains_in(LIVE).filter(project=project)
     related = live.with_members().select_related(
-        "start_estimate", "owner__policy", "project__policy", "image", "host", "resource_group", "lease"
+        *("start_estimate", "requested_end", "owner__policy", "project__policy", "image", "host"),
+        *("resource_group", "lease"),
     )
+    sessions = list(related.order_by("-created_at", "-pk")[:SESSIONS_SHOWN])
+    ends = [end for end in map(ending.requested_end_of, sessions) if end is not None]
     today = timezone.now().date()
     since = today - timedelta(days=USAGE_DAYS - 1)
     visible = Session.objects.visible_to(user).filter(project=project)
@@ -123,7 +127,9 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
         "allowances": allowances_of(project),
         "folders": project.folders.live().select_related("root").order_by("name"),
         "groups": project.resource_groups.filter(is_active=True).order_by("name"),
-        "sessions": related.order_by("-created_at", "-pk")[:SESSIONS_SHOWN],
+        "sessions": sessions,
+        "ending": {end.pk for end in ends},
+        "undoable": {end.pk for end in ends if end.may_be_undone_by(user)},
         "session_count": live.count(),
         "report": report_of(visible, since=since, until=today, by=ReportBy.USER, now=timezone.now()),
         "usage_days": USAGE_DAYS,

@@ -38,13 +38,7 @@ def terminate_many(request: UserRequest) -> HttpResponse:
 def undo_ends(request: UserRequest) -> HttpResponse:
     """Let the sessions go on whose end this user has asked for; other ids are ignored."""
     sessions = ending.undo(_session_ids(request.POST.getlist("ids")), actor=request.user)
-    text = ngettext("%(name)s goes on.", "%(count)s sessions go on.", len(sessions)) % {
-        "name": sessions[0].full_name if sessions else "",
-        "count": len(sessions),
-    }
-    return done(
-        request, text if sessions else _("Nothing to undo: it has ended, or goes on already."), "sessions:ended"
-    )
+    return done(request, ending.undone_text(sessions), "sessions:ended")
 
 
 @signed_in_page

@@ -220,8 +220,7 @@ def _row(
         ends_at=facts.ends_at if is_running else None,
         idle_ends_at=facts.idle_ends_at if is_running else None,
         may_be_extended=is_running and _may_be_extended(facts),
-        is_ending=facts.end_actor_id is not None and status in LIVE - {Status.TERMINATING},
-        may_owner_undo=facts.end_actor_id == columns["owner_id"],
+        end_actor_id=facts.end_actor_id if status in LIVE - {Status.TERMINATING} else None,
     )
 
 

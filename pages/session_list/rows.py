@@ -76,8 +76,7 @@ class Row:
     ends_at: datetime | None
     idle_ends_at: datetime | None
     may_be_extended: bool
-    is_ending: bool  # its end was asked for, and can be undone
-    may_owner_undo: bool  # as its owner asked for it
+    end_actor_id: int | None  # who asked for its end, while that can be undone
     help: WaitHelp | None = None  # in the lists of its owner alone
     keeps_help: bool = False  # it was not looked for: what a page shows stays
 
@@ -115,6 +114,10 @@ class Row:
     def may_end(self) -> bool:
         """True while it can be terminated."""
         return not self.is_final and self.status != Status.TERMINATING
+
+    def may_be_undone_by(self, user_id: int, *, is_superadmin: bool) -> bool:
+        """As `RequestedEnd.may_be_undone_by`; False where no end was asked for."""
+        return self.end_actor_id is not None and (is_superadmin or self.end_actor_id == user_id)
 
     @property
     def folder_problems(self) -> tuple[FolderMark, ...]:

@@ -119,7 +119,7 @@ def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[
         "page": page,
         "page_numbers": paginator.get_elided_page_range(page.number, on_each_side=PAGES_BESIDE, on_ends=PAGES_BESIDE),
         "page_sizes": PAGE_SIZES,
-        "rows": [render_row(row, shown) for row in rows],
+        "rows": [render_row(row, shown, user.pk, is_superadmin=user.is_superuser) for row in rows],
         "use": live_use(running) if running else {},
         "sections": [(section, counts[section.key]) for section in SECTIONS],
         "has_any": any(counts.values()),

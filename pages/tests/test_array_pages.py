@@ -209,6 +209,8 @@ def test_a_range_is_cancelled_and_retried(browser: Client, owner: User) -> None:
     assert list(array.tasks.values_list("state", flat=True)) == [TaskState.CANCELLED] * 2 + [TaskState.WAITING]
     browser.post(f"/arrays/{array.pk}/retry/", {"tasks": "1"})
     assert task_of(array, 1).state == TaskState.WAITING
+    page = browser.get(f"/arrays/{array.pk}/").content.decode()
+    assert "Everything inside the containers is deleted, except for data folders. Retry starts cancelled" in page
     browser.post(f"/arrays/{array.pk}/cancel/", {"all": "1"})
     array.refresh_from_db()
     assert array.state == ArrayState.CANCELLED

@@ -203,6 +203,8 @@ def test_buttons_scale_restart_activate_and_roll_back(pages: Client, owner: User
     assert deployment.revision == deployment.revisions.get(number=2)
     press("restart/")
     assert deployment.restarted_at
+    asked = text_of(pages, address(deployment, "end/"))
+    assert "This cannot be undone. Everything inside the containers is deleted, except for data folders." in asked
     assert "0 of 0 ready" not in press("end/")
     assert deployment.ended_at
     assert "This deployment has ended." in press("restart/")

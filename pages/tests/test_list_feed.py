@@ -20,6 +20,7 @@ from pages.session_list.live.feed import Audience, ListFeed, change_messages
 from pages.session_list.live.resources_feed import resource_messages
 from pages.session_list.occupancy import change_version, version_text
 from scheduler.advice import own_sessions
+from sessions.ending import services as ending
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionUsage
 from sessions.notify import ALL
@@ -41,6 +42,21 @@ def test_a_row_is_rendered_once_for_all_audiences() -> None:
         (row,) = json.loads(text)["rows"]
         assert (row["id"], row["tab"]) == (session.pk, "running")
         assert session.name in row["html"]
+
+
+@pytest.mark.django_db
+def test_undo_is_sent_to_who_may() -> None:
+    session, admin = run_session(), make_user(is_superuser=True)
+    viewers = {
+        pk: Audience(user_id=pk, sees_all=pk == admin.pk, columns=(), language="en")
+        for pk in (session.owner_id, admin.pk)
+    }
+    for actor in (session.owner, admin):
+        ending.request_end(session, actor=actor)
+        messages = change_messages({viewer: [session.pk] for viewer in viewers.values()})
+        shown = {pk for pk, viewer in viewers.items() if f"undo-{session.pk}" in messages[viewer]}
+        assert shown == {actor.pk, admin.pk}
+        ending.undo([session.pk], actor=admin)
 
 
 @pytest.mark.django_db

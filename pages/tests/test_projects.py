@@ -61,6 +61,18 @@ def test_members_see_their_own_sessions_and_managers_all() -> None:
     assert browser_of(make_user()).get(f"/projects/{project.pk}/").status_code == HTTPStatus.NOT_FOUND
 
 
+def test_ends_are_undone_on_the_page_of_a_project() -> None:
+    owner, manager, other = make_user(), make_user(), make_user()
+    project = make_project(owner, name="vision", policy=make_policy())
+    for each in (manager, other):
+        Membership.objects.create(project=project, user=each, role="manager")
+    session = make_session(owner=owner, project=project)
+    browser_of(manager).post(f"/sessions/{session.pk}/terminate/", headers={"HX-Request": "true"})
+    for viewer in (manager, other):
+        page = text_of(browser_of(viewer), f"/projects/{project.pk}/")
+        assert ("Ends in a few seconds." in page, f'id="undo-{session.pk}"' in page) == (True, viewer == manager)
+
+
 def test_managers_add_change_and_remove_members() -> None:
     manager, member, newcomer = make_user(), make_user(), make_user(email="new@example.org")
     project = make_project(member, managers=[manager])

@@ -234,6 +234,15 @@ def test_nobody_else_undoes_an_end() -> None:
     assert "Ends in a few seconds." in text_of(browser, "/sessions/")
 
 
+def test_superadmins_undo_in_their_list_what_anybody_asked_for() -> None:
+    session, admin = make_session(), make_user(is_superuser=True)
+    for actor in (session.owner, admin):
+        browser_of(actor).post(f"/sessions/{session.pk}/terminate/", headers=HTMX)
+        assert f'id="undo-{session.pk}"' in text_of(browser_of(admin), "/sessions/")
+        assert (f'id="undo-{session.pk}"' in text_of(browser_of(session.owner), "/sessions/")) == (actor != admin)
+        browser_of(admin).post("/sessions/undo-ends/", {"ids": [session.pk]}, headers=HTMX)
+
+
 def test_several_sessions_are_ended_at_once() -> None:
     owner = make_user()
     sessions = [make_session(owner=owner), run_session(owner=owner), make_session(owner=owner)]

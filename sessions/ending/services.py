@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import transaction
+from django.utils.translation import gettext, ngettext
 
 from accounts import audit
 from accounts.models import User
@@ -55,6 +56,14 @@ def undo(session_ids: Collection[str], *, actor: User) -> list[Session]:
                 audit.record(actor, "undo end", end.session, {"ends at": (str(end.due_at), None)})
             _send_change(end.session)
     return [end.session for end in ends]
+
+
+def undone_text(kept: list[Session]) -> str:
+    """Return a sentence about what `undo` has returned, in the active language."""
+    if not kept:
+        return gettext("Nothing to undo: it has ended, or goes on already.")
+    text = ngettext("%(name)s goes on.", "%(count)s sessions go on.", len(kept))
+    return text % {"name": kept[0].full_name, "count": len(kept)}
 
 
 def end_due() -> None:

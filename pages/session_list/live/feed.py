@@ -182,7 +182,7 @@ def change_messages(changed: Mapping[Audience, Collection[str]]) -> dict[Audienc
                     "tab": row.tab.value,
                     "status": row.status,
                     "created": row.created_ms,
-                    "html": render_row(row, audience.columns),
+                    "html": render_row(row, audience.columns, audience.user_id, is_superadmin=audience.sees_all),
                 }
                 for each in map(rows.get, sorted(ids))
                 if each is not None and (row := own[each.pk] if each.owner_id == audience.user_id else each)

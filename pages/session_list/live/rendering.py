@@ -14,9 +14,10 @@ MAX_CACHED_ROWS: Final = 4096  # of a process; about 4 kB each
 MAX_CACHED_GPU_MAPS: Final = 512
 
 
-def render_row(row: Row, columns: tuple[str, ...]) -> SafeString:
-    """Return the row in the active language."""
-    return _row(row, columns, translation.get_language() or "")
+def render_row(row: Row, columns: tuple[str, ...], user_id: int, *, is_superadmin: bool) -> SafeString:
+    """Return the row in the active language, as this user sees it."""
+    may_undo = row.may_be_undone_by(user_id, is_superadmin=is_superadmin)
+    return _row(row, columns, translation.get_language() or "", may_undo=may_undo)
 
 
 def render_gpus(gpus: GpuMap, fgpu_per_gpu: int, accelerator_name: str) -> SafeString:
@@ -30,8 +31,8 @@ def rendered_count() -> int:
 
 
 @lru_cache(MAX_CACHED_ROWS)
-def _row(row: Row, columns: tuple[str, ...], language: str) -> SafeString:
-    return _html("session_list/_row.html", {"row": row, "columns": columns})
+def _row(row: Row, columns: tuple[str, ...], language: str, *, may_undo: bool) -> SafeString:
+    return _html("session_list/_row.html", {"row": row, "columns": columns, "may_undo": may_undo})
 
 
 @lru_cache(MAX_CACHED_GPU_MAPS)
