@@ -19,6 +19,8 @@ from sessions.models import RequestedEnd, Session
 logger = logging.getLogger(__name__)
 
 UNDO_SPAN: Final = timedelta(seconds=5)
+BACKOFF: Final = timedelta(seconds=10)  # after an end that the database refuses; doubled by each further refusal
+BACKOFF_LIMIT: Final = timedelta(minutes=5)
 
 
 def request_end(session: Session, *, actor: User) -> bool:
@@ -69,11 +71,15 @@ def undone_text(kept: list[Session]) -> str:
 def end_due() -> None:
     """End the sessions whose time to undo is over. Safe to run twice, and at the same time."""
     due = RequestedEnd.objects.filter(due_at__lte=clock.now()).order_by("due_at")
-    for session_id in list(due.values_list("pk", flat=True)):
+    for session_id, failures in list(due.values_list("pk", "failures")):
         try:
             _end(session_id)
         except services.REFUSALS:  # which is no reason to leave the others running
-            logger.exception("session %s: its end was asked for, and failed", session_id)
+            if not failures:
+                logger.exception("session %s: its end was asked for, and failed", session_id)
+            pause = min(BACKOFF_LIMIT, BACKOFF * 2 ** min(failures, 10))
+            later = {"failures": failures + 1, "due_at": clock.now() + pause}
+            RequestedEnd.objects.filter(pk=session_id, failures=failures).update(**later)
 
 
 @transaction.atomic

@@ -32,6 +32,7 @@ class RequestedEnd(models.Model):
     session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="requested_end")
     actor = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     due_at = models.DateTimeField(db_index=True)
+    failures = models.PositiveSmallIntegerField(default=0, db_default=0)  # ends that the database has refused
 
     def __str__(self) -> str:
         return f"{self.session_id} at {self.due_at}"

@@ -7,6 +7,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from accounts.models import AuditEntry, User
+from resources import clock
 from sessions.ending import services as ending
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
@@ -97,8 +98,32 @@ def test_one_end_that_fails_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> N
         patched.setattr(services, "terminate", refuse_first)
         ending.end_due()
     assert [status_of(session) for session in sessions] == [Status.RUNNING, Status.TERMINATING]
+    RequestedEnd.objects.update(due_at=clock.now())
     ending.end_due()
     assert status_of(sessions[0]) == Status.TERMINATING
+
+
+def test_a_refused_end_backs_off_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = run_session()
+    ending.request_end(session, actor=session.owner)
+    tries: list[Session] = []
+
+    def refuse(session: Session, *, actor: User) -> None:
+        tries.append(session)
+        raise IntegrityError
+
+    monkeypatch.setattr(services, "terminate", refuse)
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    for pause in (10, 20, 40, 80, 160, 300, 300):
+        RequestedEnd.objects.update(due_at=now)
+        ending.end_due()
+        ending.end_due()  # it is not due
+        assert RequestedEnd.objects.get().due_at == now + timedelta(seconds=pause)
+    assert (len(tries), RequestedEnd.objects.get().failures) == (7, 7)
+    assert [record.levelname for record in caplog.records if "and failed" in record.message] == ["ERROR"]
 
 
 def test_only_who_asked_and_superadmins_undo() -> None:
