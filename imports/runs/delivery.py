@@ -28,13 +28,13 @@ umask 077
 place={PLACE}$1
 [ -d "$place" ] && exit 0
 both="$place.$$/both"  # of a pipe, the head of busybox takes more than it gives
-mkdir "$place.$$" && cat >"$both" || exit 1
-if [ "$(wc -c <"$both")" -ne "$(($2 + $3))" ]; then
-    rm -rf "$place.$$"
-    exit 1
-fi
+mkdir "$place.$$" || exit 1
+trap 'rm -rf "$place.$$"' EXIT
+trap 'exit 1' HUP INT TERM
+cat >"$both" || exit 1
+[ "$(wc -c <"$both")" -eq "$(($2 + $3))" ] || exit 1
 head -c "$2" "$both" >"$place.$$/program" && tail -c "$3" "$both" >"$place.$$/job" && rm "$both" || exit 1
-mv -T "$place.$$" "$place" || {{ rm -rf "$place.$$"; exit 0; }}
+mv -T "$place.$$" "$place" || exit 0
 [ -n "$4" ] || exit 0
 for needed in git python3; do
     command -v "$needed" >/dev/null 2>&1 && continue

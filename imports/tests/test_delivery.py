@@ -24,6 +24,15 @@ def test_what_was_cut_does_not_arrive() -> None:
     assert _received(program + JOB[:-1], len(program))[1:] == ["0"]
 
 
+@pytest.mark.parametrize("size", [100_000, 10], ids=["written in part", "not of the size"])
+def test_nothing_is_left_of_what_cannot_be_written(size: int) -> None:
+    script = f"({delivery.RECEIVE}) >/dev/null 2>&1; echo $?; ls -A /dev/shm"
+    command = ["docker", "run", "--rm", "-i", "--shm-size", "64k", "--user", "root", ensure_tiny_image()]
+    arguments = ["sh", "-c", script, "sh", "one", str(size), "0", ""]
+    found = subprocess.run([*command, *arguments], input=bytes(max(size, 20)), capture_output=True, check=True)
+    assert found.stdout.decode().split() == ["1"]
+
+
 def _received(content: bytes, size: int) -> list[str]:
     """Return what there is in a container with busybox alone once this was sent, by the lines that say so."""
     script = f"place={delivery.PLACE}$1; ({delivery.RECEIVE}){SHOW}"
