@@ -35,9 +35,9 @@ def load_past() -> RunTimes:
 def load_calibrations(group_id: int | None) -> dict[int, Calibration]:
     """Return by group how its last starts compared with what was told first, and what is told who waits; one query."""
     found: dict[int, Calibration] = {}
-    for session_id, group, estimated_at, placed_at, *first in _estimates(group_id):
+    for session_id, group, estimated_at, placed_at, is_by_limits, *first in _estimates(group_id):
         calibration = found.setdefault(group, Calibration())
-        calibration.await_start(session_id, estimated_at, StartRange(*first))
+        calibration.await_start(session_id, estimated_at, StartRange(*first), is_known=not is_by_limits)
         if placed_at is not None:
             calibration.start(session_id, placed_at)
     return found
@@ -45,7 +45,7 @@ def load_calibrations(group_id: int | None) -> dict[int, Calibration]:
 
 def _estimates(
     group_id: int | None,
-) -> Iterable[tuple[str, int, datetime, datetime | None, datetime, datetime, datetime]]:
+) -> Iterable[tuple[str, int, datetime, datetime | None, bool, datetime, datetime, datetime]]:
     place = Window(RowNumber(), partition_by="group", order_by=F("placed_at").desc(nulls_last=True))
     rows: QuerySet[StartForecast] = StartForecast.objects.filter(
         Q(placed_at__isnull=False) | Q(session__status=Status.PENDING)
@@ -54,5 +54,6 @@ def _estimates(
         rows = rows.filter(group=group_id)
     counted = rows.annotate(place=place).filter(Q(place__lte=OUTCOMES) | Q(placed_at=None))
     return counted.order_by(F("placed_at").asc(nulls_last=True)).values_list(
-        *("session_id", "group_id", "created_at", "placed_at", "first_likely", "first_from", "first_until")
+        *("session_id", "group_id", "created_at", "placed_at", "first_by_limits"),
+        *("first_likely", "first_from", "first_until"),
     )

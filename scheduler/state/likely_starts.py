@@ -74,7 +74,7 @@ class LikelyStarts:
             limit = latest.get(session_id)
             estimate = calibration.tell(session_id, now, at, limit.at if limit else None, is_known=is_known)
             if estimate is not None and _is_new(self._estimates.get(session_id), estimate, now):
-                found.append(NewEstimate(session_id, *estimate))
+                found.append(NewEstimate(session_id, *estimate, is_by_limits=not is_known))
                 self._estimates[session_id] = estimate
         return found
 

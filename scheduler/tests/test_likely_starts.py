@@ -94,6 +94,18 @@ def test_a_start_is_compared_with_what_was_told(host: Host) -> None:
     assert len(state.likely.past._runs) > 0
 
 
+def test_ranges_by_limits_alone_are_so_after_a_restart(host: Host) -> None:
+    run_session(host=host, cpu=4, time_limit=HOUR)
+    waiting = make_session(resource_group=host.group, cpu=4, time_limit=HOUR)
+    passes.run_pass()
+    passes.caches.clear()
+    calibration = passes.caches.of(host.group_id).take(clock.now()).likely.of_group(host.group_id)
+    assert waiting.pk in calibration._estimates
+    before = calibration._later
+    calibration.advance(clock.now() + 9 * HOUR)
+    assert calibration._later == before, "who still waits then was told no range that was learned"
+
+
 def test_a_start_outside_the_preferred_group_is_compared_too(host: Host) -> None:
     other = make_host(cpu=4)
     blocking = run_session(host=other, cpu=4, time_limit=HOUR)

@@ -11,6 +11,7 @@ from django.db.models.functions import Greatest
 from sessions.models import StartForecast
 
 ACCURACY_SPAN: Final = timedelta(days=7)
+_FIRST: Final = ("first_likely", "first_from", "first_until")
 _LAST: Final = ("likely", "starts_from", "starts_until")
 
 
@@ -21,6 +22,7 @@ class NewEstimate(NamedTuple):
     likely: datetime
     starts_from: datetime
     starts_until: datetime
+    is_by_limits: bool  # alone, as run times are not known
 
 
 def tell(group_id: int, estimates: Iterable[NewEstimate], now: datetime) -> None:
@@ -30,8 +32,8 @@ def tell(group_id: int, estimates: Iterable[NewEstimate], now: datetime) -> None
             session_id=each.session_id,
             group_id=group_id,
             created_at=now,
-            **dict(zip(("first_likely", "first_from", "first_until"), each[1:], strict=True)),
-            **dict(zip(_LAST, each[1:], strict=True)),
+            **dict(zip((*_FIRST, "first_by_limits"), each[1:], strict=True)),
+            **dict(zip(_LAST, each[1:], strict=False)),
         )
         for each in sorted(estimates)  # in the order of ids, so that two passes never wait for each other in a circle
     ]

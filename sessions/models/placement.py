@@ -25,6 +25,7 @@ class StartForecast(models.Model):
     first_likely = models.DateTimeField("likely start, as told first")
     first_from = models.DateTimeField("not before, as told first")
     first_until = models.DateTimeField("not after, as told first")
+    first_by_limits = models.BooleanField("by limits alone, as told first", default=False, db_default=False)
     likely = models.DateTimeField("likely start")
     starts_from = models.DateTimeField("not before")
     starts_until = models.DateTimeField("not after")
