@@ -34,6 +34,8 @@ class TableGrant:
     may_delete: bool = False
     changed: str = ""  # condition of the rows that it may change and delete; empty: that of `rows`
     written: str = ""  # condition of rows as they are inserted or changed; empty: that of `rows`
+    most: int = 0  # rows of the table with the `alike` of a row that it inserts; 0: its keys bound them
+    alike: str = ""  # condition on `held`, a row of the table, and `added`, the one that is inserted
 
     @property
     def columns(self) -> set[str]:
@@ -63,6 +65,20 @@ def time_bounds(types: Mapping[str, str]) -> Iterator[str]:
             yield f"({name} BETWEEN interval '0' AND interval '{LONGEST}') IS NOT FALSE"
 
 
+# Bytes of a column that has no length of its own: what the product writes is far below.
+LARGEST_BYTES: Final = 1 << 20
+LARGEST_OF: Final = {"report": 4 << 20, "recipe": 4 << 20, "facts": 16 << 10}
+WITHOUT_LENGTH: Final = frozenset({"text", "jsonb", "bytea", "ARRAY"})
+
+
+def size_bounds(types: Mapping[str, str]) -> Iterator[str]:
+    """Yield the conditions that the columns of a row without a length of their own are no larger, by their types."""
+    for name, kind in types.items():
+        if kind in WITHOUT_LENGTH:
+            yield f"(pg_column_size({name}) <= {LARGEST_OF.get(name, LARGEST_BYTES)}) IS NOT FALSE"
+
+
+_OF_SAME_SESSION: Final = "held.session_id = added.session_id"
 _OWN_CONVERSION: Final = """EXISTS (
     SELECT FROM compute_conversion made
     JOIN compute_session saved ON saved.id = made.session_id
@@ -125,6 +141,8 @@ GRANTS: Final = (
         may_insert=True,
         rows="host_id = @HOST@ OR NOT is_present",
         written=OF_HOST,
+        most=1_000,
+        alike="held.host_id = added.host_id",
     ),
     TableGrant(
         table="resources_gpureading",
@@ -168,6 +186,8 @@ GRANTS: Final = (
         rows=ALL_ROWS,
         changed=_OF_OWN_CONVERSION,
         written=_OF_OWN_CONVERSION,
+        most=100,
+        alike="held.image_id = added.image_id",
     ),
     TableGrant(
         table="resources_hostimage",
@@ -242,6 +262,8 @@ GRANTS: Final = (
         read="id session_id at old_status new_status reason detail actor_id",
         may_insert=True,
         rows=_of_session(),
+        most=10_000,
+        alike=_OF_SAME_SESSION,
     ),
     TableGrant(table="compute_lease", read="session_id host_id cpu core_milli memory", may_delete=True, rows=OF_HOST),
     TableGrant(
@@ -257,6 +279,8 @@ GRANTS: Final = (
         may_insert=True,
         may_delete=True,
         rows=_of_session(),
+        most=1_000,
+        alike=_OF_SAME_SESSION,
     ),
     TableGrant(
         table="compute_endpoint",
@@ -286,6 +310,8 @@ GRANTS: Final = (
         may_insert=True,
         may_delete=True,  # by workers of the version before
         rows=_of_session(),
+        most=20_000,  # two days, of which the platform keeps two hours
+        alike=_OF_SAME_SESSION,
     ),
     TableGrant(
         table="compute_usagehistory",
@@ -341,6 +367,9 @@ GRANTS: Final = (
         may_insert=True,
         rows=f"{_of_session()} OR {_OWN_ALERT}",
         written=_TELLS_OF_OWN,
+        most=1_000,
+        alike=f"{_OF_SAME_SESSION} OR held.session_id IS NULL AND added.session_id IS NULL"
+        " AND held.user_id = added.user_id AND held.facts ->> 'host' = added.facts ->> 'host'",
     ),
     TableGrant(
         table="notifications_notificationpreference",

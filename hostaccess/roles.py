@@ -13,7 +13,18 @@ from typing import Any, Final, LiteralString
 from django.db import ProgrammingError, connection, transaction
 from psycopg import sql
 
-from hostaccess.grants import AHEAD, AHEAD_OF, FUNCTIONS, GRANTS, HOST, TableGrant, time_bounds
+from hostaccess.grants import (
+    AHEAD,
+    AHEAD_OF,
+    FUNCTIONS,
+    GRANTS,
+    HOST,
+    LARGEST_BYTES,
+    LARGEST_OF,
+    TableGrant,
+    size_bounds,
+    time_bounds,
+)
 from resources.models import Installation
 
 logger = logging.getLogger(__name__)
@@ -25,6 +36,12 @@ POLICIES: Final[dict[str, LiteralString]] = {
     "UPDATE": "CREATE POLICY {name} ON {table} FOR UPDATE TO {group} USING ({changed}) WITH CHECK ({written})",
     "DELETE": "CREATE POLICY {name} ON {table} FOR DELETE TO {group} USING ({changed})",
 }
+# Before each row, so that no statement of many has filled the disk before it fails; nothing is counted for others.
+BOUND_ROWS: Final = """
+    CREATE OR REPLACE TRIGGER hostaccess_bound_rows BEFORE INSERT ON {table} FOR EACH ROW
+    WHEN (starts_with(session_user::text, {prefix})) EXECUTE FUNCTION hostaccess_bound_rows({alike}, {most})
+"""
+FREE_ROWS: Final = "DROP TRIGGER IF EXISTS hostaccess_bound_rows ON {table}"
 TAKE_PART: Final = "GRANT {role} TO CURRENT_USER"  # who sees and ends a role's connections is a member, or superuser
 # Triggers guard what a host does not see, so they run with the rights of the tables' owner. Temporary tables come last:
 # else those of a host would be taken for the platform's, and triggers of its own would run with the owner's rights.
@@ -36,6 +53,13 @@ TRIGGER_FUNCTIONS: Final = """
     WHERE NOT trigger.tgisinternal AND owned.relnamespace = 'public'::regnamespace
     AND NOT (function.prosecdef AND %s = ANY (coalesce(function.proconfig, '{}')))
 """
+# Which PostgreSQL lets everybody fill its disk by; in this database nobody else needs them.
+LARGE_OBJECTS: Final = """
+    SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
+    AND proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lo_truncate', 'lo_truncate64', 'lowrite')
+    AND has_function_privilege('public', oid, 'EXECUTE')
+"""
+TEMPORARY_FILES: Final = "128MB"  # of a connection; queries of the host worker sort little
 
 COLUMN_TYPES: Final = (
     "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = %s"
@@ -80,6 +104,13 @@ def apply_grants() -> None:
         _execute("GRANT USAGE ON SCHEMA public TO {group}", group=group)
         database = sql.Identifier(str(connection.settings_dict["NAME"]))
         _execute("REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC", database=database)
+        for function in _rows(LARGE_OBJECTS):
+            _execute("REVOKE EXECUTE ON FUNCTION {f} FROM PUBLIC", f=_raw(function))
+        if open_to_all := _rows(LARGE_OBJECTS):
+            text = (
+                "hosts may make large objects; as a superuser of PostgreSQL: REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC"
+            )
+            logger.warning(text, ", ".join(open_to_all))
         for function in _rows(TRIGGER_FUNCTIONS, SEARCH_PATH):
             _execute("ALTER FUNCTION {f} SECURITY DEFINER SET {path}", f=_raw(function), path=_raw(SEARCH_PATH))
         for function in FUNCTIONS:
@@ -88,6 +119,7 @@ def apply_grants() -> None:
             _execute("REVOKE ALL ON {table} FROM {group}", table=sql.Identifier(table), group=group)
         for role in _rows("SELECT rolname FROM pg_roles WHERE starts_with(rolname, %s)", role_prefix()):
             _execute(TAKE_PART, role=sql.Identifier(role))
+            _bound_temporary_files(role)
         for grant in GRANTS:
             with transaction.atomic():
                 _apply(grant, group)
@@ -114,6 +146,7 @@ def make_role(role: str, password: str) -> None:
         )
         _execute("GRANT {group} TO {role}", **names)
         _execute(TAKE_PART, **names)
+        _bound_temporary_files(role)
 
 
 def drop_role(role: str) -> None:
@@ -149,6 +182,9 @@ def _apply(grant: TableGrant, group: sql.Identifier) -> None:
     for verb, is_wanted in (("INSERT", grant.may_insert), ("DELETE", grant.may_delete)):
         if is_wanted:
             _execute("GRANT {verb} ON {table} TO {group}", verb=_raw(verb), table=table, group=group)
+    bound = {"prefix": role_prefix(), "alike": grant.alike, "most": grant.most}
+    literals = {name: sql.Literal(value) for name, value in bound.items()}
+    _execute(BOUND_ROWS if grant.most else FREE_ROWS, table=table, **literals)
     wanted = {"SELECT": True, "INSERT": grant.may_insert, "UPDATE": bool(grant.update), "DELETE": grant.may_delete}
     conditions = {
         "rows": _condition(grant.rows),
@@ -157,14 +193,26 @@ def _apply(grant: TableGrant, group: sql.Identifier) -> None:
     types = _column_types(grant.table)
     changeable = {name: types[name] for name in grant.update.split()}
     for verb in (verb for verb, is_wanted in wanted.items() if is_wanted):
-        bounds = time_bounds(changeable if verb == "UPDATE" else types)
+        writable = changeable if verb == "UPDATE" else types
+        bounds = (*time_bounds(writable), *size_bounds(writable))
         name = sql.Identifier(f"{group_name()}_{verb.lower()}")
         written = _condition(" AND ".join([f"({grant.written or grant.rows})", *bounds]))
         _execute(POLICIES[verb], name=name, table=table, group=group, written=written, **conditions)
 
 
+def _bound_temporary_files(role: str) -> None:
+    """Bound what queries of the role put on disk, where the platform's role may: by default superusers alone do."""
+    if _rows("SELECT 1 WHERE has_parameter_privilege('temp_file_limit', 'SET')"):
+        parts = {"role": sql.Identifier(role), "limit": sql.Literal(TEMPORARY_FILES)}
+        _execute("ALTER ROLE {role} SET temp_file_limit = {limit}", **parts)
+    else:
+        text = "%s: its temporary files have no bound; as a superuser: GRANT SET ON PARAMETER temp_file_limit TO %s"
+        logger.warning(text, role, connection.settings_dict["USER"])
+
+
 def _digest() -> str:
-    return hashlib.sha256(repr((GRANTS, FUNCTIONS, POLICIES, AHEAD, AHEAD_OF)).encode()).hexdigest()
+    parts = (GRANTS, FUNCTIONS, POLICIES, AHEAD, AHEAD_OF, LARGEST_BYTES, LARGEST_OF, BOUND_ROWS, LARGE_OBJECTS)
+    return hashlib.sha256(repr((*parts, TEMPORARY_FILES)).encode()).hexdigest()
 
 
 def _column_types(table: str) -> dict[str, str]:
