@@ -326,6 +326,9 @@ class HostImages(Protocol):
     def find(self, references: Collection[str]) -> dict[str, HeldImage]:
         """Return which of these images are on this host, by reference."""
 
+    def remove_replaced(self) -> None:
+        """Remove images of the catalogue whose successor is built, once no container uses them."""
+
 
 class Runtime(Protocol):
     """A container engine on this host, bounded to one installation's containers of one host name.

@@ -22,6 +22,7 @@ class ImageLoops:
         host_images.pull_requested(self._runtime, self._host)
 
     def clear_images(self) -> None:
-        """Remove deleted images, what was left of conversions, and the files of parked sessions that have ended."""
+        """Remove deleted and replaced images, what conversions left, and the files of parked sessions that ended."""
         image_maker.remove_deleted(self._runtime, self._host)
+        self._runtime.images.remove_replaced()
         parking.clear_saved(self._runtime, self._host)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from docker import DockerClient
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import DockerException, ImageNotFound
 from urllib3.exceptions import HTTPError
 
+from resources.images import replaced as replaced_images
 from resources.images import trust, wheels
 from resources.images.base import BaseImageError, Bases, Report
 from resources.images.catalogue import inputs
@@ -112,9 +113,9 @@ class Builder:
         if recipe.wheels:  # the stage that had the files themselves
             self._engine.images.prune({"dangling": True, "label": WHEELS_STAGE_LABEL})
         if replaced and replaced != self._image_id(entry.reference):
-            # Otherwise every update would leave a gigabyte behind; what containers or tags still use, the engine keeps.
-            with suppress(APIError):
-                self._engine.images.remove(replaced)
+            with suppress(DockerException):  # otherwise every update would leave a gigabyte behind
+                replaced_images.mark(self._engine.api, replaced)
+                replaced_images.remove_unused(self._engine.api)
 
     def _image_id(self, reference: str) -> str | None:
         try:

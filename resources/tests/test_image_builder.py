@@ -15,7 +15,7 @@ from docker import DockerClient
 from docker.errors import ImageNotFound
 from docker.models.containers import Container
 
-from resources.images import base, builds
+from resources.images import base, builds, replaced
 from resources.images.base import BaseImageError, Bases
 from resources.images.builder import ImageBuildError, built_digest, follow_build
 from resources.images.catalogue.catalog import Entry
@@ -182,6 +182,23 @@ def test_only_changed_files_cause_a_rebuild(
     assert engine.images.get("gpuplatform-buildtest/tiny:1").id != before
     with pytest.raises(ImageNotFound):
         engine.images.get(str(before))
+
+
+@pytest.mark.docker
+@pytest.mark.django_db
+def test_a_replaced_image_goes_once_nothing_uses_it(folder: Path, engine: DockerClient) -> None:
+    call_command("build_images", folder=folder)
+    before = engine.images.get("gpuplatform-buildtest/tiny:1")
+    container = engine.containers.create("gpuplatform-buildtest/tiny:1")
+    try:
+        (folder / "files" / "new").write_text("new")
+        call_command("build_images", folder=folder)
+        assert engine.images.get(str(before.id)), "a container uses it"
+    finally:
+        container.remove()
+    replaced.remove_unused(engine.api)
+    with pytest.raises(ImageNotFound):
+        engine.images.get(str(before.id))
 
 
 @pytest.mark.docker

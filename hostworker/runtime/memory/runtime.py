@@ -232,6 +232,9 @@ class MemoryImages(_RuntimePart):
             held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
             return {reference: held for reference in references if reference not in self._control.engine.missing_images}
 
+    def remove_replaced(self) -> None:
+        """Nothing is built in memory."""
+
 
 class MemorySavedContainers(_RuntimePart):
     """What one owner's containers have left in memory; `fail_next` has `save_container`, `discard_saved` and so on.

@@ -9,6 +9,7 @@ from hostworker.runtime.docker.client import ProcessClient
 from hostworker.runtime.engine_requests import translated
 from hostworker.runtime.pull import PullLine, PullText, explain_failure, follow
 from hostworker.runtime_protocol import EngineUnreachableError, FindLogin, HeldImage, ImageUnavailableError
+from resources.images import replaced
 from resources.registries.login import RegistryLogin
 
 
@@ -47,6 +48,10 @@ class DockerImages:
         """Return the images of the engine's list; one request, and one for each that was not there before."""
         with translated(EngineUnreachableError):
             return self._find(self._client(), references)
+
+    def remove_replaced(self) -> None:
+        with translated(EngineUnreachableError):
+            replaced.remove_unused(self._client())
 
     def _find(self, client: APIClient, references: Collection[str]) -> dict[str, HeldImage]:
         found: dict[str, HeldImage] = {}
