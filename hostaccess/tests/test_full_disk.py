@@ -33,7 +33,7 @@ ALIKE: Final = {"resources_app": "image_id = %(image)s", "notifications_notifica
 
 
 @pytest.fixture
-def known(own: Session) -> dict[str, object]:
+def known(own: Session) -> dict[str, Any]:
     """What rows of the host refer to."""
     image = make_image(owner=own.owner, source="session", reference="lab/saved:1")
     made = {"session": own, "attempt": 1, "host": own.host, "state": "DONE", "ended_at": own.created_at}
@@ -42,7 +42,7 @@ def known(own: Session) -> dict[str, object]:
     return {"session": own.pk, "host": own.host_id, "image": image.pk, "admin": admin.pk, "facts": facts}
 
 
-def test_a_host_adds_rows_up_to_their_bound(known: dict[str, object], host_connection: psycopg.Connection[Any]) -> None:
+def test_a_host_adds_rows_up_to_their_bound(known: dict[str, Any], host_connection: psycopg.Connection[Any]) -> None:
     bounds = {grant.table: grant.most for grant in GRANTS if grant.most}
     assert bounds.keys() == ADDED.keys()
     for table, most in bounds.items():
