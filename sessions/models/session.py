@@ -341,7 +341,7 @@ class Session(models.Model):
     @cached_property
     def shown_dependencies(self) -> "list[Any]":
         """What it waits for, as users know it; `Dependency` has a `state` then. Lists fetch it with their sessions."""
-        return list(self.dependencies.shown())
+        return list(self.dependencies.shown()) if self.dependencies.exists() else []  # few have some, and it costs more
 
     @property
     def shown_by(self) -> set[str]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import F, FloatField, Q, Sum
+from django.db.models import Count, F, FloatField, Q, Sum
 from django.db.models.functions import Cast
 
 from accounts.models import Project, User
@@ -152,9 +152,7 @@ def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy,
     begin = datetime.combine(since, time(), UTC)
     end = datetime.combine(until + timedelta(days=1), time(), UTC)
     chosen = sessions.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end).order_by()
-    counts: dict[Key, int] = defaultdict(int)
-    for key in chosen.values_list(_KEYS[by], flat=True):
-        counts[key] += 1
+    counts: dict[Key, int] = defaultdict(int, chosen.values_list(_KEYS[by]).annotate(Count("pk")))
     by_key: dict[Key, UsedAmounts] = defaultdict(UsedAmounts, {key: UsedAmounts() for key in counts})
     days = {since + timedelta(days=n): UsedAmounts() for n in range((until - since).days + 1)}
     for key, day, used in (*_held(chosen, begin, end, by, now), *_idle(chosen, since, until, by)):
