@@ -204,7 +204,7 @@ class SessionAdmin(ReadOnlyAdmin):
         *("resource_group", "host", "image"),
     )
     list_select_related = ("owner", "resource_group", "host")
-    search_fields = ("id", "cluster__id", "name", "owner__email", "detail")
+    search_fields = ("id", "cluster__id", "name", "owner__email", "detail", "host__name")
     date_hierarchy = "created_at"
     fieldsets = (
         (None, {"fields": ("shown_name", "id", "cluster", "owner", "kind", "status", "result", WHY, "status_at")}),
@@ -344,7 +344,7 @@ class GpuShareAdmin(ReadOnlyAdmin):
     list_display = ("lease", "gpu", fgpu_column("milli", "fGPU"))
     list_filter = ("gpu__host",)
     list_select_related = ("lease", "gpu")
-    search_fields = ("lease__session__id", "lease__session__name", "gpu__uuid")
+    search_fields = ("lease__session__id", "lease__session__name", "gpu__uuid", "gpu__host__name")
 
 
 @admin.register(SessionEvent)
@@ -365,7 +365,7 @@ class ConversionAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "session", "reference", "state", "progress", "requested_by", "host", "ended_at")
     list_filter = ("state", "host")
     list_select_related = ("session", "requested_by", "host")
-    search_fields = ("session__id", "session__name", "session__owner__email", "reference")
+    search_fields = ("session__id", "session__name", "session__owner__email", "reference", "host__name")
     date_hierarchy = "created_at"
 
 

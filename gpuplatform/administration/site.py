@@ -7,7 +7,8 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.utils.functional import Promise
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
 from gpuplatform.administration import dashboard
@@ -64,6 +65,7 @@ GROUPS: Final = (
         _("Data"), "folder", ("folders.StorageRoot", "folders.Folder", "imports.Import", "imports.ImportCredential")
     ),
 )
+WORDS_SECONDS: Final = 86_400  # for which browsers keep the words of Django's scripts
 RARE: Final = AdminSection(_("Rarely needed"), "dots", ())
 FRONT_PAGE_APPS: Final = frozenset(label.split(".")[0] for group in GROUPS for label in group.models) | {
     "notifications"
@@ -82,7 +84,8 @@ class AdministrationSite(admin.AdminSite):
         """Register models whose administration records what is done there."""
         own = admin_class or admin.ModelAdmin
         bases = (AuditedAdmin, LinkedAdmin, LabelledAdmin, own)
-        super().register(model_or_iterable, type(own.__name__, bases, {}), **options)
+        quick = {"show_full_result_count": False}  # a search would count all rows of the table beside those it finds
+        super().register(model_or_iterable, type(own.__name__, bases, quick), **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the tables that the user may see, and superadmins the dashboard."""
@@ -96,6 +99,17 @@ class AdministrationSite(admin.AdminSite):
     ) -> HttpResponse:
         """Redirect to the front page, which has the tables of all apps by section."""
         return redirect("admin:index")
+
+    def i18n_javascript(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Send the words of Django's scripts, which browsers keep until the cookies change, such as the language's."""
+        response = super().i18n_javascript(request, extra_context)
+        patch_cache_control(response, private=True, max_age=WORDS_SECONDS)
+        patch_vary_headers(response, ("Cookie",))
+        return response
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> Any:
+        """Return the tables that the user may see by app, looked up once they are needed: most pages do not."""
+        return SimpleLazyObject(lambda: super(AdministrationSite, self).get_app_list(request, app_label))
 
     def groups(self, request: HttpRequest) -> list[tuple[AdminSection, list[dict[str, Any]]]]:
         """Return the tables of the front page that the user may see; tables without a group of their own come last."""
