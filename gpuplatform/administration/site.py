@@ -65,6 +65,7 @@ GROUPS: Final = (
         _("Data"), "folder", ("folders.StorageRoot", "folders.Folder", "imports.Import", "imports.ImportCredential")
     ),
 )
+ROWS: Final = 50  # of a page of a list
 WORDS_SECONDS: Final = 86_400  # for which browsers keep the words of Django's scripts
 RARE: Final = AdminSection(_("Rarely needed"), "dots", ())
 FRONT_PAGE_APPS: Final = frozenset(label.split(".")[0] for group in GROUPS for label in group.models) | {
@@ -84,7 +85,8 @@ class AdministrationSite(admin.AdminSite):
         """Register models whose administration records what is done there."""
         own = admin_class or admin.ModelAdmin
         bases = (AuditedAdmin, LinkedAdmin, LabelledAdmin, own)
-        quick = {"show_full_result_count": False}  # a search would count all rows of the table beside those it finds
+        # Rows take most of a list's time, and a search would count all of the table beside those that it finds.
+        quick = {"list_per_page": ROWS, "show_full_result_count": False}
         super().register(model_or_iterable, type(own.__name__, bases, quick), **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
