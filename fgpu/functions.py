@@ -76,14 +76,19 @@ def exceptions(functions: Sequence[Function]) -> list[str]:
 
 def format_names(functions: Sequence[Function]) -> str:
     """Return the C header: two strings of names, each name ended by a NUL, the last one by another; and lists of
-    NVML's functions, for a macro to be applied to each."""
+    functions, for a macro to be applied to each."""
     text = "/* Made from functions.tsv by functions.py. */\n"
     for variable, names in (("guarded", guarded_stems(functions)), ("harmless", exceptions(functions))):
         text += f"__attribute__((unused)) static const char {variable}[] =\n"
         text += "".join(f'    "{name}\\0"\n' for name in names) + '    "";\n'
-    nvml = [function for function in functions if function.name.startswith("nvml")]
-    for macro, kinds in (("NVML_FUNCTIONS", CLASSES), ("NVML_REFUSED", ("refused",)), ("NVML_DENIED", ("denied",))):
-        text += f"#define {macro}(OF)" + "".join(f" \\\n    OF({f.name})" for f in nvml if f.kind in kinds) + "\n"
+    for macro, prefix, kinds in (
+        ("CUDA_REFUSED", "cu", ("refused",)),
+        ("NVML_FUNCTIONS", "nvml", CLASSES),
+        ("NVML_REFUSED", "nvml", ("refused",)),
+        ("NVML_DENIED", "nvml", ("denied",)),
+    ):
+        names = [function.name for function in functions if function.name.startswith(prefix) and function.kind in kinds]
+        text += f"#define {macro}(OF)" + "".join(f" \\\n    OF({name})" for name in names) + "\n"
     return text
 
 

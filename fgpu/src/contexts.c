@@ -102,9 +102,6 @@ DESTROY(cuCtxDestroy_v2)
 DESTROY(cuGreenCtxDestroy)
 DESTROY(cuCtxDetach) /* of its only use */
 
-/* Obsolete since CUDA 4. With it nobody could tell which end of a use ends the context. */
-WRAP(cuCtxAttach, (void)) { return CUDA_NOT_SUPPORTED; }
-
 WRAP(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice device)) {
     CUresult rc = pay(device);
     if (!rc && !(rc = CALL(cuDevicePrimaryCtxRetain, (out, device))))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fgpu.h"
+#include "functions.h" /* CUDA_REFUSED; made from functions.tsv */
 
 enum { MAX_ORDINALS = 64 };
 
@@ -150,3 +151,7 @@ CUresult fgpu_account(const CUlocation *where, int type, int *gpu) {
     *gpu = fgpu_index(device);
     return *gpu < 0 ? CUDA_INVALID_DEVICE : CUDA_SUCCESS;
 }
+
+#define REFUSED(name) \
+    WRAP(name, (void)) { return CUDA_NOT_SUPPORTED; }
+CUDA_REFUSED(REFUSED)

@@ -201,13 +201,3 @@ WRAP(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device)) {
         *bytes = least(*bytes, fgpu_limits.gpu[gpu].mem_bytes);
     return rc;
 }
-
-/* The first versions of the interface (32-bit sizes and pointers, before CUDA 3.2) are not offered. */
-#define REFUSED(name) \
-    WRAP(name, (void)) { return CUDA_NOT_SUPPORTED; }
-REFUSED(cuMemAlloc)
-REFUSED(cuMemAllocPitch)
-REFUSED(cuArrayCreate)
-REFUSED(cuArray3DCreate)
-REFUSED(cuMemGetInfo)
-REFUSED(cuDeviceTotalMem)

@@ -30,6 +30,3 @@ PIN(cuMemHostRegister_v2, memory, (void *memory, size_t bytes, unsigned flags), 
     }
 UNPIN(cuMemFreeHost)
 UNPIN(cuMemHostUnregister)
-
-/* The first version has 32-bit sizes (before CUDA 3.2). */
-WRAP(cuMemAllocHost, (void)) { return CUDA_NOT_SUPPORTED; }

@@ -176,24 +176,7 @@ WRAP(cuDestroyExternalMemory, (CUexternal memory)) {
     return rc;
 }
 
-/* Not offered: memory bound to an object that spans GPUs or processes cannot be followed. */
-#define REFUSED(name) \
-    WRAP(name, (void)) { return CUDA_NOT_SUPPORTED; }
-REFUSED(cuMulticastCreate)
-REFUSED(cuMulticastAddDevice)
-REFUSED(cuMulticastBindMem)
-REFUSED(cuMulticastBindMem_v2)
-REFUSED(cuMulticastBindAddr)
-REFUSED(cuMulticastBindAddr_v2)
-REFUSED(cuLogicalEndpointIdReserve)
-REFUSED(cuLogicalEndpointCreate)
-REFUSED(cuLogicalEndpointAddDevice)
-REFUSED(cuLogicalEndpointBindMem)
-REFUSED(cuLogicalEndpointBindAddr)
-REFUSED(cuLogicalEndpointExport)
-REFUSED(cuLogicalEndpointImport)
-
-/* So programs that ask first do without. */
+/* Objects that bind memory across GPUs or processes are not offered: programs that ask first do without. */
 WRAP(cuDeviceGetAttribute, (int *out, int which, CUdevice device)) {
     CUresult rc = fgpu_ready();
     if (!rc)

@@ -69,6 +69,7 @@ def test_unknown_relatives_of_wrapped_functions_are_withheld() -> None:
         Function("cuLaunchHostFunc", "passed", "work of the host"),
         Function("cuLaunchKernel_v2_ptsz", "gated", "launches"),
         Function("cuLaunch", "gated", "launches"),
+        Function("cuLaunchOld", "refused", "launches by an old interface"),
         Function("cuMySample", "passed", "its name has a word in it that counts for NVML alone"),
         Function("nvmlDeviceGetMemoryBusWidth", "passed", "describes"),
         Function("nvmlDeviceGetSamples", "refused", "tells"),
@@ -76,4 +77,5 @@ def test_unknown_relatives_of_wrapped_functions_are_withheld() -> None:
     assert set(guarded_stems(table)) - set(SHAPES) == {"cuLaunch"}
     assert exceptions(table) == ["cuLaunchHostFunc", "nvmlDeviceGetMemoryBusWidth"]
     assert '"cuLaunch\\0"' in format_names(table)
+    assert "#define CUDA_REFUSED(OF) \\\n    OF(cuLaunchOld)\n" in format_names(table)
     assert "#define NVML_REFUSED(OF) \\\n    OF(nvmlDeviceGetSamples)\n" in format_names(table)
