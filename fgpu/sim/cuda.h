@@ -29,7 +29,7 @@ enum { BAD_HANDLE = 400, NOT_PERMITTED = 800 };
 enum { MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 };
 enum { NODE_KERNEL, NODE_COPY, NODE_FILL, NODE_HOST, NODE_EMPTY = 5, NODE_MEM_FREE = 11 };
 
-struct context { int device, primary_refs; bool dead; unsigned flags; struct context *next; _Atomic unsigned sending; /* threads */ };
+struct context { int device, primary_refs; bool dead, is_green; unsigned flags; struct context *next; _Atomic unsigned sending; /* threads */ };
 struct duty { _Atomic bool done; }; /* a function of the host in a stream; kept for ever, as events may ask */
 struct command { struct sim_ticket ticket; uint64_t at; }; /* of a stream: done when the kernel is, and not before */
 struct stream { /* context NULL: whichever is current */
@@ -40,6 +40,7 @@ struct stream { /* context NULL: whichever is current */
     struct graph *capture;
     struct context *context;
     struct duty *duty; /* the last one */
+    bool ended;
     unsigned flags;
     int priority;
     struct stream *next; /* of those that capture */

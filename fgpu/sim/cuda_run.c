@@ -47,10 +47,14 @@ API CUresult cuStreamDestroy_v2(CUstream s)
 {
     if ((uintptr_t)s <= 2)
         return BAD_HANDLE;
-    if (((struct stream *)s)->capture)
-        end_capture(((struct stream *)s)->capture);
-    free(((struct stream *)s)->queue);
-    free(s);
+    struct stream *stream = s;
+    if (stream->capture)
+        end_capture(stream->capture);
+    pthread_mutex_lock(&stream->lock);
+    free(stream->queue);
+    stream->queue = NULL;
+    stream->ended = true; /* and kept: other threads may be at a launch on it */
+    pthread_mutex_unlock(&stream->lock);
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamDestroy(CUstream s) { return cuStreamDestroy_v2(s); }
@@ -371,6 +375,8 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
     recorded++;
     struct stream *stream = stream_of(s, false);
     struct event *event = e;
+    if (stream->ended)
+        abort(); /* undefined */
     if (!event || (stream->context && event->device != stream->context->device))
         return BAD_HANDLE; /* an event is recorded on its own GPU only */
     event->recorded = true;

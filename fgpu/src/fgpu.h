@@ -155,7 +155,7 @@ CUevent flight_wait(struct queue *queue, uint64_t now);        /* its stream is 
 void flight_record(struct queue *queue, CUstream stream, CUevent event); /* without the lock */
 bool flight_begins(const struct queue *queue);                 /* an event is recorded that must come first */
 void flight_await_helper(CUcontext context, CUstream stream);  /* it records no event in the context, or NULL: stream */
-void flight_forget_stream(CUstream stream);
+bool flight_forget_stream(CUstream stream);                    /* whether its caller may end it now */
 void flight_forget_context(CUcontext context);
 bool flight_is_capturing(CUstream stream);
 
@@ -169,6 +169,8 @@ unsigned turn_told(int gpu);
 uint32_t turn_word(int gpu);
 void turn_sleep(int gpu, uint32_t word, uint64_t until); /* without the lock: until the turn changes, or until then */
 void turn_in_child(void);
+
+#define PATIENCE_NS 10000000000ull /* with what may be waiting for the program to go on */
 
 /* gate.c: nobody touches the driver's events and streams meanwhile. */
 void gate_hold(void), gate_let_go(void);

@@ -10,6 +10,7 @@ HELPER(cuStreamIsCapturing, (CUstream, int *));
 HELPER(cuStreamQuery, (CUstream));
 HELPER(cuCtxPushCurrent_v2, (CUcontext));
 HELPER(cuCtxPopCurrent_v2, (CUcontext *));
+HELPER(cuStreamDestroy_v2, (CUstream));
 HELPER(cuEventCreate, (CUevent *, unsigned));
 HELPER(cuEventRecord, (CUevent, CUstream));
 HELPER(cuEventQuery, (CUevent));
@@ -115,6 +116,22 @@ static void record_tail(struct queue *queue, CUevent event) {
     helped.context = NULL;
 }
 
+/* A thread is at a launch on its stream, or at an event of it, or one is still to be recorded there. */
+static bool is_used(const struct queue *queue) { return queue->open || queue->entering || queue->recording; }
+
+/* The program has ended it meanwhile. */
+static void end_stream(struct queue *queue) {
+    CUcontext context = queue->context;
+    CUstream stream = queue->stream;
+    if (!queue->doomed || is_used(queue)) return;
+    queue->doomed = false;
+    queue->stream = DESTROYED;
+    queue_changed(queue);
+    if (CALL(cuCtxPushCurrent_v2, (context))) return;
+    CALL(cuStreamDestroy_v2, (stream));
+    CALL(cuCtxPopCurrent_v2, (&context));
+}
+
 bool flight_is_helped(void) { return helped.context != NULL; }
 
 static bool is_helped(CUcontext context, CUstream stream) {
@@ -122,10 +139,12 @@ static bool is_helped(CUcontext context, CUstream stream) {
     return helped.context && (context ? context == helped.context : stream == helped.stream || is_default);
 }
 
+/* It may be at a full stream, which may wait for what our caller does next: that goes on after a while. */
 void flight_await_helper(CUcontext context, CUstream stream) {
-    while (is_helped(context, stream)) {
+    uint64_t began = clock_now();
+    while (is_helped(context, stream) && (context || clock_now() - began < PATIENCE_NS)) {
         gate_let_go();
-        clock_sleep(POLL_NS);
+        clock_sleep(POLL_NS + (clock_now() - began) / 8);
         gate_hold();
     }
 }
@@ -137,11 +156,12 @@ static void poll_some(int gpu, bool ask, uint64_t now) {
         if (!queue) return;
         CUevent event = poll_queue(queue, ask, now);
         queue_changed(queue);
-        if (!event)
-            continue;
-        record_tail(queue, event);
+        if (event)
+            record_tail(queue, event);
+        else
+            end_stream(queue);
         if (gate_is_stopped()) return;
-        now = clock_now();
+        now = event ? clock_now() : now;
     }
 }
 
@@ -303,18 +323,15 @@ bool flight_is_capturing(CUstream stream) {
     return CALL(cuStreamIsCapturing, (stream, &status)) || status; /* an error: another stream's capture forbids us */
 }
 
-/* Its work goes on, and its events with it. */
-void flight_forget_stream(CUstream stream) {
-    flight_await_helper(NULL, stream);
-    for (struct queue *queue; (queue = queues_find(stream));) {
-        CUevent end = queue->open && !queue->recording ? close_batch(queue) : NULL;
-        queue->open = false;
-        queue->stream = DESTROYED;
-        queue_changed(queue);
-        gate_let_go();
-        flight_record(queue, stream, end);
-        gate_hold();
-    }
+/* Its work goes on, and its events with it. One on which a thread launches or records may be full, and its caller does
+ * not wait for that: the helper ends it after them. */
+bool flight_forget_stream(CUstream stream) {
+    struct queue *queue = KEY(stream) > KEY(STREAM_PER_THREAD) ? queues_find(stream) : NULL;
+    if (!queue) return true;
+    queue->doomed = is_used(queue);
+    queue->stream = queue->doomed ? stream : DESTROYED;
+    queue_changed(queue);
+    return !queue->doomed;
 }
 
 void flight_forget_context(CUcontext context) {

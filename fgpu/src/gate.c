@@ -13,7 +13,6 @@ HELPER(cuThreadExchangeStreamCaptureMode, (int *));
 
 enum { AHEAD_NS = 4000000, FULL_NS = 250000, SLACK_NS = 10000, IDLE_NS = 50000, LEAST_NAP_NS = 50000 };
 enum { MOST_NAP_NS = 800000, DRAIN_LOOK_NS = 500000, LOOK_NS = 100000000, LAST_LOOKS = 100 };
-#define PATIENCE_NS 10000000000ull
 #define SLICE_NS 200000000u
 #define NEVER UINT64_MAX
 
@@ -184,9 +183,8 @@ static void wait(int gpu, const struct pass *pass) {
         turn_sleep(gpu, pass->word, clock_now() + pass->wait_ns);
     else
         clock_sleep(pass->wait_ns);
-    gate_hold();
+    LOCKED(gate);
     --*waiters(gpu, pass);
-    gate_let_go();
 }
 
 /* Wait for the container's turn. Work recorded into a graph passes: it is gated when the graph is launched. A launch
@@ -294,13 +292,13 @@ WRAP(cuLaunchCooperativeKernelMultiDevice, (CUlaunchParams *list, unsigned count
     return rc ? rc : fgpu_gated ? CUDA_NOT_SUPPORTED : CALL(cuLaunchCooperativeKernelMultiDevice, (list, count, flags));
 }
 
-/* The helper asks streams and records events: not on one that is being destroyed or begins to record a graph. */
+/* The helper asks streams and records events: not on one that has ended or begins to record a graph. */
 #define DESTROY(name) \
     WRAP(name, (CUstream stream)) { \
         gate_hold(); \
-        flight_forget_stream(stream); \
+        bool now = flight_forget_stream(stream); \
         gate_let_go(); \
-        return capture_ended(CALL(name, (stream)), stream, NULL); \
+        return capture_ended(now ? CALL(name, (stream)) : CUDA_SUCCESS, stream, NULL); \
     }
 DESTROY(cuStreamDestroy)
 DESTROY(cuStreamDestroy_v2)
@@ -333,7 +331,6 @@ RECORD_AGAIN(cuStreamBeginRecaptureToGraph_ptsz)
 /* What is recorded for a graphics interface is launched by that, past the gate. */
 #define RECORD_ELSEWHERE(name) \
     WRAP(name, (CUstream stream, void *params)) { \
-        LOCKED(gate); \
         return fgpu_gated ? CUDA_NOT_SUPPORTED : CALL(name, (stream, params)); \
     }
 RECORD_ELSEWHERE(cuStreamBeginCaptureToCig)

@@ -46,6 +46,7 @@ struct queue {
     bool told_to_wait;    /* since its last launch, with nothing open */
     bool seen;            /* and the next batch is to have an event for that */
     bool open;            /* ring[next % RING] has launches that no event closes yet */
+    bool doomed;          /* the helper is to end its stream, when nobody is at it */
     struct batch ring[RING];
 };
 

@@ -1,6 +1,7 @@
 /* The queues of this process, found by context and stream. What a launch costs must not grow with their number: those
  * in use are listed by GPU and counted as they change; of the idle ones the longest unused go beyond some. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "queue.h"
 
@@ -60,7 +61,7 @@ static struct queue_sums sums_of(struct queue *queue) {
 
 void queue_changed(struct queue *queue) {
     struct queue_sums own = sums_of(queue), *all = &sums[queue->gpu];
-    struct queue_list *list = in_flight(queue) || queue->entering || queue->recording ? &in_use[queue->gpu] : &idle;
+    struct queue_list *list = in_flight(queue) || queue->entering || queue->recording || queue->doomed ? &in_use[queue->gpu] : &idle;
     all->working += own.working - queue->counted.working;
     all->behind += own.behind - queue->counted.behind;
     all->closed += own.closed - queue->counted.closed;
@@ -151,10 +152,9 @@ void queues_drop_context(CUcontext context) {
                 continue;
             queue->context = NULL;
             queue->stream = DESTROYED;
-            queue->open = false;
+            queue->open = queue->doomed = false;
             queue->first = queue->next = 0;
-            for (int batch = 0; batch < RING; batch++)
-                queue->ring[batch] = (struct batch){.begin = NULL};
+            memset(queue->ring, 0, sizeof queue->ring);
             queue_changed(queue);
         }
 }

@@ -35,7 +35,19 @@ def test_a_kernel_behind_another_threads_event_is_paid(host: Host, arbiter: bool
     assert run_together(host.bare(), "late", 1000) > 45
 
 
-@pytest.mark.parametrize("hook", [HOOK, *(f"test/libfgpu-{kind}.so" for kind in RUNTIMES)])
+HOOKS = [HOOK, *(f"test/libfgpu-{kind}.so" for kind in RUNTIMES)]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("kernels", [0, 1, 2])
+def test_a_stream_may_end_under_a_launch(host: Host, kernels: int, hook: str) -> None:
+    """The kernel comes behind the last event of its batch, which may have no other."""
+    session = host.session(limit(sm="99"), hook=hook)
+    assert run_together(session, "destroy", kernels) == (kernels + 1) * 1_000_000
+    assert charged_ns(session) >= kernels * 1_000_000
+
+
+@pytest.mark.parametrize("hook", HOOKS)
 def test_all_that_threads_launch_is_charged(host: Host, hook: str) -> None:
     session = host.session(limit(sm="99"), hook=hook)
     executed = run_together(session, "crowd", 2500)
@@ -49,6 +61,18 @@ def test_all_that_threads_launch_is_charged(host: Host, hook: str) -> None:
 def test_a_full_stream_holds_up_no_other_thread(host: Host, pattern: str, commands: int) -> None:
     """The driver makes who sends one command more wait, for a second: also the hook's, for its own events."""
     assert run_together(host.session(limit(sm="99")), pattern, commands) < 20
+
+
+@pytest.mark.parametrize(("pattern", "least", "most"), [("end", 0, 1), ("record", 10_000, 12_000)])
+def test_no_call_waits_for_ever_behind_an_event(host: Host, pattern: str, least: float, most: float) -> None:
+    """The hook's, on a stream that is full for 20 s: which might be until the program does what follows that call."""
+    assert least <= run_together(host.session(limit(sm="99")), pattern, 1023) <= most
+
+
+@pytest.mark.parametrize("after_us", [0, 1500])
+def test_a_green_context_ends_with_launches_in_flight(host: Host, after_us: int) -> None:
+    """The simulated driver aborts where its context is named after that."""
+    assert run_together(host.session(limit(sm="99")), "green", after_us) == 2_200_000
 
 
 def test_a_context_is_not_reset_under_an_event(host: Host) -> None:

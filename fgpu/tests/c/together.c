@@ -5,7 +5,12 @@
  * crowd <ms>: four threads on one stream that waits for another; prints for how many ns the GPU worked.
  * full <commands>, begin <commands>, tail <commands>: a stream that holds so many, while another thread launches on
  * others; prints how many ms the longest of those launches took.
+ * destroy <kernels>: ends a stream with so many in flight, while another thread is at a launch on it; prints for how many
+ * ns the GPU worked.
  * reset <commands>: a thread ends the context of such a stream; prints how many ms that took.
+ * green <us>: ends a green context that long after a launch in it that no event closes.
+ * end <commands>, record <commands>: on a stream that holds so many and waits, a thread ends it, or begins to record a
+ * graph; prints how many ms that took.
  * leave <us>: exits so long after a launch on a stream that waits for something elsewhere. */
 #include <pthread.h>
 #include <stdbool.h>
@@ -52,7 +57,7 @@ static void start(void (*work)(unsigned), unsigned seed)
 static void join(void)
 {
     while (running)
-        sleep_until(now() + MS);
+        sleep_until(now() + 10 * MS);
     CU(cuCtxSynchronize, (void));
     sleep_until(now() + 100 * MS); /* for what is done to be seen */
 }
@@ -102,6 +107,22 @@ static void wander(unsigned seed)
     }
 }
 
+static void launch_late(unsigned unused)
+{
+    (void)unused;
+    delay_launches(LATE_NS);
+    launch(streams[0], MS);
+}
+
+static void destroy_under_launch(int kernels)
+{
+    for (int i = 0; i < kernels; i++)
+        launch(streams[0], MS);
+    start(launch_late, 0);
+    sleep_until(now() + LATE_NS / 2);
+    CU(cuStreamDestroy_v2, (CUstream), streams[0]);
+}
+
 static void launch_elsewhere(unsigned unused)
 {
     (void)unused;
@@ -123,6 +144,24 @@ static void reset(unsigned unused)
     longest = now() - began;
 }
 
+static void end(unsigned unused)
+{
+    (void)unused;
+    sleep_until(now() + 5 * MS); /* until the hook records an event there */
+    uint64_t began = now();
+    CU(cuStreamDestroy_v2, (CUstream), streams[0]);
+    longest = now() - began;
+}
+
+static void record(unsigned unused)
+{
+    (void)unused;
+    sleep_until(now() + 5 * MS);
+    uint64_t began = now();
+    CU(cuStreamBeginCapture_v2, (CUstream, int), streams[0], 0);
+    longest = now() - began;
+}
+
 static void fill(int commands)
 {
     for (int i = 0; i < commands; i++)
@@ -132,15 +171,16 @@ static void fill(int commands)
 /* The stream waits for something elsewhere, or works for long, with so many commands behind it. */
 static void be_full(const char *pattern, int commands)
 {
-    bool resets = !strcmp(pattern, "reset"), tail = resets || !strcmp(pattern, "tail");
+    void (*act)(unsigned) = !strcmp(pattern, "reset") ? reset : !strcmp(pattern, "end") ? end : !strcmp(pattern, "record") ? record : launch_elsewhere;
+    bool tail = act != launch_elsewhere || !strcmp(pattern, "tail");
     for (int i = 0; i < 10; i++) /* the hook's events: one behind each launch, or behind many */
         launch(streams[0], tail ? 20 * US : MS);
     CU(cuCtxSynchronize, (void));
     sleep_until(now() + 10 * MS);
-    start(resets ? reset : launch_elsewhere, 0);
+    start(act, 0);
     if (tail) {
         launch(streams[0], 20 * US);
-        launch(streams[0], 200 * MS);
+        launch(streams[0], act == end || act == record ? 20ull * HELD_NS : 200 * MS);
         fill(commands);
         return;
     }
@@ -161,6 +201,23 @@ static void wait_elsewhere(uint64_t ns)
     CU(cuStreamWaitEvent, (CUstream, CUevent, unsigned), streams[0], event, 0);
     launch(streams[0], US);
     sleep_until(now() + ns);
+}
+
+static void end_green(uint64_t ns)
+{
+    CUgreenCtx green;
+    CUcontext face;
+    for (int i = 0; i < 10; i++)
+        launch(streams[0], 20 * US);
+    CU(cuCtxSynchronize, (void));
+    CU(cuGreenCtxCreate, (CUgreenCtx *, CUresourceDesc, CUdevice, unsigned), &green, NULL, 0, 0);
+    CU(cuCtxFromGreenCtx, (CUcontext *, CUgreenCtx), &face, green);
+    CU(cuCtxSetCurrent, (CUcontext), face);
+    for (int i = 0; i < 2; i++)
+        launch(NULL, MS);
+    sleep_until(now() + ns);
+    CU(cuCtxSetCurrent, (CUcontext), context);
+    CU(cuGreenCtxDestroy, (CUgreenCtx), green);
 }
 
 int main(int argc, char **argv)
@@ -187,6 +244,14 @@ int main(int argc, char **argv)
     } else if (!strcmp(argv[1], "crowd")) {
         for (unsigned i = 0; i < 4; i++)
             start(wander, i);
+        join();
+        printf("%llu\n", (unsigned long long)executed(0));
+    } else if (!strcmp(argv[1], "destroy")) {
+        destroy_under_launch(atoi(argv[2]));
+        join();
+        printf("%llu\n", (unsigned long long)executed(0));
+    } else if (!strcmp(argv[1], "green")) {
+        end_green(strtoull(argv[2], NULL, 10) * US);
         join();
         printf("%llu\n", (unsigned long long)executed(0));
     } else if (!strcmp(argv[1], "leave")) {
