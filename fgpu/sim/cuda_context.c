@@ -18,6 +18,8 @@ static bool is_context(const struct context *context)
     while (at && at != context)
         at = at->next;
     pthread_mutex_unlock(&big);
+    if (at && at->dead && at->is_green)
+        abort(); /* undefined: its validity was the green one's */
     return at && !at->dead;
 }
 
@@ -30,27 +32,61 @@ static CUresult push(struct context *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult make_context(CUcontext *out, unsigned flags, CUdevice d)
+static struct context *new_context(unsigned flags, CUdevice d)
 {
-    NEED_DEVICE(d);
-    if (!out)
-        return CUDA_INVALID_VALUE;
-    struct context *context = *out = zeroed(sizeof *context);
+    struct context *context = zeroed(sizeof *context);
     context->device = d;
     context->flags = flags;
     pthread_mutex_lock(&big);
     context->next = made;
     made = context;
     pthread_mutex_unlock(&big);
-    return push(context);
+    return context;
+}
+
+static CUresult make_context(CUcontext *out, unsigned flags, CUdevice d)
+{
+    NEED_DEVICE(d);
+    if (!out)
+        return CUDA_INVALID_VALUE;
+    return push(*out = new_context(flags, d));
 }
 
 API CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice d) { return make_context(out, flags, d); }
 API CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d) { return make_context(out, flags, d); }
 API CUresult cuCtxCreate_v3(CUcontext *out, void *affinity, int n, unsigned flags, CUdevice d) { (void)affinity, (void)n; return make_context(out, flags, d); }
 API CUresult cuCtxCreate_v4(CUcontext *out, void *params, unsigned flags, CUdevice d) { (void)params; return make_context(out, flags, d); }
-API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice d, unsigned flags) { (void)desc, (void)flags; NEED_DEVICE(d); *out = zeroed(8); return CUDA_SUCCESS; }
-API CUresult cuGreenCtxDestroy(CUgreenCtx c) { free(c); return CUDA_SUCCESS; }
+
+/* A part of a GPU: by another name a context, whose memory and events are the primary one's. It retains that. */
+struct green { struct context *face; };
+API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice d, unsigned flags)
+{
+    (void)desc, (void)flags;
+    NEED_DEVICE(d);
+    struct green *green = *out = zeroed(sizeof *green);
+    green->face = new_context(0, d);
+    green->face->is_green = true;
+    primary[d].primary_refs++;
+    return CUDA_SUCCESS;
+}
+API CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx c)
+{
+    NEED_INIT;
+    *out = ((struct green *)c)->face;
+    return CUDA_SUCCESS;
+}
+API CUresult cuGreenCtxDestroy(CUgreenCtx c)
+{
+    NEED_INIT;
+    struct context *face = ((struct green *)c)->face;
+    if (face->sending)
+        abort();
+    face->dead = true;
+    if (current == face)
+        current = pushed ? below[--pushed] : NULL;
+    free(c);
+    return cuDevicePrimaryCtxRelease_v2(face->device);
+}
 
 /* Nobody may be sending it a command meanwhile. */
 static void end(struct context *context)

@@ -40,7 +40,7 @@ struct block *add_block(int device, int kind, uint64_t bytes, uint64_t address)
     if (!block->address || address)
         block->address = address ? address : take_addresses(bytes);
     *block = (struct block){
-        .next = blocks, .address = block->address, .bytes = bytes, .device = device, .kind = kind, .handles = 1, .context = current, .id = ++ids};
+        .next = blocks, .address = block->address, .bytes = bytes, .device = device, .kind = kind, .handles = 1, .context = current && current->is_green ? &primary[current->device] : current, .id = ++ids};
     blocks = block;
     return block;
 }

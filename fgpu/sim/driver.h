@@ -71,6 +71,7 @@ DRIVER int cuDevicePrimaryCtxReset(CUdevice);
 DRIVER int cuDevicePrimaryCtxReset_v2(CUdevice);
 DRIVER int cuGreenCtxCreate(CUgreenCtx *, CUresourceDesc, CUdevice, unsigned);
 DRIVER int cuGreenCtxDestroy(CUgreenCtx);
+DRIVER int cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
 DRIVER int cuLaunch(CUfunction);
 DRIVER int cuLaunchGrid(CUfunction, int, int);
 DRIVER int cuLaunchGridAsync(CUfunction, int, int, CUstream);

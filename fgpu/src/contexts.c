@@ -3,6 +3,7 @@
 #include "fgpu.h"
 
 HELPER(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *));
+HELPER(cuCtxFromGreenCtx, (CUcontext *, CUgreenCtx));
 HELPER(cuDeviceGetAttribute, (int *, int, CUdevice));
 
 PER_PROCESS static pthread_mutex_t contexts = PTHREAD_MUTEX_INITIALIZER;
@@ -99,8 +100,15 @@ WRAP(cuCtxSetLimit, (int which, size_t value)) {
     WRAP(name, (CUcontext context)) { return gone(CALL(name, (doomed(context))), context); }
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
-DESTROY(cuGreenCtxDestroy)
 DESTROY(cuCtxDetach) /* of its only use */
+
+/* What programs do in it they do in a context of another handle. Memory is the primary one's, and stays. */
+WRAP(cuGreenCtxDestroy, (CUgreenCtx green)) {
+    CUcontext context;
+    if (!CALL(cuCtxFromGreenCtx, (&context, green)))
+        doomed(context);
+    return CALL(cuGreenCtxDestroy, (green));
+}
 
 WRAP(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice device)) {
     CUresult rc = pay(device);
