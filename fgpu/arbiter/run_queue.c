@@ -23,6 +23,7 @@ static const uint64_t LATE_NS = 5 * MS;                              /* until wo
 static const uint64_t PAUSE_NS = 20 * MS;                            /* of a session that counts as coming back */
 static const uint64_t SAVED_NS = 100 * MS, OWED_NS = 1000 * MS;      /* buckets, times the share: idle, and waiting */
 static const uint64_t DEBT_NS = 300 * MS;                            /* with more, it has no part of a price */
+static const int64_t LARGEST_DEBT_NS = 1000000000000000;             /* eleven days; times SHARE_WHOLE it fits */
 static const uint64_t STRAY_NS = 1000 * MS;                          /* after its turn, it is shown to the admin */
 #define NEVER UINT64_MAX
 #define PARKED UINT64_MAX
@@ -53,9 +54,9 @@ static bool has_part(const struct run_queue *q, const struct member *m) {
     return overruns(q, m) && !m->is_spare && m->bucket_ns > -(int64_t)DEBT_NS;
 }
 
-/* Debt by spare time is bounded: who owns that time takes it back by its own bucket. */
+/* Debt by spare time is small: who owns that time takes it back by its own bucket. */
 static void pay(struct member *m, uint64_t ns) {
-    int64_t floor = m->is_spare ? -part(m, OWED_NS) : INT64_MIN, left = m->bucket_ns - (int64_t)ns;
+    int64_t floor = m->is_spare ? -part(m, OWED_NS) : -LARGEST_DEBT_NS, left = m->bucket_ns - (int64_t)ns;
     m->bucket_ns = left > floor ? left : m->bucket_ns < floor ? m->bucket_ns : floor;
     m->virtual_ns += ns * SHARE_WHOLE / m->share;
     m->charged_ns += ns;

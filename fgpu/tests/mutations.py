@@ -178,6 +178,7 @@ MUTATIONS = [
     Mutation("no room made", "arbiter/processes.c", "    if (idlest)\n        drop(idlest, now);\n    return idlest != NULL;", "    return false;", "test_connections.py::idle", "arbiter-x86_64"),
     Mutation("as many connections as they like", "arbiter/processes.c", "if (session->connected <", "if (true || session->connected <", "test_connections.py::keep_nobody", "arbiter-x86_64"),
     Mutation("accepting in a loop", "arbiter/processes.c", "            turn_deaf(session);", "            (void)turn_deaf;", "test_connections.py::rests", "arbiter-x86_64"),
+    Mutation("debt without an end", "arbiter/run_queue.c", ": -LARGEST_DEBT_NS,", ": INT64_MIN,", "test_liars.py::eleven_days", "test/debt"),
     Mutation("spare time not given", "arbiter/run_queue.c", "(m->bucket_ns > 0 || m->burst)", "m->bucket_ns > 0", "test_arbiter.py::left_idle", "test/arbiter"),
     Mutation("spare time for all", "arbiter/run_queue.c", "(m->bucket_ns > 0 || m->burst)", "true", "test_arbiter.py::alone_a_session", "test/arbiter"),
     Mutation("the dead keep their turn", "arbiter/processes.c", "!watch(process->pidfd, &process->death)", "false", "test_arbiter.py::killed_process", "test/arbiter"),

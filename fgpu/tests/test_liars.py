@@ -68,3 +68,9 @@ def test_accomplices_have_their_shares_together(host: Host, share: float, load: 
 @pytest.mark.parametrize("lie", [Lie("busy"), Lie("hold"), Lie("overrun", 1000)], ids=str)
 def test_a_liar_stops_no_spare_time(host: Host, load: Load, lie: Lie) -> None:
     assert min(parts(run_beside_liar(host, [45, 45], load, lie, "burst"))) > 45
+
+
+@pytest.mark.parametrize(("days", "waits"), [(10, 30), (40, 1e15 * 4 / 86400e9)])
+def test_nobody_owes_more_than_eleven_days(host: Host, days: int, waits: float) -> None:
+    """Who says for so long that it is busy, without a turn, has a turn when a share of 25 % has paid for that."""
+    assert float(host.bare().run("test/debt", str(days))) == pytest.approx(waits, abs=0.01)
