@@ -49,11 +49,10 @@ static void change(int gpu) {
     held[gpu] = to;
 }
 
-static void open_shared(void) {
-    int gpu = -1;
-    uint64_t id = 1 + choose(rest, 4), bytes = take_size(rest) >> 8, most = bytes;
-    if (!region_share(id, &gpu, &bytes)) return;
-    REQUIRE(gpu >= 0 && gpu < HOLDERS && bytes <= most);
+static void open_shared(int gpu) {
+    uint64_t id = 1 + choose(rest, 4), bytes = take_size(rest) >> 8;
+    if (!region_share(id, gpu, bytes)) return;
+    REQUIRE(bytes <= limit_of(gpu) && held[gpu] <= limit_of(gpu) - bytes);
     held[gpu] += bytes;
 }
 
@@ -80,7 +79,7 @@ static void step(int gpu) {
     case 0: case 1: overwrite(true); break;
     case 2: change(gpu); break;
     case 3: region_publish(1 + choose(in, 4), gpu, take_size(in)); break;
-    case 4: open_shared(); break;
+    case 4: open_shared(gpu); break;
     case 5: region_unshare(1 + choose(in, 4)); break;
     case 6: region_used(gpu, &used); break;
     case 7: list(gpu); break;

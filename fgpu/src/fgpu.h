@@ -74,8 +74,8 @@ CUresult region_change(int gpu, uint64_t from, uint64_t to); /* of what this pro
 bool region_used(int gpu, uint64_t *used);
 /* Memory that a process offers to others is charged once for the session, as long as any of its processes holds it. */
 void region_publish(uint64_t id, int gpu, uint64_t bytes); /* what this process holds is known to others by that id */
-/* Hold it, too, at no cost; `bytes`: how much there is, then how much of it is charged. False: nobody holds it. */
-bool region_share(uint64_t id, int *gpu, uint64_t *bytes);
+/* Hold so much, which others hold on that GPU, at no cost for the session. False: nobody does. */
+bool region_share(uint64_t id, int gpu, uint64_t bytes);
 void region_unshare(uint64_t id);
 int region_processes(int gpu, nvmlProcessV2 *out, int room); /* -1: the region is garbled */
 void region_note(const char *text);

@@ -91,7 +91,7 @@ CUresult hold_open(uint64_t share, int gpu, uint64_t bytes, CUcontext context, s
     *shared = false;
     if (!(*out = malloc(sizeof **out))) return CUDA_OUT_OF_MEMORY;
     **out = (struct hold){.gpu = gpu, .bytes = bytes, .context = context};
-    if ((*shared = region_share(share, &(*out)->gpu, &(*out)->bytes))) return CUDA_SUCCESS;
+    if ((*shared = region_share(share, gpu, bytes))) return CUDA_SUCCESS;
     free(*out);
     return hold_new(gpu, bytes, context, out);
 }

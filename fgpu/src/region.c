@@ -227,11 +227,13 @@ static uint64_t total(int gpu) {
     return sum - least(sum, twice);
 }
 
-static bool fits(int gpu, uint64_t bytes) {
-    uint64_t used = most(total(gpu), own.used[gpu]); /* whatever is written there, this process has no more by itself */
+static bool is_within(int gpu, uint64_t used, uint64_t bytes) {
     uint64_t limit = gpu == HOST_MEMORY ? fgpu_limits.pinned_bytes : fgpu_limits.gpu[gpu].mem_bytes;
     return used <= limit && bytes <= limit - used;
 }
+
+/* Whatever is written there, this process has no more by itself. */
+static bool fits(int gpu, uint64_t bytes) { return is_within(gpu, most(total(gpu), own.used[gpu]), bytes); }
 
 CUresult region_change(int gpu, uint64_t from, uint64_t to) {
     if (gpu < 0 || from == to) return CUDA_SUCCESS;
@@ -265,18 +267,16 @@ void region_publish(uint64_t id, int gpu, uint64_t bytes) {
     *word_of(share, mine) |= bit_of(mine);
 }
 
-bool region_share(uint64_t id, int *gpu, uint64_t *bytes) {
+/* Held in full by this process: what the region says of it spares the session, and not its limit for each process. */
+bool region_share(uint64_t id, int gpu, uint64_t bytes) {
     LOCKED_REGION;
-    if (!locked || (!mine && !take_slot())) return false;
+    if (!locked || gpu < 0 || (!mine && !take_slot())) return false;
     reap(); /* what nobody lives to hold is nobody's */
     struct region_share *share = share_of(id);
-    int its = share ? __atomic_load_n(&share->gpu, __ATOMIC_RELAXED) : -1;
-    uint64_t charged = share ? __atomic_load_n(&share->bytes, __ATOMIC_RELAXED) : 0;
-    if (its < 0 || its >= HOLDERS || charged > *bytes || *word_of(share, mine) & bit_of(mine)) return false;
+    if (!share || share->gpu != gpu || share->bytes > bytes || *word_of(share, mine) & bit_of(mine)) return false;
+    if (!is_within(gpu, own.used[gpu], bytes)) return false;
     *word_of(share, mine) |= bit_of(mine);
-    *gpu = its;
-    *bytes = charged;
-    mine->used[its] = own.used[its] += charged;
+    mine->used[gpu] = own.used[gpu] += bytes;
     return true;
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from fgpu.region import used_bytes
-from fgpu.tests.host import GIB, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, Host, Probe, Session, limit
+from fgpu.region import SHARE_BASE, used_bytes
+from fgpu.tests.host import GIB, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, Probe, Session, limit
 
 SHARE = limit(memory=GIB)
 HOST, PINNED = 2, 1  # a kind of location, and of memory
@@ -145,6 +147,25 @@ def test_memory_opened_by_ipc_outlives_its_maker_charged(host: Host) -> None:
         assert held(session) == GIB
         assert keeper.free() == 0
         assert host.bare().probe().free() == 7 * GIB
+
+
+@pytest.mark.parametrize(("gpu", "size"), [(0, 0), (1, GIB // 2)])
+def test_a_forged_entry_makes_no_import_free(host: Host, gpu: int, size: int) -> None:
+    """It says of memory that others hold it, but no bytes of it, or on a GPU of which the session has more."""
+    host.configure(gpus=2)
+    session = host.session(SHARE, limit(UUIDS[1], memory=8 * GIB))
+    with session.probe() as keeper:
+        for slot in range(7):
+            maker = session.probe()
+            if maker.alloc(GIB // 2) == 0:
+                name = name_of(maker, "ipc_get")
+                for at, value in ((8, struct.pack("=Q", size)), (48, struct.pack("=i", gpu))):
+                    with session.region.open("r+b") as file:
+                        file.seek(SHARE_BASE + at)
+                        file.write(value)
+                keeper.code(f"name ipc_open {slot} {name}")
+            maker.kill()
+        assert host.bare().probe().free() >= 7 * GIB
 
 
 def test_ipc_memory_of_another_session_is_charged(host: Host) -> None:
