@@ -116,7 +116,7 @@ static void record_tail(struct queue *queue, CUevent event) {
     helped.context = NULL;
 }
 
-/* A thread is at a launch on its stream, or at an event of it, or one is still to be recorded there. */
+/* A thread is at a launch on its stream or at an event of it, or an event is still to be recorded there. */
 static bool is_used(const struct queue *queue) { return queue->open || queue->entering || queue->recording; }
 
 /* The program has ended it meanwhile. */

@@ -61,7 +61,8 @@ static struct queue_sums sums_of(struct queue *queue) {
 
 void queue_changed(struct queue *queue) {
     struct queue_sums own = sums_of(queue), *all = &sums[queue->gpu];
-    struct queue_list *list = in_flight(queue) || queue->entering || queue->recording || queue->doomed ? &in_use[queue->gpu] : &idle;
+    bool is_idle = !in_flight(queue) && !queue->entering && !queue->recording && !queue->doomed;
+    struct queue_list *list = is_idle ? &idle : &in_use[queue->gpu];
     all->working += own.working - queue->counted.working;
     all->behind += own.behind - queue->counted.behind;
     all->closed += own.closed - queue->counted.closed;
