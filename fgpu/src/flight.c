@@ -22,12 +22,22 @@ enum { STUCK_NS = 1000000000, MIXED_NS = 100000000 };
 
 static uint64_t launch_ns[MAX_GPUS]; /* running mean of the GPU time per launch */
 static uint64_t polled[MAX_GPUS], covered[MAX_GPUS]; /* up to where time was counted: streams overlap */
+static struct { uint64_t ns, launches; } ended[MAX_GPUS]; /* since the mean was taken last */
 static uint64_t elsewhere[MAX_GPUS]; /* when last nothing was at work, by a look at all */
 
-static void report(struct queue *queue, uint64_t start, uint64_t end, uint64_t now) {
-    region_gate_busy(queue->gpu, start, end, !turn_is_governed(now));
+/* The first to end of streams that work at the same time has the time of all: the mean is of as many launches as are
+ * in flight. */
+static void report(struct queue *queue, uint64_t start, uint64_t end, unsigned launches, uint64_t now) {
+    int gpu = queue->gpu;
+    region_gate_busy(gpu, start, end, !turn_is_governed(now));
     queue->last_end = most(queue->last_end, end);
-    covered[queue->gpu] = most(covered[queue->gpu], end);
+    ended[gpu].ns += end - least(most(start, covered[gpu]), end);
+    ended[gpu].launches += launches;
+    covered[gpu] = most(covered[gpu], end);
+    if (ended[gpu].launches < queue_sums(gpu)->launches) return;
+    uint64_t each = most(ended[gpu].ns / ended[gpu].launches, 1);
+    launch_ns[gpu] = launch_ns[gpu] ? (launch_ns[gpu] * 3 + each) / 4 : each;
+    ended[gpu].ns = ended[gpu].launches = 0;
 }
 
 static void finish(struct queue *queue, const struct batch *batch, uint64_t now) {
@@ -39,15 +49,13 @@ static void finish(struct queue *queue, const struct batch *batch, uint64_t now)
     uint64_t busy = CALL(cuEventElapsedTime, (&ms, from, batch->end)) ? now - start : (uint64_t)((double)ms * 1e6);
     if (batch->behind) /* what is reported past that event by an estimate is in the pause too */
         start = least(start, now - busy);
-    uint64_t end = least(start + busy, now), fresh = most(start, covered[queue->gpu]);
-    report(queue, start, end, now);
-    uint64_t each = most((end > fresh ? end - fresh : 0) / batch->launches, 1);
-    launch_ns[queue->gpu] = launch_ns[queue->gpu] ? (launch_ns[queue->gpu] * 3 + each) / 4 : each;
+    report(queue, start, least(start + busy, now), batch->launches, now);
 }
 
 static uint64_t tail_end(struct queue *queue) {
     const struct batch *tail = batch_at(queue, queue->next);
-    return most(tail->start, queue->last_end) + tail->launches * launch_ns[queue->gpu];
+    uint64_t end = most(tail->start, queue->last_end) + tail->launches * launch_ns[queue->gpu];
+    return queue->beside ? most(end, queue->due) : end;
 }
 
 static CUevent close_batch(struct queue *queue) {
@@ -70,11 +78,13 @@ static bool is_busy(const struct queue *queue) {
 
 /* The program has stopped running ahead, with launches that no event closes. If the stream is done, they took about as
  * long as others; otherwise an event will tell: the helper's, or that of the next launch. Beside other streams they may
- * have waited for those, whose events tell how long. */
+ * have waited for those, whose events tell how long: they are done when all that was launched before them is. */
 static CUevent close_tail(struct queue *queue, bool ask, uint64_t now) {
+    const struct batch *tail = batch_at(queue, queue->next);
+    if (queue->beside && queue->due > now) return NULL;
     if ((ask || !queue->beside) && is_busy(queue)) return ask ? close_batch(queue) : NULL;
     if (ask && tail_end(queue) > now) return NULL;
-    report(queue, most(batch_at(queue, queue->next)->start, queue->last_end), least(tail_end(queue), now), now);
+    report(queue, most(tail->start, queue->last_end), least(tail_end(queue), now), tail->launches, now);
     queue->open = false;
     return NULL;
 }
@@ -238,6 +248,7 @@ static CUevent open_batch(struct queue *queue, uint64_t now) {
 CUevent flight_enter(struct queue *queue, bool for_turns, uint64_t now) {
     queue->beside = queue_sums(queue->gpu)->working > queue->counted.working; /* events tell how far they are */
     queue->together = for_turns && !queue->beside && launch_ns[queue->gpu] && launch_ns[queue->gpu] < SHORT_NS;
+    queue->due = now + flight_ahead(queue->gpu, now) + launch_ns[queue->gpu];
     CUevent begin = NULL;
     if (!queue->open && queue->next - queue->first < RING - 1)
         begin = open_batch(queue, now);

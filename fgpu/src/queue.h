@@ -43,6 +43,7 @@ struct queue {
     uint64_t split_at;    /* the next batch may end where its stream is told to wait */
     bool together;        /* its launches are short, and measured together */
     bool beside;          /* others were at work at its last launch, which may wait for those */
+    uint64_t due;         /* when that is done, in the order of all launches */
     bool told_to_wait;    /* since its last launch, with nothing open */
     bool seen;            /* and the next batch is to have an event for that */
     bool open;            /* ring[next % RING] has launches that no event closes yet */

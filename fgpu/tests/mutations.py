@@ -218,6 +218,8 @@ MUTATIONS = [
     Mutation("a stream's end waits for the helper", "src/flight.c", "if (!queue) return true;", "if (!queue) return true;\n    flight_await_helper(queue->context, NULL);", "test_threads.py::for_ever"),
     Mutation("captures wait for ever", "src/flight.c", "(context || clock_now() - began < PATIENCE_NS)", "true", "test_threads.py::for_ever"),
     Mutation("green contexts are kept", "src/contexts.c", "        doomed(context);", "        (void)context;", "test_threads.py::green"),
+    Mutation("launches behind others are done at once", "src/flight.c", "    if (queue->beside && queue->due > now) return NULL;\n", "", "test_gate.py::many_streams"),
+    Mutation("the first to end has the time of all", "src/flight.c", "    if (ended[gpu].launches < queue_sums(gpu)->launches) return;\n", "", "test_gate.py::many_streams"),
     Mutation("launches at work closed by an estimate", "src/flight.c", "(ask || !queue->beside) && is_busy", "ask && is_busy", "test_threads.py::is_charged"),
     Mutation("the driver asked at the end", "src/gate.c", "if (!flight_is_held(gpu))", "if (!flight_any(gpu, clock_now()))", "test_threads.py::after_its_end"),
     Mutation("preload file writable", "mounts.py", '"/etc/ld.so.preload"),', '"/etc/ld.so.preload", read_only=False),', "test_docker.py::put_the_hook_aside"),

@@ -64,6 +64,13 @@ def test_the_length_of_the_kernels_does_not_matter(host: Host, pattern: str, mic
     assert seen == pytest.approx(25, abs=TOLERANCE)
 
 
+@pytest.mark.parametrize("pattern", ["crowd", "streams", "in-turns"])
+def test_short_kernels_on_many_streams_get_their_share(host: Host, pattern: str) -> None:
+    """Most are behind those of other streams, with no event of their own."""
+    [seen] = busy(share(host, 25), pattern, 20, 4000)
+    assert seen == pytest.approx(25, abs=1)
+
+
 def test_a_kernel_longer_than_the_frame_is_paid_back(host: Host) -> None:
     [seen] = busy(share(host, 10), "async", 400_000, 60_000)
     assert seen == pytest.approx(10, abs=TOLERANCE)
