@@ -60,6 +60,9 @@ LARGE_OBJECTS: Final = """
     AND has_function_privilege('public', oid, 'EXECUTE')
 """
 TEMPORARY_FILES: Final = "128MB"  # of a connection; queries of the host worker sort little
+HAS_PRIVILEGES_OF_SETTINGS: Final = "SELECT 1 WHERE current_setting('server_version_num')::int >= 150000"
+MAY_BOUND_FILES: Final = "SELECT 1 WHERE has_parameter_privilege('temp_file_limit', 'SET')"
+IS_SUPERUSER: Final = "SELECT 1 FROM pg_roles WHERE rolname = CURRENT_USER AND rolsuper"
 
 COLUMN_TYPES: Final = (
     "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = %s"
@@ -202,7 +205,7 @@ def _apply(grant: TableGrant, group: sql.Identifier) -> None:
 
 def _bound_temporary_files(role: str) -> None:
     """Bound what queries of the role put on disk, where the platform's role may: by default superusers alone do."""
-    if _rows("SELECT 1 WHERE has_parameter_privilege('temp_file_limit', 'SET')"):
+    if _rows(MAY_BOUND_FILES if _rows(HAS_PRIVILEGES_OF_SETTINGS) else IS_SUPERUSER):
         parts = {"role": sql.Identifier(role), "limit": sql.Literal(TEMPORARY_FILES)}
         _execute("ALTER ROLE {role} SET temp_file_limit = {limit}", **parts)
     else:
