@@ -41,7 +41,8 @@ class People:
         self._group = group
         self._image = image
         policy = make_policy(allow_sudo=True)
-        self._tokens = [ApiToken.objects.issue(make_user(policy=policy))[1] for _ in range(count)]
+        users = [make_user(policy=policy) for _ in range(count)]
+        self.tokens = {user.pk: ApiToken.objects.issue(user)[1] for user in users}
         self._token_of: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -72,7 +73,7 @@ class People:
         }
         body |= ({"command": command} if command else {}) | ({"time_limit": time_limit} if time_limit else {})
         body |= {"cluster": dict(cluster)} if cluster else {}
-        token = chance.choice(self._tokens)
+        token = chance.choice([*self.tokens.values()])
         answer = self._post(chance, token, "/sessions/", body)
         ids = [str(each["id"]) for each in answer or ()]
         with self._lock:
@@ -83,10 +84,11 @@ class People:
                     self.promises.limits[session_id] = time_limit
         return ids
 
-    def end(self, chance: random.Random, session_id: str) -> None:
-        """Ask for the end of a session."""
+    def end(self, chance: random.Random, session_id: str, owner_id: int | None = None) -> None:
+        """Ask for the end of a session. `owner_id`: of one that may have begun by a request that was given up."""
         self.promises.ended[session_id] = time.time()
-        self._post(chance, self._token_of[session_id], f"/sessions/{session_id}/terminate/", {})
+        token = self._token_of[session_id] if owner_id is None else self.tokens[owner_id]
+        self._post(chance, token, f"/sessions/{session_id}/terminate/", {})
 
     def act(self, chance: random.Random, session_id: str, verb: str, body: dict[str, Any] | None = None) -> None:
         """Park, resume, resize ... a session; what is refused is no error."""

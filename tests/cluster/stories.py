@@ -166,8 +166,10 @@ class Campaign:
         """Have all sessions ended: then nothing is to be left of them."""
         self.say("all sessions are ended")
         asked(workloads.end)
-        for pk in asked(lambda: list(_live().mains().values_list("pk", flat=True))):
-            self.world.people.end(self._chance, pk)
+        people = self.world.people
+        theirs = _live().mains().filter(owner__in=people.tokens)  # replicas end with their deployment
+        for pk, owner_id in asked(lambda: list(theirs.values_list("pk", "owner_id"))):
+            people.end(self._chance, pk, owner_id)
         until(lambda: asked(lambda: not _live().exists()), seconds=MAX_WAIT_S)
         self.settle()
 
