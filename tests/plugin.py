@@ -25,6 +25,10 @@ from operations import embedded
 from operations.embedded_servers import postgres
 from operations.embedded_servers import redis_and_postgres as services
 
+COMMANDS: Final = """
+    array_commands clients command_line commands_on_sessions deployment_commands function_arrays import_commands
+    remote_functions resource_commands scaling_commands slurm_day spec_commands ssh_files template_commands
+"""
 ON_ONE_PLATFORM: Final = {
     "client/gpuplatform_client/tests/test_python_page.py",
     "tests/test_guide.py",
@@ -38,6 +42,13 @@ ON_ONE_PLATFORM: Final = {
     "tests/test_import_to_notebook.py",
     "client/gpuplatform_client/tests/test_ssh_commands.py",
 }  # those with conftest.py's `platform`
+ON_ONE_SERVER: Final = {
+    *(f"client/gpuplatform_client/tests/test_{name}.py" for name in COMMANDS.split()),
+    "folders/tests/test_downloads.py",
+    "folders/tests/test_uploads.py",
+    "gpuplatform/tests/test_request_bodies.py",
+    "tests/test_limits_everywhere.py",
+}  # those that share conftest.py's `server` without a browser, which else each of them would start
 RANKS: Final = "builds images", "browser", "needs images", "docker", "other"  # in this order files are begun
 BUILDS_IMAGES: Final = "resources/tests/test_image_builder.py"
 BROWSER_SCOPES: Final = 2  # processes with files of a browser, of which each has a browser and a web process
@@ -177,6 +188,8 @@ def scope_of(file: str) -> str:
     """Return the name of what one process runs as a whole, by a file of it."""
     if file in ON_ONE_PLATFORM:
         return "platform"
+    if file in ON_ONE_SERVER:
+        return "server"
     return f"browser {zlib.crc32(file.encode()) % BROWSER_SCOPES}" if file.endswith("_browser.py") else file
 
 

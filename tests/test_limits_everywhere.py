@@ -1,7 +1,7 @@
 """One over each limit is refused in the wizard, by the API and on the command line, with one sentence at one field."""
 
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from resources.amounts.units import GIB
 from sessions.models import Session
 from tests.api import client_of
 from tests.factories import make_folder, make_host, make_image, make_policy, make_root, make_session, make_user
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.web import browser_of
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -75,12 +75,6 @@ CASES = {
         False,  # where it starts them so by itself
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin import BROWSER_SCOPES, ON_ONE_PLATFORM, RANKS, ROOT, minutes_of, positions_of, scope_of
+from tests.plugin import BROWSER_SCOPES, ON_ONE_PLATFORM, ON_ONE_SERVER, RANKS, ROOT, minutes_of, positions_of, scope_of
 
 BROWSER_FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*/tests/test_*_browser.py"))
 
@@ -25,8 +25,10 @@ def test_files_of_browsers_are_halved_between_two_processes() -> None:
     assert max(scopes.count(scope) for scope in scopes) <= 0.65 * len(scopes)
 
 
-def test_files_of_a_platform_are_one_and_others_alone() -> None:
+def test_files_of_a_platform_or_server_are_one_others_alone() -> None:
     assert {scope_of(file) for file in ON_ONE_PLATFORM} == {"platform"}
+    assert {scope_of(file) for file in ON_ONE_SERVER} == {"server"}
+    assert all((ROOT / file).is_file() for file in ON_ONE_PLATFORM | ON_ONE_SERVER)
     assert scope_of("accounts/tests/test_login.py") == "accounts/tests/test_login.py"
 
 

@@ -1,14 +1,11 @@
 """Arrays on the command line, against a live server whose sessions nobody starts."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from accounts.models import User
 from arrays.models import Array
 from gpuplatform_client.tests.program import Command
 from tests.factories import make_group, make_host, make_image, make_user
-from tests.live import LiveServer, serving
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 
@@ -18,12 +15,6 @@ def user(transactional_db: None) -> User:
     make_host(group=make_group(name="lab"), gpus=1)
     make_image(reference="lab/pytorch:2", environment="PyTorch", version="2")
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 def test_an_array_is_submitted_changed_and_cancelled(signed_in: Command) -> None:

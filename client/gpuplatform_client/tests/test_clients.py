@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +24,7 @@ from gpuplatform_client.models.arrays import ArraySpec
 from gpuplatform_client.models.platform import LaunchSpec
 from resources.amounts.units import GIB
 from tests.factories import PASSWORD, make_group, make_host, make_image, make_root, make_user
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.ports import free_port
 from tests.relay import relaying
 
@@ -70,12 +70,6 @@ def user(transactional_db: None) -> User:
     make_image(reference="team/tool:1")
     with override_settings(PASSWORD_HASHERS=default_settings.PASSWORD_HASHERS):  # as the server has them
         return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 def token_of(user: User) -> str:

@@ -8,7 +8,6 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from threading import Thread
@@ -35,7 +34,7 @@ from tests.factories import (
     run_cluster,
     run_session,
 )
-from tests.live import ROOT, LiveServer, login_cookie, serving
+from tests.live import ROOT, LiveServer, login_cookie
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -49,12 +48,6 @@ def user(transactional_db: None) -> User:
     for version in ("2.13", "2.12"):
         make_image(reference=f"team/torch:{version}", environment="PyTorch", version=version)
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 def test_login_is_stored_for_its_user_alone(signed_in: Command, server: LiveServer, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Commands on deployments as a person runs them, against a live server whose replicas nobody starts."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from resources.models import Host
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_folder, make_group, make_host, make_image, make_root, make_user
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -32,12 +31,6 @@ def user(transactional_db: None) -> User:
     make_host(group=make_group(name="lab"), gpus=1)
     make_image(reference="team/llm:1", environment="LLM", version="1")
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 def test_deploying_again_makes_a_revision(signed_in: Command, user: User) -> None:

@@ -29,7 +29,7 @@ from gpuplatform_client.remote import calls, spread
 from resources.models import Host
 from sessions.models.session import StaleSessionError
 from tests.factories import make_group, make_host, make_image, make_root, make_user
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -80,12 +80,6 @@ class World:
         command = session.command.replace(f"/home/work/{folder.name}", path).replace("python3", program, 1)
         environment = {**session.environment, "PATH": os.environ["PATH"]}
         finish(task, self.host, subprocess.run(["sh", "-c", command], env=environment, check=False).returncode)
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pages.tests.import_rows import ADDRESS, FOUND
 from resources import clock
 from sessions.models import Session
 from tests.factories import make_folder, make_group, make_host, make_image, make_root, make_user
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -28,12 +27,6 @@ def user(transactional_db: None) -> User:
     make_root(host)
     make_image(reference="gpuplatform/python:3.11", environment="Python", version="3.11")
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 @pytest.fixture

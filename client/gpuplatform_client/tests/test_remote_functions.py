@@ -26,7 +26,7 @@ from sessions.models import Session as SessionRow
 from tests.containers import Container, lent_container
 from tests.factories import make_host, make_image, make_user, run_session
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
@@ -82,12 +82,6 @@ class World:
         run_session(waiting, host=self.row.host)
         SessionRow.objects.filter(pk=waiting.pk).update(container_id=self.container.id)
         return waiting
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Commands on how a deployment follows its load, as a person runs them against a live server."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,7 +9,6 @@ from deployments.models import Deployment, ScalingRule
 from deployments.tests.making import make_deployment, revision_request
 from gpuplatform_client.tests.program import Command
 from tests.factories import make_host, make_user
-from tests.live import LiveServer, serving
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 
@@ -18,12 +16,6 @@ pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def user(transactional_db: None) -> User:
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 @pytest.fixture

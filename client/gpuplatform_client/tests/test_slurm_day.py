@@ -24,7 +24,7 @@ from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.sweeps import enforce_deadlines
 from tests.factories import make_group, make_image, make_user
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -77,12 +77,6 @@ def user(transactional_db: None) -> User:
     make_group(name="lab")
     make_image(reference="team/torch:2", environment="PyTorch", version="2")
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Spec files on the command line, against a live server whose sessions nobody starts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from folders.models import Folder
 from gpuplatform_client.tests.program import Command, RunningProgram
 from sessions.models import Dependency, Session
 from tests.factories import make_group, make_host, make_image, make_root, make_user, run_session
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 SESSION = "kind: session\nname: train\nimage: team/torch:2\ncpu: 1\nmemory: 1g\nfgpu: 0.5\n"
@@ -26,12 +25,6 @@ def user(transactional_db: None) -> User:
     make_root(host, is_default=True)
     make_image(reference="team/torch:2", environment="PyTorch", version="2")
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 def written(folder: Path, text: str | bytes, name: str = "job.yaml") -> str:

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from gpuplatform_client.tests.program import Command, RunningProgram
 from sessions.models import Session
 from sshserver.tests.ssh_client import SshClient
 from tests.factories import make_group, make_host, make_user, run_cluster, run_session
-from tests.live import LiveServer, serving
+from tests.live import LiveServer
 from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -22,12 +21,6 @@ pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def user(transactional_db: None) -> User:
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 @pytest.fixture

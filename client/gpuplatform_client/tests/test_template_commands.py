@@ -1,6 +1,5 @@
 """Launch templates on the command line, against a live server whose sessions nobody starts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from sessions.models import Session
 from specs.models import LaunchTemplate
 from specs.tests.template_rows import TEXT, make_template
 from tests.factories import make_group, make_host, make_image, make_user
-from tests.live import LiveServer, serving
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 
@@ -21,12 +19,6 @@ def user(transactional_db: None) -> User:
     make_host(group=make_group(name="lab"), gpus=1)
     make_image(reference="lab/pytorch:2", environment="PyTorch", version="2")
     return make_user(email="user@example.org")
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
-        yield server
 
 
 def test_a_template_is_made_launched_and_deleted(signed_in: Command, tmp_path: Path) -> None:
