@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Final
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.cache import cache
@@ -19,6 +20,7 @@ from tests.browser import chromium
 from tests.containers import remove_lent_containers
 from tests.database import empty_tables, keeping_rows
 from tests.held import HeldFixtures
+from tests.joined_hosts import drop_group
 from tests.live import LiveServer, serving
 from tests.migrated import make_test_database
 from tests.platform import ROOT, Platform, running_platform
@@ -79,6 +81,15 @@ def _no_left_over_kick() -> None:
     translation.deactivate()
     for state_cache in (passes.caches, estimate.state_cache):
         state_cache.clear()  # the database is rolled back, which no commit tells
+
+
+@pytest.fixture(scope="module")
+def installation(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[UUID]:
+    """The key of the installation that a module's hosts join, so that what they may do is applied once."""
+    key = uuid4()
+    yield key
+    with django_db_blocker.unblock():
+        drop_group(key)
 
 
 LOGGED: Final = 8000  # characters of a server's log in the report of a failure

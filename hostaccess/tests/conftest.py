@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -13,10 +14,10 @@ from tests.joined_hosts import connected, hosts_may_join, joined_host
 
 
 @pytest.fixture
-def variables(transactional_db: None) -> Iterator[dict[str, str]]:
+def variables(transactional_db: None, installation: UUID) -> Iterator[dict[str, str]]:
     """The host `gpu7`, which has joined the group `lab`: what it was given."""
     make_group(name="lab")
-    with hosts_may_join(), joined_host("gpu7", "lab") as given:
+    with hosts_may_join(installation), joined_host("gpu7", "lab") as given:
         yield given
 
 

@@ -5,6 +5,7 @@ import socket
 import stat
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import environ
 import pytest
@@ -30,8 +31,8 @@ JOIN = "/api/v1/hosts/join/"
 
 
 @pytest.fixture(autouse=True)
-def _roles(transactional_db: None) -> Any:
-    with hosts_may_join():
+def _roles(transactional_db: None, installation: UUID) -> Any:
+    with hosts_may_join(installation):
         yield
 
 

@@ -1,6 +1,7 @@
 """Fixtures of the tests of scheduling."""
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 
@@ -10,8 +11,8 @@ from tests.joined_hosts import hosts_may_join
 
 
 @pytest.fixture
-def machines(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+def machines(transactional_db: None, installation: UUID, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     provider = Machines()
     monkeypatch.setitem(kinds.KINDS, "memory", provider.make)
-    with hosts_may_join():
+    with hosts_may_join(installation):
         yield provider
