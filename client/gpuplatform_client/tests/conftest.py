@@ -1,10 +1,13 @@
 """The program `gpuplatform`, signed in at the `server` as the `user` of a module."""
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import pytest
 import typer.testing
+from httpx._transports import default as transports
 from typer.testing import CliRunner, Result
 
 from accounts.models import ApiToken, User
@@ -14,6 +17,14 @@ from tests.live import LiveServer
 
 # The program takes longer to make than to run.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
+TRUST: Final = cache(transports.create_ssl_context)  # to read all authorities takes longer than most commands
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _authorities_read_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transports, "create_ssl_context", TRUST)
+        yield
 
 
 @pytest.fixture
