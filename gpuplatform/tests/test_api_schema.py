@@ -57,7 +57,7 @@ PATHS = {
 def test_the_schema_is_valid_without_warnings(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonschema, "validate", jsonschema_rs.validate)  # which takes far longer for as much
+    monkeypatch.setattr(jsonschema, "validate", jsonschema_rs.validate)  # jsonschema itself takes far longer
     GENERATOR_STATS.reset()
     schema = SchemaGenerator().get_schema(request=None, public=True)
     validate_schema(schema)
