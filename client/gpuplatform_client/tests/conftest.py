@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pytest
 import typer.testing
-from httpx._transports import default as transports
 from typer.testing import CliRunner, Result
 
 from accounts.models import ApiToken, User
@@ -17,13 +17,13 @@ from tests.live import LiveServer
 
 # The program takes longer to make than to run.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
-TRUST: Final = cache(transports.create_ssl_context)  # to read all authorities takes longer than most commands
+TRUST: Final = cache(httpx.create_ssl_context)  # to read all authorities takes longer than most commands
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _authorities_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transports, "create_ssl_context", TRUST)
+        patch.setattr("httpx._transports.default.create_ssl_context", TRUST)
         yield
 
 
