@@ -1,4 +1,4 @@
 """Session images: the catalogue, and what builds and registers it. Runs nothing; sessions do.
 
-Used by gpuplatform, imports, operations, pages and sessions.
+Used by gpuplatform, hostworker, imports, operations, pages and sessions.
 """
