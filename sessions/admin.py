@@ -204,7 +204,7 @@ class SessionAdmin(ReadOnlyAdmin):
         *("resource_group", "host", "image"),
     )
     list_select_related = ("owner", "resource_group", "host")
-    search_fields = ("id", "cluster__id", "name", "owner__email", "detail", "host__name")
+    search_fields = ("id", "cluster__id", "name", "owner__email", "detail", "host__name", "image__reference")
     date_hierarchy = "created_at"
     fieldsets = (
         (None, {"fields": ("shown_name", "id", "cluster", "owner", "kind", "status", "result", WHY, "status_at")}),

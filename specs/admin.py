@@ -25,7 +25,7 @@ class LaunchTemplateAdmin(ReadOnlyMixin, admin.ModelAdmin[LaunchTemplate]):
     list_display = ("name", "id", "owner", "project", "kind", "version", "launches", "updated_at")
     list_filter = ("kind", "project")
     list_select_related = ("owner", "project")
-    search_fields = ("id", "name", "description", "owner__email")
+    search_fields = ("id", "name", "description", "owner__email", "project__name")
     inlines = (TemplateVersionInline,)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
