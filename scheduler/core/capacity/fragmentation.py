@@ -8,7 +8,8 @@ use it that few hosts can hold.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, compress, groupby
+from operator import itemgetter
 from typing import Final
 
 from scheduler.core.types import GPU_MODEL_TRAIT, HostView, Shape, Traits
@@ -70,62 +71,71 @@ class Fragmentation:
 
     def __init__(self, usual: Sequence[tuple[Shape, int]], gpu_capacity: int) -> None:
         """Take the usual requests, all with GPU, with their weights, and the milli-fGPU of a whole GPU of the group."""
-        self._usual = usual
         self._gpu_capacity = max(1, gpu_capacity)
         self.total_weight = sum(weight for _, weight in usual) or 1
-        self._cpu_steps = sorted({shape.cpu for shape, _ in usual})
-        self._memory_steps = sorted({shape.memory_bytes for shape, _ in usual})
-        self._named_traits = frozenset(trait for shape, _ in usual for trait in shape.traits)
-        self._tables: dict[tuple[int, int, frozenset[str]], _Table] = {}
-        self._known: dict[tuple[int, int, frozenset[str], tuple[int, ...]], int] = {}
+        usual = sorted(usual, key=lambda each: self._need(each[0]))
+        self._usual = [shape for shape, _ in usual]
+        self._uses = [(*self._need(shape), weight) for shape, weight in usual]
+        self._cpu_steps, self._by_cpu = _sets_up_to([shape.cpu for shape in self._usual])
+        self._memory_steps, self._by_memory = _sets_up_to([shape.memory_bytes for shape in self._usual])
+        self._by_traits: dict[frozenset[str], int] = {}
+        self._tables: dict[int, _Table] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def _need(self, shape: Shape) -> tuple[int, int]:
+        """Return how many whole devices a request takes, and the least that must be free of one to be of use to it."""
+        whole, part = divmod(shape.fgpu_milli, self._gpu_capacity)
+        return whole, part or self._gpu_capacity
 
     def unusable(self, cpu: int, memory_bytes: int, device_free: Sequence[int], traits: frozenset[str]) -> int:
         """Return the milli-fGPU that the usual requests cannot use on a host with this left, times `total_weight`."""
-        level = (
-            bisect_right(self._cpu_steps, cpu),
-            bisect_right(self._memory_steps, memory_bytes),
-            self._named_traits & traits,
-        )
-        key = (*level, tuple(sorted(device_free)))
+        able = self._by_traits.get(traits)
+        if able is None:
+            able = self._by_traits[traits] = _bits(traits.issuperset(shape.traits) for shape in self._usual)
+        able &= self._by_cpu[bisect_right(self._cpu_steps, cpu)]
+        able &= self._by_memory[bisect_right(self._memory_steps, memory_bytes)]
+        key = able, tuple(sorted(device_free))
         known = self._known.get(key)
         if known is None:
-            table = self._tables.get(level)
+            table = self._tables.get(able)
             if table is None:
-                able = [
-                    (s, w)
-                    for s, w in self._usual
-                    if s.cpu <= cpu and s.memory_bytes <= memory_bytes and traits.issuperset(s.traits)
-                ]
-                table = self._tables[level] = _Table(able, self._gpu_capacity)
-            known = self._known[key] = sum(device_free) * self.total_weight - table.useful(key[-1])
+                uses = compress(self._uses, map(int, reversed(f"{able:b}")))
+                table = self._tables[able] = _Table(uses, self._gpu_capacity)
+            known = self._known[key] = sum(device_free) * self.total_weight - table.useful(key[1])
         return known
 
 
+def _bits(are_in: Iterable[bool]) -> int:
+    """Return the set of the places of what is true, as the bits of an integer."""
+    return sum(is_in << place for place, is_in in enumerate(are_in))
+
+
+def _sets_up_to(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the different amounts, ascending, and of how many of them are reached the set of the amounts reached."""
+    steps = sorted(set(amounts))
+    return steps, [0, *(_bits(amount <= step for amount in amounts) for step in steps)]
+
+
 class _Table:
-    """Use of hosts whose free cores, memory and traits suffice for the same usual requests.
+    """Use of hosts whose free cores, memory and traits suffice for the same usual requests, and no others.
 
     A request of w whole devices and a part can use the devices with at least the part free (without a part: whole
     ones), provided that w devices are whole; smaller devices are unusable for it. Otherwise all are.
     """
 
-    def __init__(self, able: Sequence[tuple[Shape, int]], gpu_capacity: int) -> None:
+    def __init__(self, able: Iterable[tuple[int, int, int]], gpu_capacity: int) -> None:
+        """Take what each of the requests needs, and its weight, ascending."""
         self._gpu_capacity = gpu_capacity
-        self._minimum: list[list[int]] = []  # by w: least free amounts at which a device is of use, ascending
-        self._weights: list[list[int]] = []  # by w: of the requests that can use a device above the first n of them
-        by_whole: dict[int, dict[int, int]] = {}
-        for shape, weight in able:
-            whole, part = divmod(shape.fgpu_milli, gpu_capacity)
-            minimum = by_whole.setdefault(whole, {})
-            minimum[part or gpu_capacity] = minimum.get(part or gpu_capacity, 0) + weight
-        for whole in range(max(by_whole, default=0) + 1):
-            steps = sorted(by_whole.get(whole, {}).items())
-            self._minimum.append([minimum for minimum, _ in steps])
-            self._weights.append(list(accumulate((weight for _, weight in steps), initial=0)))
+        self._by_whole: list[tuple[int, list[int], list[int]]] = []  # w, least amounts, weights of the first n
+        for whole, requests in groupby(able, key=itemgetter(0)):
+            _, minimum, weights = zip(*requests, strict=True)
+            self._by_whole.append((whole, list(minimum), list(accumulate(weights, initial=0))))
 
     def useful(self, sorted_free: Sequence[int]) -> int:
         """Return the free milli-fGPU that each request can use, times its weight, summed."""
-        whole = len(sorted_free) - bisect_right(sorted_free, self._gpu_capacity - 1)
+        free_whole = len(sorted_free) - bisect_right(sorted_free, self._gpu_capacity - 1)
         useful = 0
-        for minimum, weights in islice(zip(self._minimum, self._weights, strict=True), whole + 1):
-            useful += sum(free * weights[bisect_right(minimum, free)] for free in sorted_free if free)
+        for whole, minimum, weights in self._by_whole:
+            if whole <= free_whole:
+                useful += sum(free * weights[bisect_right(minimum, free)] for free in sorted_free if free)
         return useful

@@ -39,6 +39,7 @@ class GroupCapacity:
         for host in hosts:
             host.version = 0
             host.changed_in = None
+            host.useless = None
         if not policy.depends_on_shape:
             for host in hosts:
                 host.rank = policy.rank(host, _NO_SHAPE)

@@ -42,6 +42,7 @@ class HostCapacity:
         "topology",
         "total_free",
         "traits",
+        "useless",
         "version",
     )
 
@@ -76,11 +77,13 @@ class HostCapacity:
         self.version = 0  # number of the latest change in its group that touched this host
         self.changed_in: dict[int, HostCapacity] | None = None  # bucket of changed hosts that holds it, by index
         self.rank: Rank = ()  # under policies that do not depend on the shape
+        self.useless: int | None = None  # free GPU of no use, as the policy measures it; None: not known
         self.update_totals()
 
     def update_totals(self) -> None:
         """Derive `total_free`, `sorted_free` and `max_request_milli` from `device_free`."""
         device_free, gpu_capacity = self.device_free, self.gpu_capacity
+        self.useless = None
         self.total_free = sum(device_free)
         self.sorted_free = sorted_free = sorted(device_free)
         self.max_request_milli = device_free.count(gpu_capacity) * gpu_capacity
@@ -221,6 +224,7 @@ class HostCapacity:
         """Take `shape`, split over the devices as given; return the shares in device order."""
         self.cpu -= shape.cpu
         self.memory_bytes -= shape.memory_bytes
+        self.useless = None
         if not split:
             return ()
         for device, share in split.items():
@@ -259,4 +263,5 @@ class HostCapacity:
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free
         copy.device_owed, copy.closeness = self.device_owed.copy(), self.closeness
         copy.is_reserved, copy.version, copy.changed_in, copy.rank = self.is_reserved, 0, None, ()
+        copy.useless = None
         return copy

@@ -124,19 +124,28 @@ class BalancePolicy:
 
     def growth(self, host: HostCapacity, shape: Shape) -> int:
         """Return by how much more is `useless` once `shape` is taken."""
-        later = self._useless_after(host, shape, split_of(self, host, shape, is_close=False))
-        return later - self.useless(host.cpu, host.memory_bytes, host.device_free, host.traits)
+        if shape.members == 1 and shape.fgpu_milli and shape.fgpu_milli % host.gpu_capacity:
+            later = min(self._left_by_part(host, shape).values())
+        else:
+            later = self._useless_after(host, shape, split_of(self, host, shape, is_close=False))
+        if host.useless is None:
+            host.useless = self.useless(host.cpu, host.memory_bytes, host.device_free, host.traits)
+        return later - host.useless
 
     def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
         """Return the fitting devices, by the useless GPU they leave, then by their free amount."""
         if not part_milli:
             return ()
-        free, fitting = host.device_free, host.part_devices(shape.fgpu_milli)
-        left = {
+        free, left = host.device_free, self._left_by_part(host, shape)
+        return sorted(host.part_devices(shape.fgpu_milli), key=lambda d: (left[free[d]], free[d], d))
+
+    def _left_by_part(self, host: HostCapacity, shape: Shape) -> dict[int, int]:
+        """Return `useless` once `shape` is taken, by what is free before of the device that gives the part."""
+        free = host.device_free
+        return {
             value: self._useless_after(host, shape, host.first_split(shape.fgpu_milli, [free.index(value)]))
-            for value in {free[d] for d in fitting}
+            for value in {free[d] for d in host.part_devices(shape.fgpu_milli)}
         }
-        return sorted(fitting, key=lambda d: (left[free[d]], free[d], d))
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
         """Return the fitting device that leaves the least useless GPU."""
