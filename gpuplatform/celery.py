@@ -56,6 +56,7 @@ app.conf.beat_schedule = {
     # What users have ended ends some seconds later, and holds its GPU until then: one small query.
     "end_requested": {"task": "sessions.tasks.end_requested", "schedule": 1.0, "options": {"expires": 1}},
     "enforce_idle_rules": {"task": "sessions.tasks.enforce_idle_rules", "schedule": 30.0, "options": {"expires": 30}},
+    "sum_usage": {"task": "sessions.tasks.sum_usage", "schedule": 600.0, "options": {"expires": 600}},
     "announce_ends": {"task": "notifications.tasks.announce_ends", "schedule": 5.0, "options": {"expires": 5}},
     "deliver_mail": {"task": "notifications.tasks.deliver_mail", "schedule": 30.0, "options": {"expires": 30}},
     # Events write messages by triggers, which wake nobody; so this looks often, and is one small query.

@@ -36,6 +36,7 @@ from sessions.models import (
     UsageDay,
     UsageHistory,
 )
+from sessions.usage import sums
 from webhooks.delivery import deliveries
 from webhooks.models import WebhookDelivery
 
@@ -194,6 +195,7 @@ RULES: Final = (
         "arrays", "COMPUTE_STATISTICS_DAYS", lambda before: Array.objects.filter(ended_at__lt=before, tasks=None)
     ),
     _setting_rule("usage_days", "COMPUTE_USAGE_DAYS", lambda before: UsageDay.objects.filter(day__lt=before.date())),
+    RetentionRule("summed_days", sums.retention_days, _by_age(sums.old_days)),
     _setting_rule("audit_entries", "COMPUTE_AUDIT_DAYS", lambda before: AuditEntry.objects.filter(at__lt=before)),
     _setting_rule("admin_log", "COMPUTE_AUDIT_DAYS", lambda before: LogEntry.objects.filter(action_time__lt=before)),
     _ended_imports_rule("looks", LOOKS, Import.objects.filter(target=ImportTarget.LOOK)),

@@ -1,12 +1,17 @@
 """Celery's periodic tasks of sessions, run on the scheduler's queue."""
 
 from celery import shared_task
+from django.db import close_old_connections
 
+from messaging.background import BackgroundThread
 from resources import clock, heartbeats
 from resources.heartbeats import HeartbeatName
 from sessions import sweeps
 from sessions.ending import services as ending
 from sessions.idle import enforcement as idle
+from sessions.usage import sums
+
+_summer = BackgroundThread("usage")  # scheduling does not wait for it
 
 
 @shared_task
@@ -20,6 +25,20 @@ def enforce_deadlines() -> None:
 def end_requested() -> None:
     """End the sessions whose end was asked for and not undone; see `sessions.ending`."""
     ending.end_due()
+
+
+@shared_task
+def sum_usage() -> None:
+    """Have days that are over summed, in a thread; see `sessions.usage.sums`."""
+    _summer.run(_sum_usage)
+
+
+def _sum_usage() -> None:
+    close_old_connections()
+    try:
+        sums.sum_days(clock.now())
+    finally:
+        close_old_connections()
 
 
 @shared_task

@@ -35,12 +35,13 @@ OUT_OF_REACH: Final = """
     axes_accessattemptexpiration axes_accessfailurelog axes_accesslog compute_appport compute_change
     compute_endpointevent compute_fairuse compute_idlenotice compute_idlerule compute_idlerule_policies
     compute_idlerule_projects compute_idlerule_resource_groups compute_pastsize compute_requestedend compute_revocation
-    compute_session_depends_on compute_sharelink compute_startforecast compute_ticket compute_touched
-    compute_usageday compute_usageperiod deployments_deployment deployments_deploymentevent
-    deployments_deploymenthost deployments_deploymentticket deployments_deploymenttoken deployments_prometheusquery
-    deployments_revisionmount deployments_runtimevariant deployments_scalingrule deployments_stepwiserollout
-    deployments_tokenusage django_admin_log django_content_type django_migrations django_session
-    hostaccess_hostaccess imports_import imports_importcredential knox_authtoken mfa_authenticator
+    compute_session_depends_on compute_sharelink compute_startforecast compute_summedday compute_ticket
+    compute_touched compute_usagecorrection compute_usageday compute_usageperiod compute_usagesum
+    deployments_deployment deployments_deploymentevent deployments_deploymenthost deployments_deploymentticket
+    deployments_deploymenttoken deployments_prometheusquery deployments_revisionmount deployments_runtimevariant
+    deployments_scalingrule deployments_stepwiserollout deployments_tokenusage django_admin_log django_content_type
+    django_migrations django_session hostaccess_hostaccess imports_import imports_importcredential knox_authtoken
+    mfa_authenticator
     notifications_announcement notifications_announcement_resource_groups notifications_dismissal
     notifications_servingwatch pages_launchdraft pages_listcolumns resources_elastichost resources_elasticpool
     resources_gpuweight resources_imagebuild resources_preset resources_resourcegroup_projects

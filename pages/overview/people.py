@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
+from django.db.models import Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
@@ -43,7 +44,7 @@ def user_page(request: UserRequest, user_id: int) -> HttpResponse:
         "limits": limits_of(sources),
         "groups": ResourceGroup.objects.usable_by(person).order_by("name"),
         "memberships": memberships.order_by("project__name"),
-        "used": report_of(mine, since, today, ReportBy.USER, timezone.now()).total,
+        "used": report_of(Q(owner=person), since, today, ReportBy.USER, timezone.now()).total,
         "days": DEFAULT_DAYS,
         "logins": logins.open_logins(person)[:LOGINS_SHOWN],
     }

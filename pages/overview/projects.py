@@ -20,7 +20,7 @@ from pages.overview.allowance import allowances_of
 from pages.overview.project_forms import ROLE_LABELS, NewMemberForm
 from sessions.ending import services as ending
 from sessions.lifecycle import HOSTED, LIVE, Status
-from sessions.models import Session
+from sessions.models import Session, visible_to
 from sessions.projects import services as projects
 from sessions.usage.report import ReportBy, report_of
 
@@ -115,7 +115,7 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
     ends = [end for end in map(ending.requested_end_of, sessions) if end is not None]
     today = timezone.now().date()
     since = today - timedelta(days=USAGE_DAYS - 1)
-    visible = Session.objects.visible_to(user).filter(project=project)
+    visible = visible_to(user) & Q(project=project)
     is_manager = user.is_superuser or project.my_role == ProjectRole.MANAGER.value  # type: ignore[attr-defined]  # annotated
     context: dict[str, Any] = {
         "project": project,

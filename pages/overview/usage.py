@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.models import Project
 from accounts.requests import UserRequest, signed_in_page
 from pages.csv_cells import inert
-from sessions.models import Session
+from sessions.models import visible_to
 from sessions.usage.api import UsageQuery
 from sessions.usage.report import ReportBy, UsageReport, UsedAmounts, report_of
 
@@ -96,7 +96,7 @@ def _query(given: QueryDict) -> tuple[dict[str, Any], list[str]]:
 
 
 def _report(request: UserRequest, query: dict[str, Any]) -> UsageReport:
-    return report_of(Session.objects.visible_to(request.user), **query, now=timezone.now())
+    return report_of(visible_to(request.user), **query, now=timezone.now())
 
 
 def _bars(report: UsageReport) -> list[PlotBar]:

@@ -45,5 +45,14 @@ from sessions.models.session import (
     SessionQuerySet,
     StaleSessionError,
     new_session_id,
+    visible_to,
 )
-from sessions.models.usage import FairUse, PastSize, SessionUsage, UsageHistory
+from sessions.models.usage import (
+    FairUse,
+    PastSize,
+    SessionUsage,
+    SummedDay,
+    UsageCorrection,
+    UsageHistory,
+    UsageSum,
+)

@@ -57,15 +57,20 @@ def has_succeeded(path: str = "") -> Q:
     return Q(**{f"{path}status": Status.TERMINATED}) & ~Q(**{f"{path}result": Result.FAILURE})
 
 
+def visible_to(user: User) -> Q:
+    """Return the condition on owner and project of what `user` may see: their own, of projects they manage, or all."""
+    if user.is_superuser:
+        return Q()
+    managed = Membership.objects.filter(user=user, role=ProjectRole.MANAGER.value).values("project")
+    return Q(owner=user) | Q(project__in=managed)
+
+
 class SessionQuerySet(models.QuerySet["Session"]):
     """Questions about sessions."""
 
     def visible_to(self, user: User) -> "SessionQuerySet":
-        """Return the sessions that `user` may see and end: their own, those of projects that they manage, or all."""
-        if user.is_superuser:
-            return self
-        managed = Membership.objects.filter(user=user, role=ProjectRole.MANAGER.value).values("project")
-        return self.filter(Q(owner=user) | Q(project__in=managed))
+        """Return the sessions that `user` may see and end."""
+        return self.filter(visible_to(user))
 
     def operable_by(self, user: User) -> "SessionQuerySet":
         """Return the sessions that `user` may enter and change: their own, or all for a superadmin."""

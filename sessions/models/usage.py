@@ -72,6 +72,50 @@ class UsageHistory(models.Model):
         return f"{self.session_id} from {self.begun_at}"
 
 
+class SummedDay(models.Model):
+    """A day (UTC) that is over, of which there are sums; `sessions.usage.sums` writes them."""
+
+    day = models.DateField(primary_key=True)
+
+    def __str__(self) -> str:
+        return str(self.day)
+
+
+class UsageSum(models.Model):
+    """A part of what a user's sessions of one project, or of none, held and waited for in a group on a day.
+
+    Several rows may be of one day and user: what was held, and what was measured.
+    """
+
+    day = models.ForeignKey(SummedDay, on_delete=models.CASCADE, related_name="sums")
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, related_name="+", db_index=False)
+    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="+", db_index=False)
+    fgpu_milli_seconds = models.FloatField("milli-fGPU seconds", db_default=0.0)
+    weighted_fgpu_milli_seconds = models.FloatField("milli-fGPU seconds by weight", db_default=0.0)
+    cpu_seconds = models.FloatField("core seconds", db_default=0.0)
+    memory_byte_seconds = models.FloatField(db_default=0.0)
+    waiting_seconds = models.FloatField(db_default=0.0)
+    measured_fgpu_milli_seconds = models.FloatField("milli-fGPU seconds of known use", db_default=0.0)
+    idle_fgpu_milli_seconds = models.FloatField("of that idle", db_default=0.0)
+
+    def __str__(self) -> str:
+        return f"{self.owner_id} for {self.project_id} of {self.resource_group_id} on {self.day_id}"
+
+
+class UsageCorrection(models.Model):
+    """Days (UTC) of which the record was changed later, until they are summed again.
+
+    Written by database triggers, whoever changes the record (`migrations/0044_usage_sums.py`).
+    """
+
+    since = models.DateField()
+    until = models.DateField(help_text="The last day")
+
+    def __str__(self) -> str:
+        return f"{self.since} to {self.until}"
+
+
 class FairUse(models.Model):
     """What the ended sessions of a user, of one project or of none, have used of a group.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Q
 from django.utils import timezone
 
 from resources.amounts.units import GIB, MIB
@@ -291,7 +292,7 @@ def test_the_report_counts_each_size_for_its_time(host: Host) -> None:
     session.events.update(at=now - timedelta(hours=30))
     PastSize.objects.update(until=now - timedelta(hours=10))
     day = (now - timedelta(days=3)).date()
-    report = report_of(Session.objects.filter(pk=session.pk), day, now.date(), ReportBy.USER, now)
+    report = report_of(Q(owner=session.owner), day, now.date(), ReportBy.USER, now)
     assert report.total.cpu_hours == pytest.approx(20 * 2 + 10 * 4, rel=0.001)
     assert report.total.gpu_hours == pytest.approx((20 * 0.5 + 10 * 1) / 2, rel=0.001)
 

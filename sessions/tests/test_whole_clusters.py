@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Q
 from django.test import Client
 from django.utils import timezone
 
@@ -253,7 +254,7 @@ def test_every_member_counts_in_limits_and_reports(owner: User) -> None:
     assert use_by("owner", owner=owner)["max_sessions"] == {owner.pk: 3}
     now = timezone.now()
     SessionEvent.objects.filter(session__in=members).update(at=now - HOUR)
-    report = report_of(Session.objects.filter(owner=owner), now.date(), now.date(), ReportBy.USER, now)
+    report = report_of(Q(owner=owner), now.date(), now.date(), ReportBy.USER, now)
     assert report.sessions == 5
     assert report.total.cpu_hours > 0
     assert report.total.gpu_hours == pytest.approx(report.total.cpu_hours * 3 * 0.25 / 6)

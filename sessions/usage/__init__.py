@@ -1,4 +1,4 @@
-"""Use of sessions and users: what is held, periods, points of plots and reports.
+"""Use of sessions and users: what is held, sums of days, points of plots and reports.
 
-Used by gpuplatform, hostworker and pages.
+Used by gpuplatform, hostworker, operations and pages.
 """

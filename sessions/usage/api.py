@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from accounts.api import user_of
 from restapi.views import ApiView
-from sessions.models import Session
+from sessions.models import visible_to
 from sessions.usage.report import DEFAULT_DAYS, MAX_DAYS, ReportBy, UsedAmounts, report_of
 
 FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2999, 12, 31)
@@ -88,8 +88,7 @@ class UsageView(ApiView):
     @extend_schema(responses=UsageReportSerializer)
     def get(self, request: Request) -> Response:
         """Show what the sessions that the caller may see used and waited for, by day and by user, project or group."""
-        sessions = Session.objects.visible_to(user_of(request))
-        report = report_of(sessions, **self.query, now=timezone.now())
+        report = report_of(visible_to(user_of(request)), **self.query, now=timezone.now())
         days = [{"day": day, "used": used} for day, used in report.days]
         body = {name: getattr(report, name) for name in ("since", "until", "by", "sessions", "total", "rows")}
         return Response(UsageReportSerializer({**body, "days": days}).data)

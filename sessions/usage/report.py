@@ -1,28 +1,30 @@
 """What users, projects, groups or kinds of accelerators used and waited for on each day, from the record of sessions.
 
 What was held comes from the changes of status and of size, exact to the second; what of it was idle comes from the
-hosts' figures, where there are any.
+hosts' figures, where there are any. Of days that are over there are sums.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import Count, F, FloatField, Q, Sum
+from django.db.models import Count, F, FloatField, Q, QuerySet, Sum
 from django.db.models.functions import Cast
 
 from accounts.models import Project, User
 from resources.amounts.units import GIB
 from resources.models import ResourceGroup
-from sessions.lifecycle import HOSTED
-from sessions.models import SessionQuerySet, UsageDay
+from sessions.models import Session, SessionQuerySet, UsageDay, UsageSum
+from sessions.usage.held import held_query, lived_within
+from sessions.usage.sums import day_begins, summed_days
 
 MAX_DAYS: Final = 366
 DEFAULT_DAYS: Final = 30
+_DAY: Final = timedelta(days=1)
 
 
 class ReportBy(StrEnum):
@@ -42,56 +44,8 @@ _KEYS: Final = {
 }
 Key = int | str | None  # of a row: the id of what it stands for, or a kind
 
-# Spans are between changes of status. Waiting for a start time or for other sessions is not waiting in the queue.
-_HELD: Final = """
-    WITH chosen (id, key, cpu, memory, fgpu, weight, per_gpu, not_before) AS ({chosen}), spans AS (
-        SELECT chosen.*, event.new_status AS status,
-            CASE WHEN event.new_status = 'PENDING' THEN greatest(event.at, chosen.not_before, others.over)
-                ELSE event.at END AS since,
-            coalesce(lead(event.at) OVER (PARTITION BY event.session_id ORDER BY event.id), %s) AS until
-        FROM chosen
-        JOIN compute_sessionevent event ON event.session_id = chosen.id AND event.old_status <> event.new_status
-        LEFT JOIN LATERAL (
-            SELECT max(coalesce(CASE link.kind WHEN 'after' THEN coalesce((
-                SELECT min(run.at) FROM compute_sessionevent run
-                WHERE run.session_id = other.id AND run.new_status = 'RUNNING'
-            ), other.started_at) ELSE other.ended_at END, 'infinity')) AS over
-            FROM compute_session_depends_on link JOIN compute_session other ON other.id = link.to_session_id
-            WHERE link.from_session_id = chosen.id
-        ) others ON true
-    ), sizes (id, cpu, memory, fgpu, weight, since, until) AS (
-        SELECT chosen.id, past.cpu, past.memory, past.fgpu, past.gpu_weight_milli,
-            coalesce(lag(past.until) OVER (PARTITION BY chosen.id ORDER BY past.until), '-infinity'), past.until
-        FROM chosen JOIN compute_pastsize past ON past.session_id = chosen.id
-        UNION ALL
-        SELECT chosen.id, cpu, memory, fgpu, weight, last.until, 'infinity'
-        FROM chosen
-        JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
-    ), counted AS (
-        SELECT * FROM spans WHERE status = 'PENDING' OR status = ANY(%s)
-    ), pieces (key, status, per_gpu, cpu, memory, fgpu, weight, since, until) AS (
-        SELECT key, status, per_gpu, cpu, memory, fgpu, weight, since, until
-        FROM counted WHERE NOT EXISTS (SELECT FROM compute_pastsize WHERE session_id = counted.id)
-        UNION ALL
-        SELECT key, status, per_gpu, sizes.cpu, sizes.memory, sizes.fgpu, sizes.weight,
-            greatest(counted.since, sizes.since), least(counted.until, sizes.until)
-        FROM counted JOIN sizes ON sizes.id = counted.id
-    ), parts AS (
-        SELECT pieces.*, (day AT TIME ZONE 'UTC')::date AS day,
-            extract(epoch FROM least(until, day + interval '1 day') - greatest(since, day))::double precision AS seconds
-        FROM pieces, generate_series(
-            greatest(date_trunc('day', since, 'UTC'), %s), least(until, %s) - interval '1 microsecond', interval '1 day'
-        ) AS day
-        WHERE until > since
-    )
-    SELECT key, day,
-        coalesce(sum(seconds * fgpu / per_gpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600000,
-        coalesce(sum(seconds * (fgpu * (weight / 1000.0)) / per_gpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600000,
-        coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
-        coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
-        coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0) / 3600
-    FROM parts GROUP BY 1, 2
-"""
+_HOURS: Final = 3600.0
+_GPU_HOURS: Final = 3_600_000.0  # a GPU has 1,000 milli-fGPU for each fGPU that it is divided into
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,8 +65,8 @@ class UsedAmounts:
 
     def add(self, other: "UsedAmounts") -> None:
         """Add the amounts of another."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def idle_percent(self) -> float | None:
@@ -147,17 +101,26 @@ class UsageReport:
     sessions: int
 
 
-def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy, now: datetime) -> UsageReport:
-    """Return what these sessions used from `since` to the end of `until`, in UTC; four queries."""
-    begin = datetime.combine(since, time(), UTC)
-    end = datetime.combine(until + timedelta(days=1), time(), UTC)
-    chosen = sessions.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end).order_by()
-    counts: dict[Key, int] = defaultdict(int, chosen.values_list(_KEYS[by]).annotate(Count("pk")))
+def report_of(scope: Q, since: date, until: date, by: ReportBy, now: datetime) -> UsageReport:
+    """Return what was used from `since` to the end of `until`, in UTC; seven queries at most.
+
+    `scope` is a condition on owner, project and resource group, such as `visible_to`. Days that are summed come from
+    their sums, others from the record of sessions.
+    """
+    sessions = Session.objects.filter(scope)
+    lived = lived_within(sessions, day_begins(since), day_begins(until + _DAY))
+    counts: dict[Key, int] = defaultdict(int, lived.values_list(_KEYS[by]).annotate(Count("pk")))
     by_key: dict[Key, UsedAmounts] = defaultdict(UsedAmounts, {key: UsedAmounts() for key in counts})
-    days = {since + timedelta(days=n): UsedAmounts() for n in range((until - since).days + 1)}
-    for key, day, used in (*_held(chosen, begin, end, by, now), *_idle(chosen, since, until, by)):
-        by_key[key].add(used)
-        days[day].add(used)
+    days = {since + n * _DAY: UsedAmounts() for n in range((until - since).days + 1)}
+    summed = set(summed_days().filter(day__gte=since, day__lte=until).values_list("day", flat=True))
+    if summed:
+        sums = UsageSum.objects.filter(scope, day__in=summed)
+        _add(by_key, _summed(sums, _KEYS[by]))
+        _add(days, _summed(sums, "day"))
+    if others := sorted(days.keys() - summed):
+        for key, day, used in (*_held(sessions, others, by, now), *_measured(sessions, others, by)):
+            by_key[key].add(used)
+            days[day].add(used)
     total = UsedAmounts()
     for used in days.values():
         total.add(used)
@@ -172,44 +135,70 @@ def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy,
 _Part = tuple[Key, date, UsedAmounts]
 
 
-def _held(chosen: SessionQuerySet, begin: datetime, end: datetime, by: ReportBy, now: datetime) -> Iterable[_Part]:
-    columns = (
-        "pk",
-        _KEYS[by],
-        "cpu",
-        "memory",
-        "fgpu",
-        "gpu_weight_milli",
-        "resource_group__fgpu_per_gpu",
-        "not_before",
-    )
-    sql, parameters = chosen.values_list(*columns).query.sql_with_params()
-    hosted = sorted(status.value for status in HOSTED)
-    with connection.cursor() as cursor:
-        cursor.execute(_HELD.replace("{chosen}", sql), [*parameters, now, hosted, begin, end])
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-    for key, day, gpu, weighted, cpu, memory, waiting in rows:
-        yield (
-            key,
-            day,
-            UsedAmounts(
-                gpu_hours=gpu,
-                weighted_gpu_hours=weighted,
-                cpu_hours=cpu,
-                memory_gib_hours=float(memory) / GIB,
-                waiting_hours=waiting,
-            ),
+def _add(to: dict[Any, UsedAmounts], parts: Iterable[tuple[Any, UsedAmounts]]) -> None:
+    for key, used in parts:
+        to[key].add(used)
+
+
+def _summed(sums: QuerySet[UsageSum], key: str) -> Iterator[tuple[Any, UsedAmounts]]:
+    """Yield what was summed by this column."""
+    per_gpu = Cast(F("resource_group__fgpu_per_gpu"), FloatField())
+    for each, *amounts in (
+        sums.order_by()
+        .values_list(key)
+        .annotate(
+            fgpu=Sum(F("fgpu_milli_seconds") / per_gpu),
+            weighted=Sum(F("weighted_fgpu_milli_seconds") / per_gpu),
+            cpu=Sum("cpu_seconds"),
+            memory=Sum("memory_byte_seconds"),
+            waiting=Sum("waiting_seconds"),
+            idle=Sum(F("idle_fgpu_milli_seconds") / per_gpu),
+            measured=Sum(F("measured_fgpu_milli_seconds") / per_gpu),
         )
-
-
-def _idle(chosen: SessionQuerySet, since: date, until: date, by: ReportBy) -> Iterable[_Part]:
-    per_gpu = Cast(F("session__resource_group__fgpu_per_gpu"), FloatField()) * 3_600_000
-    sums = UsageDay.objects.filter(session__in=chosen.values("pk"), day__gte=since, day__lte=until).order_by()
-    for key, day, idle, measured in sums.values_list(f"session__{_KEYS[by]}", "day").annotate(
-        idle=Sum(F("fgpu_milli_seconds_idle") / per_gpu, output_field=FloatField(), default=0.0),
-        measured=Sum(F("fgpu_milli_seconds") / per_gpu, output_field=FloatField(), default=0.0),
     ):
-        yield key, day, UsedAmounts(gpu_idle_hours=idle, gpu_measured_hours=measured)
+        yield each, _used(*amounts)
+
+
+def _held(sessions: SessionQuerySet, days: Sequence[date], by: ReportBy, now: datetime) -> Iterator[_Part]:
+    keys = (_KEYS[by], "resource_group__fgpu_per_gpu")
+    query = held_query(sessions, keys, day_begins(days[0]), day_begins(days[-1] + _DAY), now)
+    with connection.cursor() as cursor:
+        cursor.execute(*query)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    for key, per_gpu, day, fgpu, weighted, *others in rows:
+        if day in days:
+            yield key, day, _used(fgpu / per_gpu, weighted / per_gpu, *others)
+
+
+def _measured(sessions: SessionQuerySet, days: Sequence[date], by: ReportBy) -> Iterator[_Part]:
+    per_gpu = Cast(F("session__resource_group__fgpu_per_gpu"), FloatField())
+    sums = UsageDay.objects.filter(session__in=sessions.values("pk"), day__in=days).order_by()
+    for key, day, idle, measured in sums.values_list(f"session__{_KEYS[by]}", "day").annotate(
+        idle=Sum(F("fgpu_milli_seconds_idle") / per_gpu, output_field=FloatField()),
+        measured=Sum(F("fgpu_milli_seconds") / per_gpu, output_field=FloatField()),
+    ):
+        yield key, day, _used(idle=idle, measured=measured)
+
+
+def _used(
+    fgpu: float = 0.0,
+    weighted: float = 0.0,
+    cpu: float = 0.0,
+    memory: float = 0.0,
+    waiting: float = 0.0,
+    idle: float = 0.0,
+    measured: float = 0.0,
+) -> UsedAmounts:
+    """Return amounts by the second in hours; those of GPUs are given in milli-fGPU by the fGPU of a GPU."""
+    return UsedAmounts(
+        gpu_hours=fgpu / _GPU_HOURS,
+        weighted_gpu_hours=weighted / _GPU_HOURS,
+        cpu_hours=cpu / _HOURS,
+        memory_gib_hours=memory / GIB / _HOURS,
+        waiting_hours=waiting / _HOURS,
+        gpu_idle_hours=idle / _GPU_HOURS,
+        gpu_measured_hours=measured / _GPU_HOURS,
+    )
 
 
 def _names(by: ReportBy, keys: Iterable[Key]) -> dict[Key, str]:

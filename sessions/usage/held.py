@@ -1,0 +1,91 @@
+"""What sessions held and how long they waited, by day, from their changes of status and of size, in PostgreSQL."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Q
+
+from sessions.lifecycle import HOSTED
+from sessions.models import SessionQuerySet
+
+# The columns after those that rows are summed by, and the day.
+HELD_COLUMNS: Final = (
+    "fgpu_milli_seconds",
+    "weighted_fgpu_milli_seconds",
+    "cpu_seconds",
+    "memory_byte_seconds",
+    "waiting_seconds",
+)
+# Spans are between changes of status. Waiting for a start time or for other sessions is not waiting in the queue.
+_HELD: Final = """
+    WITH chosen (id, {keys}, cpu, memory, fgpu, weight, not_before, ended_at) AS ({chosen}), spans AS (
+        SELECT chosen.*, event.new_status AS status,
+            CASE WHEN event.new_status = 'PENDING' THEN greatest(event.at, chosen.not_before, others.over)
+                ELSE event.at END AS since,
+            least(
+                ended_at, coalesce(lead(event.at) OVER (PARTITION BY event.session_id ORDER BY event.id), %s)
+            ) AS until
+        FROM chosen
+        JOIN compute_sessionevent event ON event.session_id = chosen.id AND event.old_status <> event.new_status
+        LEFT JOIN LATERAL (
+            SELECT max(coalesce(CASE link.kind WHEN 'after' THEN coalesce((
+                SELECT min(run.at) FROM compute_sessionevent run
+                WHERE run.session_id = other.id AND run.new_status = 'RUNNING'
+            ), other.started_at) ELSE other.ended_at END, 'infinity')) AS over
+            FROM compute_session_depends_on link JOIN compute_session other ON other.id = link.to_session_id
+            WHERE link.from_session_id = chosen.id
+        ) others ON true
+    ), sizes (id, cpu, memory, fgpu, weight, since, until) AS (
+        SELECT chosen.id, past.cpu, past.memory, past.fgpu, past.gpu_weight_milli,
+            coalesce(lag(past.until) OVER (PARTITION BY chosen.id ORDER BY past.until), '-infinity'), past.until
+        FROM chosen JOIN compute_pastsize past ON past.session_id = chosen.id
+        UNION ALL
+        SELECT chosen.id, cpu, memory, fgpu, weight, last.until, 'infinity'
+        FROM chosen
+        JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
+    ), counted AS (
+        SELECT * FROM spans WHERE status = 'PENDING' OR status = ANY(%s)
+    ), pieces ({keys}, status, cpu, memory, fgpu, weight, since, until) AS (
+        SELECT {keys}, status, cpu, memory, fgpu, weight, since, until
+        FROM counted WHERE NOT EXISTS (SELECT FROM compute_pastsize WHERE session_id = counted.id)
+        UNION ALL
+        SELECT {keys}, status, sizes.cpu, sizes.memory, sizes.fgpu, sizes.weight,
+            greatest(counted.since, sizes.since), least(counted.until, sizes.until)
+        FROM counted JOIN sizes ON sizes.id = counted.id
+    ), parts AS (
+        SELECT pieces.*, (day AT TIME ZONE 'UTC')::date AS day,
+            extract(epoch FROM least(until, day + interval '1 day') - greatest(since, day))::double precision AS seconds
+        FROM pieces, generate_series(
+            greatest(date_trunc('day', since, 'UTC'), %s), least(until, %s) - interval '1 microsecond', interval '1 day'
+        ) AS day
+        WHERE until > since
+    )
+    SELECT {keys}, day,
+        coalesce(sum(seconds * fgpu) FILTER (WHERE status <> 'PENDING'), 0),
+        coalesce(sum(seconds * (fgpu * (weight / 1000.0))) FILTER (WHERE status <> 'PENDING'), 0),
+        coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0),
+        coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0),
+        coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0)
+    FROM parts GROUP BY {keys}, day
+"""
+
+
+def lived_within(sessions: SessionQuerySet, begin: datetime, end: datetime) -> SessionQuerySet:
+    """Return those of the sessions that were there in that time."""
+    return sessions.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end).order_by()
+
+
+def held_query(
+    sessions: SessionQuerySet, keys: Sequence[str], begin: datetime, end: datetime, now: datetime
+) -> tuple[str, list[Any]]:
+    """Return SQL and its parameters for rows of the session's fields `keys`, the day (UTC) and HELD_COLUMNS.
+
+    `begin` and `end` are the beginnings of days in UTC. What has not ended counts until `now`.
+    """
+    sessions = lived_within(sessions, begin, end)
+    columns = ("pk", *keys, "cpu", "memory", "fgpu", "gpu_weight_milli", "not_before", "ended_at")
+    chosen, parameters = sessions.values_list(*columns).query.sql_with_params()
+    names = ", ".join(f"key{number}" for number in range(len(keys)))
+    hosted = sorted(status.value for status in HOSTED)
+    return _HELD.replace("{chosen}", chosen).replace("{keys}", names), [*parameters, now, hosted, begin, end]
