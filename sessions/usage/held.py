@@ -1,7 +1,7 @@
-"""What sessions held and how long they waited, by day, from their changes of status and of size, in PostgreSQL."""
+"""What sessions held and how long they waited, by day or other step, from their changes of status and of size, in PostgreSQL."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Q
@@ -9,7 +9,7 @@ from django.db.models import Q
 from sessions.lifecycle import HOSTED
 from sessions.models import SessionQuerySet
 
-# The columns after those that rows are summed by, and the day.
+# The columns after those that rows are summed by, and the moment.
 HELD_COLUMNS: Final = (
     "fgpu_milli_seconds",
     "weighted_fgpu_milli_seconds",
@@ -23,11 +23,12 @@ _HELD: Final = """
         SELECT chosen.*, event.new_status AS status,
             CASE WHEN event.new_status = 'PENDING' THEN greatest(event.at, chosen.not_before, others.over)
                 ELSE event.at END AS since,
-            least(
-                ended_at, coalesce(lead(event.at) OVER (PARTITION BY event.session_id ORDER BY event.id), %s)
-            ) AS until
+            least(ended_at, coalesce(event.next_at, %s)) AS until
         FROM chosen
-        JOIN compute_sessionevent event ON event.session_id = chosen.id AND event.old_status <> event.new_status
+        CROSS JOIN LATERAL (  -- by its index: few sessions of many are chosen
+            SELECT new_status, at, lead(at) OVER (ORDER BY id) AS next_at FROM compute_sessionevent
+            WHERE session_id = chosen.id AND old_status <> new_status
+        ) event
         LEFT JOIN LATERAL (
             SELECT max(coalesce(CASE link.kind WHEN 'after' THEN coalesce((
                 SELECT min(run.at) FROM compute_sessionevent run
@@ -54,20 +55,20 @@ _HELD: Final = """
             greatest(counted.since, sizes.since), least(counted.until, sizes.until)
         FROM counted JOIN sizes ON sizes.id = counted.id
     ), parts AS (
-        SELECT pieces.*, (day AT TIME ZONE 'UTC')::date AS day,
-            extract(epoch FROM least(until, day + interval '1 day') - greatest(since, day))::double precision AS seconds
-        FROM pieces, generate_series(
-            greatest(date_trunc('day', since, 'UTC'), %s), least(until, %s) - interval '1 microsecond', interval '1 day'
-        ) AS day
+        SELECT pieces.*, begun,
+            extract(epoch FROM least(until, begun + step) - greatest(since, begun))::double precision AS seconds
+        FROM pieces, (SELECT %s AS step, %s AS first) asked, generate_series(
+            greatest(date_bin(step, since, first), first), least(until, %s) - interval '1 microsecond', step
+        ) AS begun
         WHERE until > since
     )
-    SELECT {keys}, day,
+    SELECT {keys}, begun,
         coalesce(sum(seconds * fgpu) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds * (fgpu * (weight / 1000.0))) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0)
-    FROM parts GROUP BY {keys}, day
+    FROM parts GROUP BY {keys}, begun
 """
 
 
@@ -77,15 +78,21 @@ def lived_within(sessions: SessionQuerySet, begin: datetime, end: datetime) -> S
 
 
 def held_query(
-    sessions: SessionQuerySet, keys: Sequence[str], begin: datetime, end: datetime, now: datetime
+    sessions: SessionQuerySet,
+    keys: Sequence[str],
+    begin: datetime,
+    end: datetime,
+    now: datetime,
+    step: timedelta = timedelta(days=1),
 ) -> tuple[str, list[Any]]:
-    """Return SQL and its parameters for rows of the session's fields `keys`, the day (UTC) and HELD_COLUMNS.
+    """Return SQL and its parameters for rows of the session's fields `keys`, a moment and HELD_COLUMNS.
 
-    `begin` and `end` are the beginnings of days in UTC. What has not ended counts until `now`.
+    Moments are `step` apart from `begin` to `end`, and each stands for the time to the next. What has not ended counts
+    until `now`.
     """
     sessions = lived_within(sessions, begin, end)
     columns = ("pk", *keys, "cpu", "memory", "fgpu", "gpu_weight_milli", "not_before", "ended_at")
     chosen, parameters = sessions.values_list(*columns).query.sql_with_params()
     names = ", ".join(f"key{number}" for number in range(len(keys)))
     hosted = sorted(status.value for status in HOSTED)
-    return _HELD.replace("{chosen}", chosen).replace("{keys}", names), [*parameters, now, hosted, begin, end]
+    return _HELD.replace("{chosen}", chosen).replace("{keys}", names), [*parameters, now, hosted, step, begin, end]

@@ -165,8 +165,8 @@ def _held(sessions: SessionQuerySet, days: Sequence[date], by: ReportBy, now: da
     with connection.cursor() as cursor:
         cursor.execute(*query)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-    for key, per_gpu, day, fgpu, weighted, *others in rows:
-        if day in days:
+    for key, per_gpu, begun, fgpu, weighted, *others in rows:
+        if (day := begun.date()) in days:
             yield key, day, _used(fgpu / per_gpu, weighted / per_gpu, *others)
 
 
