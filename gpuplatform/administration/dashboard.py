@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from pages.session_list.list_query import TAB_OF
 from resources import clock
 from resources.amounts.units import fgpu_text
-from resources.models import Gpu, GpuReading, Host, HostStatus
+from resources.models import Gpu, GpuReading, Host, HostStatus, ResourceGroup
 from resources.templatetags.units import duration
 from sessions.estimates.starts import accuracy
 from sessions.lifecycle import HOSTED, START_CERTAINTY, Status
@@ -66,6 +66,9 @@ def read() -> dict[str, Any]:
         **counts,
         "hosts": list(_hosts()),
         "host_count": Host.objects.count(),
+        "groups": list(
+            ResourceGroup.objects.filter(is_active=True, hosts__gpus__is_present=True).distinct().order_by("name")
+        ),
         "gpus": cells,
         "more_gpus": gpus.count() - len(cells),  # which the strip does not show
         "waiting_list": f"tab={TAB_OF[Status.PENDING]}&status={Status.PENDING}",  # of the page of sessions

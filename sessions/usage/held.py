@@ -1,4 +1,4 @@
-"""What sessions held and how long they waited, by day or other step, from their changes of status and of size, in PostgreSQL."""
+"""What sessions held and how long they waited, by steps of time, from their changes of status and size."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

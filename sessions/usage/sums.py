@@ -27,7 +27,7 @@ _MEASURED: Final = """
     INSERT INTO compute_usagesum
         (owner_id, project_id, resource_group_id, day_id, measured_fgpu_milli_seconds, idle_fgpu_milli_seconds)
     SELECT owner_id, project_id, resource_group_id, day, sum(fgpu_milli_seconds), sum(fgpu_milli_seconds_idle)
-    FROM compute_usageday JOIN compute_session ON compute_session.id = session_id WHERE day = %s GROUP BY 1, 2, 3, 4
+    FROM compute_usageday JOIN compute_session ON compute_session.id = session_id WHERE day=%s GROUP BY 1, 2, 3, 4
 """
 
 

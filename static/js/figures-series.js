@@ -1,4 +1,4 @@
-// What a deployment serves over time, as series for plots and as text, in the shape of `usage-series`. No page here.
+// What a deployment serves over time, and what a resource group lends, as series for plots and as text, in the shape of `usage-series`. No page here.
 import { gettext, locale } from "#i18n";
 
 const MAX_DIGITS = 3;
@@ -15,6 +15,8 @@ const plot = (names, mark, text, limit = 0) => ({ readers: names.map((name) => (
 const dotted = (each) => ({ ...each, hasDots: true });
 
 export const FIGURES = {
+  held_gpus: { ...plot(["gpus"], small, (point, { gpus }) => gettext("%(held)s of %(all)s on average", { held: number(point.gpus), all: number(gpus) })), limit: (stats) => stats.gpus },
+  group_waiting: plot(["waiting"], small, (point) => gettext("%(waiting)s on average", { waiting: number(point.waiting) })),
   requests: plot(["requests_per_second"], small, (point) => gettext("%(rate)s requests a second", { rate: small(point.requests_per_second) })),
   durations: dotted(plot(["p50_seconds", "p95_seconds"], seconds, (point) =>
     point.p50_seconds === null ? none() : gettext("half within %(half)s, 95 %% within %(most)s", { half: seconds(point.p50_seconds), most: seconds(point.p95_seconds) }),

@@ -1,4 +1,4 @@
-// The plots of a session's use, or of what a deployment serves: one cursor for all of them, over a time of choice, asked
+// The plots of a session's use, of what a deployment serves, or of what a resource group lends: one cursor for all of them, over a time of choice, asked
 // for again every ten seconds while it goes on and the page is seen.
 import { gettext } from "#i18n";
 import { bindCursor } from "#plot-cursor";

@@ -9,7 +9,7 @@ const POINT = {
 const QUIET = { ...POINT, p50_seconds: null, p95_seconds: null, gpu_percent: null, fgpu_hours_per_1000_requests: null };
 
 test("each figure is told with its unit", () => {
-  const told = Object.fromEntries(Object.entries(FIGURES).map(([name, plot]) => [name, plot.text(POINT)]));
+  const told = Object.fromEntries(Object.entries(FIGURES).slice(2).map(([name, plot]) => [name, plot.text(POINT)]));
   assert.deepEqual(told, {
     requests: "1.25 requests a second",
     durations: "half within 0.05 s, 95 % within 2.5 s",
@@ -20,6 +20,13 @@ test("each figure is told with its unit", () => {
     fgpu_hours: "0.0123 fGPU hours",
     cost: "0.5 fGPU hours for 1,000 requests",
   });
+});
+
+test("what a group lends is told of all its GPUs", () => {
+  const point = { at: POINT.at, gpus: 2.25, waiting: 3 };
+  assert.equal(FIGURES.held_gpus.text(point, { gpus: 8 }), "2.3 of 8 on average");
+  assert.equal(FIGURES.held_gpus.limit({ gpus: 8 }), 8);
+  assert.equal(FIGURES.group_waiting.text(point), "3 on average");
 });
 
 test("what is not known is told as such, and is no zero", () => {

@@ -43,6 +43,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(guaranteed)s of %(count)s core guaranteed, the rest while others leave it idle": [
 "코어 %(count)s개 중 %(guaranteed)s 보장, 나머지는 다른 세션이 쓰지 않는 동안"
 ],
+"%(held)s of %(all)s on average": [
+"평균 %(all)s개 중 %(held)s개"
+],
 "%(hours)s fGPU hours": [
 "%(hours)s fGPU 시간"
 ],
@@ -144,6 +147,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "%(version)s (not ready)": [
 "%(version)s (준비되지 않음)"
+],
+"%(waiting)s on average": [
+"평균 %(waiting)s개"
 ],
 "1 fGPU is a whole %(device)s here": [
 "여기서 1 fGPU는 %(device)s의 1/%(count)s입니다"
