@@ -18,6 +18,7 @@ from resources.amounts.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import PastSize, Session, SessionEvent, SummedDay, UsageCorrection, UsageDay, UsageSum, visible_to
 from sessions.usage import sums
+from sessions.usage.held import held_query
 from sessions.usage.report import ReportBy, UsageReport, report_of
 from tests.factories import make_group, make_project, make_session, make_user, run_session
 
@@ -185,14 +186,13 @@ def test_a_run_goes_on_where_one_died(monkeypatch: pytest.MonkeyPatch) -> None:
     long_ago(5)
     done: list[Any] = []
 
-    def held_query(*arguments: Any) -> Any:
+    def failing(*arguments: Any) -> Any:
         done.append(arguments)
         if len(done) == 3:
             raise ConnectionError
-        return whole(*arguments)
+        return held_query(*arguments)
 
-    whole = sums.held_query
-    monkeypatch.setattr(sums, "held_query", held_query)
+    monkeypatch.setattr(sums, "held_query", failing)
     with pytest.raises(ConnectionError):
         sums.sum_days(NOW)
     assert list(SummedDay.objects.order_by("day").values_list("day", flat=True)) == [TODAY - 2 * DAY, TODAY - DAY]
