@@ -13,11 +13,10 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, Min, OuterRef, QuerySet
 
-from sessions.idle.usage_periods import USAGE_RETENTION
 from sessions.models import Session, SummedDay, UsageCorrection
 from sessions.usage.held import HELD_COLUMNS, held_query
 
-SETTLE: Final = USAGE_RETENTION + timedelta(hours=1)  # in which what belongs to a day still arrives
+SETTLE: Final = timedelta(hours=3)  # in which what belongs to a day still arrives; records of hosts are kept for two
 MAX_DAYS_AT_ONCE: Final = 50
 LOCK: Final = 7_214_306  # of PostgreSQL's advisory locks: one process sums
 
