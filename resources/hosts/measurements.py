@@ -11,8 +11,6 @@ from typing import Any, Final, NoReturn
 
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from fgpu.hardware.report import MAX_BYTES, SCHEMA, failed_steps
 from resources import clock
@@ -57,6 +55,9 @@ def load(path: Path) -> Mapping[str, Any]:
         report = json.loads(text, parse_constant=_refuse)
     except (OSError, ValueError, RecursionError) as error:
         raise MeasurementError(f"{path} is no report: {error}") from error
+    from jsonschema import Draft202012Validator  # every process would load it at its start, for this rare report
+    from jsonschema.exceptions import best_match
+
     if problem := best_match(Draft202012Validator(json.loads(SCHEMA.read_text())).iter_errors(report)):
         where = ".".join(map(str, problem.absolute_path))
         raise MeasurementError(f"{path} is no report: {where and where + ': '}{problem.message[:300]}")
