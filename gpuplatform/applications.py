@@ -3,7 +3,9 @@
 from typing import Final
 
 from django.conf import settings
-from django.template.loader import get_template
+from django.template import engines  # noqa: TID251  # the texts are those of its files
+from django.template.loaders.cached import Loader as CachedLoader
+from django.template.loaders.locmem import Loader as MemoryLoader
 
 from endpoints.data_plane import data_plane
 from gpuplatform.asgi import platform_with
@@ -30,8 +32,14 @@ def platform_and_apps(counters: ConnectionCounters | None, host: str) -> Served:
 
 
 def load_templates() -> None:
-    """Load the pages' templates: an upgrade replaces the files, while this process renders pages with its own code."""
+    """Read the pages' templates: an upgrade replaces the files, while this process renders pages with its own code.
+
+    Each is compiled as it is first rendered.
+    """
     folder = settings.BASE_DIR / "templates"
-    for path in folder.rglob("[!.]*"):
-        if path.suffix in TEMPLATES:
-            get_template(str(path.relative_to(folder)))
+    paths = [path for path in folder.rglob("[!.]*") if path.suffix in TEMPLATES]
+    texts = {str(path.relative_to(folder)): path.read_text() for path in paths}
+    engine = engines["django"].engine  # type: ignore[attr-defined]  # of Django's own template language
+    (cached,) = engine.template_loaders
+    assert isinstance(cached, CachedLoader)
+    cached.loaders.insert(0, MemoryLoader(engine, texts))
