@@ -107,7 +107,7 @@ def primary_of(url: str) -> str:
 
 
 def _options(address: SentinelAddress, options: dict[str, Any]) -> dict[str, Any]:
-    return {**KEEPALIVE, **address.credentials(), **options}
+    return {**KEEPALIVE, **address.server_options(), **options}
 
 
 @functools.cache

@@ -5,17 +5,21 @@
     redis+sentinel://user:password@host1:26379,host2:26379,host3:26379/service/0
 
 User and password are those of the Redis servers. Sentinels that demand their own are given them in the query, as
-`sentinel_username` and `sentinel_password`.
+`sentinel_username` and `sentinel_password`. `rediss://` and `rediss+sentinel://` mean TLS, with certificates verified,
+to Sentinels too; `ssl_ca_certs` in the query names a file with the authorities, else they are those of the system.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlencode, urlsplit
 
 SCHEME: Final = "redis+sentinel"
+TLS_SCHEME: Final = "rediss+sentinel"
 SENTINEL_PORT: Final = 26379
 SENTINEL_SECONDS: Final = 1.0  # for each Sentinel to connect, and to respond: one that is down delays the next one
-QUERY: Final = {"sentinel_username", "sentinel_password"}
+CREDENTIALS: Final = {"sentinel_username", "sentinel_password"}
+QUERY: Final = {SCHEME: CREDENTIALS, TLS_SCHEME: CREDENTIALS | {"ssl_ca_certs"}}
+VERIFIED: Final = "ssl_cert_reqs=required"
 SHAPE: Final = f"{SCHEME}://user:password@host1:{SENTINEL_PORT},host2:{SENTINEL_PORT}/service/0"
 
 
@@ -25,7 +29,7 @@ class RedisUrlError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentinelAddress:
-    """What a `redis+sentinel://` URL says."""
+    """What a `redis+sentinel://` or `rediss+sentinel://` URL says."""
 
     sentinels: tuple[tuple[str, int], ...]
     service: str
@@ -34,21 +38,31 @@ class SentinelAddress:
     password: str | None
     sentinel_username: str | None
     sentinel_password: str | None
+    is_tls: bool
+    ssl_ca_certs: str | None
 
-    def credentials(self) -> dict[str, Any]:
-        """Return the arguments of connections to Redis servers that say who we are, and the database."""
-        return {"username": self.username, "password": self.password, "db": self.database}
+    def server_options(self) -> dict[str, Any]:
+        """Return the arguments of connections to Redis servers: who we are, the database, and TLS."""
+        return {"username": self.username, "password": self.password, "db": self.database, **self._tls_options()}
 
     def sentinel_options(self) -> dict[str, Any]:
         """Return the arguments of connections to Sentinels."""
         seconds = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
-        return {"username": self.sentinel_username, "password": self.sentinel_password, **seconds}
+        return {
+            "username": self.sentinel_username,
+            "password": self.sentinel_password,
+            **seconds,
+            **self._tls_options(),
+        }
+
+    def _tls_options(self) -> dict[str, Any]:
+        return {"ssl": True, "ssl_ca_certs": self.ssl_ca_certs} if self.is_tls else {}
 
 
 def sentinel_address(url: str) -> SentinelAddress | None:
     """Return what the URL says of Sentinels; None where it is that of a server. Raises RedisUrlError."""
     scheme, netloc, parts = _split(url)
-    if scheme != SCHEME:
+    if scheme not in QUERY:
         return None
     who, _, hosts = netloc.rpartition("@")
     user, _, password = who.partition(":")
@@ -56,7 +70,7 @@ def sentinel_address(url: str) -> SentinelAddress | None:
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     if not hosts or not service or not (database or "0").isdecimal():
         raise RedisUrlError(f"the URL of Sentinels has the form {SHAPE}")
-    if unknown := set(query) - QUERY:
+    if unknown := set(query) - QUERY[scheme]:
         raise RedisUrlError(f"the URL of Sentinels takes no {', '.join(sorted(unknown))}")
     return SentinelAddress(
         sentinels=tuple(_host_and_port(each) for each in hosts.split(",")),
@@ -66,16 +80,27 @@ def sentinel_address(url: str) -> SentinelAddress | None:
         password=unquote(password) or None,
         sentinel_username=query.get("sentinel_username"),
         sentinel_password=query.get("sentinel_password"),
+        is_tls=scheme == TLS_SCHEME,
+        ssl_ca_certs=query.get("ssl_ca_certs"),
     )
 
 
 def broker_url(url: str) -> str:
-    """Return the URL as Celery has it: of a socket, or of each Sentinel with the credentials of Redis."""
+    """Return the URL as Celery has it: of a socket, or of each Sentinel with the credentials of Redis.
+
+    Celery verifies no certificate unless the URL says so.
+    """
     address = sentinel_address(url)
     if address is None:
+        if url.startswith("rediss:") and "ssl_cert_reqs=" not in url:
+            url += f"{'&' if '?' in url else '?'}{VERIFIED}"
         return url.replace("unix://", "redis+socket://", 1)
     who = f"{quote(address.username or '', safe='')}:{quote(address.password, safe='')}@" if address.password else ""
-    return ";".join(f"sentinel://{who}{_bracketed(host)}:{port}/{address.database}" for host, port in address.sentinels)
+    query = f"?{VERIFIED}" if address.is_tls else ""
+    if address.ssl_ca_certs:
+        query += "&" + urlencode({"ssl_ca_certs": address.ssl_ca_certs})
+    servers = (f"{_bracketed(host)}:{port}/{address.database}{query}" for host, port in address.sentinels)
+    return ";".join(f"sentinel://{who}{server}" for server in servers)
 
 
 def broker_options(url: str) -> dict[str, Any]:

@@ -76,8 +76,9 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
     return os.environ | NOT_OF_A_HOST | variables
 
 
-def join(url: str, token: str, file: Path) -> dict[str, str]:
-    """Run `manage.py join`, as on a machine without settings, and return what it has written."""
+def join(url: str, token: str, file: Path, **environment: str) -> dict[str, str]:
+    """Run `manage.py join`, as on a machine without other settings, and return what it has written."""
     command = [sys.executable, "manage.py", "join", url, "--file", str(file)]
-    subprocess.run(command, cwd=ROOT, env={TOKEN_VARIABLE: token, "PATH": os.environ["PATH"]}, check=True)
+    environment |= {TOKEN_VARIABLE: token, "PATH": os.environ["PATH"]}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
     return read(file)

@@ -1,5 +1,7 @@
 """The URL of Redis, of one server or of Sentinels, as each of its users needs it."""
 
+import ssl
+
 import pytest
 from kombu import Connection
 
@@ -14,7 +16,7 @@ def test_url_of_sentinels_says_where_who_and_which_service() -> None:
     assert address
     assert address.sentinels == (("s1", 26380), ("s2", 26379), ("::1", 7))
     assert address.service == "lab"
-    assert address.credentials() == {"username": None, "password": "p@ss", "db": 2}
+    assert address.server_options() == {"username": None, "password": "p@ss", "db": 2}
     assert address.sentinel_options().items() >= {"username": "asks", "password": "word"}.items()
     for server in ("redis://h:6379/0", "rediss://h/0", "unix:///a/socket"):
         assert sentinel_address(server) is None
@@ -30,6 +32,7 @@ def test_url_of_sentinels_says_where_who_and_which_service() -> None:
         "redis+sentinel://s1:port/lab",
         "redis+sentinel://s1/lab/first",
         "redis+sentinel://s1/lab?sentinel_pasword=x",
+        "redis+sentinel://s1/lab?ssl_ca_certs=/etc/ssl/lab.pem",
     ],
 )
 def test_what_is_no_url_of_sentinels_is_refused(url: str) -> None:
@@ -44,6 +47,22 @@ def test_celery_reads_its_url_as_it_is_meant() -> None:
     assert (connection.transport_options or {})["master_name"] == "lab"
     assert broker_url("unix:///a/socket") == "redis+socket:///a/socket"
     assert broker_url("redis://:word@h:6379/0") == "redis://:word@h:6379/0"
+
+
+def test_celery_verifies_certificates_too() -> None:
+    for server in ("rediss://h/0", "rediss+sentinel://s1,s2/lab"):
+        assert Connection(broker_url(server)).ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    for server in ("rediss://h/0?ssl_ca_certs=/a%20b.pem", "rediss+sentinel://s1/lab?ssl_ca_certs=/a%20b.pem"):
+        assert Connection(broker_url(server)).ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": "/a b.pem"}
+    assert Connection(broker_url("rediss://h/0?ssl_cert_reqs=none")).ssl == {"ssl_cert_reqs": ssl.CERT_NONE}
+
+
+def test_tls_is_spoken_to_servers_and_sentinels() -> None:
+    address = sentinel_address("rediss+sentinel://s1/lab?ssl_ca_certs=/etc/ssl/lab.pem")
+    assert address
+    tls = {"ssl": True, "ssl_ca_certs": "/etc/ssl/lab.pem"}.items()
+    assert address.server_options().items() >= tls
+    assert address.sentinel_options().items() >= tls
 
 
 def test_another_user_is_given_the_same_redis() -> None:
