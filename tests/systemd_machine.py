@@ -1,4 +1,4 @@
-"""Containers whose init is systemd: Debians on which the platform may be installed."""
+"""Containers whose init is systemd: Debians and Ubuntus on which the platform may be installed."""
 
 import io
 import os
@@ -22,29 +22,51 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 REDIS: Final = r"""mkdir /etc/systemd/system/redis-server.service.d && \
     printf '[Service]\nPrivateUsers=no\n' >/etc/systemd/system/redis-server.service.d/container.conf
 """
-INSTALL: Final = r"""
+DEBIAN: Final = """
 ARG BASE
 FROM ${BASE}
+"""
+# Debian's debootstrap has neither a script by this name, but the one that all releases share, nor the archive's key,
+# with which apt verifies the packages that come after those of the first step.
+SCRIPT: Final = "/usr/share/debootstrap/scripts/gutsy"
+ARCHIVE: Final = "http://archive.ubuntu.com/ubuntu"
+NOBLE: Final = rf"""
+ARG BASE
+FROM ${{BASE}} AS made
+RUN apt-get update -q && apt-get install -qy --no-install-recommends debootstrap && \
+    debootstrap --variant=minbase --components=main,universe noble /ubuntu {ARCHIVE} {SCRIPT}
+FROM scratch
+COPY --from=made /ubuntu /
+RUN printf 'deb {ARCHIVE} noble%s main universe\n' '' -updates -security >/etc/apt/sources.list
+"""
+INSTALL: Final = r"""
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
         dbus systemd systemd-sysv"""
-IMAGES: Final = {  # by tag, which is raised when the content changes
-    # With the servers.
-    "gptest/systemd:1": rf"""{INSTALL} postgresql python3 python3-venv redis-server && \
-    groupadd --system docker && {REDIS}""",
-    # Without: it has their packages in apt's cache, for it has no network.
-    "gptest/fresh:6": rf"""{INSTALL} iproute2 && \
+# Without the servers: it has their packages in apt's cache, for it has no network.
+CACHE: Final = rf"""{INSTALL} iproute2 && \
     echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/container && \
     echo 'Binary::apt::APT::Keep-Downloaded-Packages "true";' >/etc/apt/apt.conf.d/99keep && \
-    apt-get install -qy --no-install-recommends --download-only \
-        caddy curl debootstrap docker.io iptables nginx polkitd postgresql python3 redis-sentinel redis-server && \
-    systemctl mask systemd-sysctl && {REDIS}""",  # which would set this machine's kernel
+    apt-get install -qy --no-install-recommends --download-only caddy curl debootstrap docker.io iptables nginx \
+        polkitd postgresql python3 python3-apt redis-sentinel redis-server && \
+    systemctl mask systemd-sysctl && {REDIS}"""  # which would set this machine's kernel
+IMAGES: Final = {  # by tag, which is raised when the content changes
+    # With the servers.
+    "gptest/systemd:1": rf"""{DEBIAN}{INSTALL} postgresql python3 python3-venv redis-server && \
+    groupadd --system docker && {REDIS}""",
+    "gptest/fresh:7": DEBIAN + CACHE,
+    "gptest/fresh-ubuntu:1": NOBLE + CACHE,
     # As a minimal Debian has just been installed, with no source of packages.
-    "gptest/bare:1": rf"""{INSTALL} iproute2 && \
+    "gptest/bare:1": rf"""{DEBIAN}{INSTALL} iproute2 && \
     echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/container && systemctl mask systemd-sysctl && \
     rm -rf /etc/apt/sources.list* /var/lib/apt/lists/* /var/cache/apt/archives/*.deb && \
     mkdir /etc/apt/sources.list.d && {REDIS}""",
+    # What builds the package for Ubuntu.
+    "gptest/ubuntu:1": rf"""{NOBLE}
+RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
+        ca-certificates git make python3 python3-venv""",
 }
-SERVERS, FRESH, BARE = IMAGES
+SERVERS, FRESH, FRESH_UBUNTU, BARE, UBUNTU = IMAGES
+UNREACHED: Final = ("deb.debian.org", "archive.ubuntu.com")
 # systemd gets a part of the unified hierarchy as all of it, in a mount namespace of its own. With this machine's
 # /sys/fs/cgroup it would add hierarchies there, and the engine would hear of no lack of memory until the next reboot.
 BEGIN: Final = """
@@ -67,7 +89,7 @@ within() {
     mkdir -p /run/systemd/system/$1.service.d
     printf '[Service]\nExecStart=\nExecStart=sh /run/within %s\n' "$2" >/run/systemd/system/$1.service.d/cgroups.conf
 }
-within docker '/usr/sbin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock'
+within docker 'dockerd -H fd:// --containerd=/run/containerd/containerd.sock'
 within containerd /usr/bin/containerd
 """
 CLEAR: Final = "mount -t cgroup2 cgroup2 /mnt && ! [ -d /mnt/$0 ] || find /mnt/$0 -depth -type d -exec rmdir {} +"
@@ -110,12 +132,12 @@ def systemd_machine() -> Iterator[SystemdMachine]:
 @contextmanager
 def fresh_machine(folder: Path, network: str, image: str = FRESH) -> Iterator[SystemdMachine]:
     """Start a machine without servers, on which Docker may run; at /folder it has this one."""
-    volumes = ["/var/lib/docker"]
+    volumes = ["/var/lib/containerd", "/var/lib/docker"]
     options = {
         "cap_add": ["ALL"],
         "cap_drop": ["SYS_RESOURCE"],
         "network_mode": network,
-        "extra_hosts": {"deb.debian.org": "192.0.2.1"},  # without a route, where its name would be asked for in vain
+        "extra_hosts": dict.fromkeys(UNREACHED, "192.0.2.1"),  # without a route, where names would be asked for in vain
         "binds": [f"{folder}:/folder:ro"],
     }
     with _machine(image, volumes, **options) as machine:
@@ -140,7 +162,7 @@ def _machine(image: str, volumes: Sequence[str] = (), **options: Any) -> Iterato
 
     With volumes it has an engine of its own, which writes to /proc/sys.
     """
-    _ensure_image(image)
+    ensure_image(image)
     name = f"gptest-systemd-{secrets.token_hex(4)}"
     with closing(APIClient(ENGINE_URL, version="auto", timeout=120)) as client:
         config = client.create_host_config(
@@ -169,7 +191,8 @@ def _machine(image: str, volumes: Sequence[str] = (), **options: Any) -> Iterato
                 )
 
 
-def _ensure_image(tag: str) -> None:
+def ensure_image(tag: str) -> None:
+    """Build the image of this tag of IMAGES where it is missing, which takes minutes."""
     with closing(docker.DockerClient(ENGINE_URL, timeout=600)) as engine:
         if not has_image(engine, tag):
             base = Bases(engine, refresh=False, report=lambda _: None).reference("bookworm")
