@@ -9,12 +9,13 @@
 
 uint64_t fuzz_clock;
 bool fuzz_simulated;
-void (*fuzz_meanwhile)(void);
+void (*fuzz_meanwhile)(void), (*fuzz_asleep)(void);
+const char *fuzz_socket;
 
 const char *system_limits_path(void) { return "limits.conf"; }
 const char *system_region_path(void) { return "region"; }
 const char *system_grant_path(void) { return "grant"; }
-const char *system_socket_path(void) { return NULL; }
+const char *system_socket_path(void) { return fuzz_socket; }
 void *scope_entry(const char *name) { return (void)name, NULL; }
 
 bool system_trusts(unsigned owner) { return (void)owner, true; }
@@ -35,6 +36,8 @@ void clock_sleep(uint64_t ns) {
         fgpuSimSleepUntil(fgpuSimNow() + ns);
     else
         fuzz_clock += ns;
+    if (fuzz_asleep)
+        fuzz_asleep();
 }
 
 void system_sleep_on(const _Atomic uint32_t *word, uint32_t seen, uint64_t until, uint64_t key) {

@@ -40,13 +40,16 @@ static void report(struct queue *queue, uint64_t start, uint64_t end, unsigned l
     ended[gpu].ns = ended[gpu].launches = 0;
 }
 
+/* The driver's time between two events, which it may take in either order. */
+static uint64_t ns_of(float ms) { return ms > 0 ? (uint64_t)((double)ms * 1e6) : 0; }
+
 static void finish(struct queue *queue, const struct batch *batch, uint64_t now) {
     float ms = 0, pause_ms = 0;
     CUevent before = batch_at(queue, queue->first + RING - 1)->end, from = batch->chained ? before : batch->begin;
     uint64_t start = batch->chained ? queue->last_end : most(batch->start, queue->last_end);
     if (batch->behind && before && !CALL(cuEventElapsedTime, (&pause_ms, before, batch->begin)))
-        start = queue->last_end + (uint64_t)((double)pause_ms * 1e6);
-    uint64_t busy = CALL(cuEventElapsedTime, (&ms, from, batch->end)) ? now - start : (uint64_t)((double)ms * 1e6);
+        start = queue->last_end + ns_of(pause_ms);
+    uint64_t busy = CALL(cuEventElapsedTime, (&ms, from, batch->end)) ? now - start : ns_of(ms);
     if (batch->behind) /* what is reported past that event by an estimate is in the pause too */
         start = least(start, now - busy);
     report(queue, start, least(start + busy, now), batch->launches, now);
