@@ -322,7 +322,7 @@ def test_without_word_of_the_engine_its_usual_folder_counts(
         return Engine(**says)
 
     monkeypatch.setattr(doctor, "docker_client", client)
-    assert doctor._docker_root() == "/var/lib/docker"
+    assert doctor._docker_root() == Path("/var/lib/docker")
 
 
 @pytest.mark.parametrize(("problem", "words"), [("", "the engine bounds"), ("no xfs", "policy's limit: no xfs")])

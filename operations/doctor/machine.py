@@ -24,7 +24,7 @@ from folders.models import HostRoot, StorageRoot
 from folders.storage import roots
 from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
-from hostworker.runtime.docker.quotas import quota_problem
+from hostworker.runtime.docker.quotas import DOCKER_ROOT, quota_problem, storage_root
 from hostworker.runtime.factory import firewall_problem, is_engine_here
 from hostworker.runtime.seccomp import problem as seccomp_problem
 from hostworker.runtime.seccomp import profile_for
@@ -46,7 +46,6 @@ from resources.models import Image
 
 OLDEST_PYTHON: Final = (3, 11)
 SECRET_LENGTH: Final = 50
-DOCKER_ROOT: Final = "/var/lib/docker"  # unless the engine says another folder
 SCARCE_DISK: Final = 10 * GIB
 NO_DISK: Final = 2 * GIB
 CLOCK_LIMIT: Final = timedelta(seconds=2)
@@ -233,11 +232,11 @@ def _disk() -> Finding:
     return Finding(Verdict.OK if free >= SCARCE_DISK else Verdict.WARN, text)
 
 
-def _docker_root() -> str:
+def _docker_root() -> Path:
     """Return where the engine keeps images and containers."""
     try:
         with closing(docker_client()) as client:
-            return str(client.info().get("DockerRootDir") or DOCKER_ROOT)
+            return storage_root(client.info())
     except (DockerException, RequestException):
         return DOCKER_ROOT
 

@@ -12,7 +12,7 @@ from engine.containers import container_name
 from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.host_privileges import HostPrivileges
 from hostworker.runtime.container_config import without_quota
-from hostworker.runtime.docker.quotas import is_refusal, quota_problem
+from hostworker.runtime.docker.quotas import is_refusal, quota_problem, storage_root
 from hostworker.runtime.docker.states import key_of
 from hostworker.runtime.engine_requests import explanation, has_labels, inspect, label_filter, translated
 from hostworker.runtime_protocol import DiskSpace, EngineUnreachableError, Key
@@ -72,7 +72,7 @@ class DockerDisks:
         if not self._is_here:
             return None
         with translated(EngineUnreachableError):
-            self._root = self._root or Path(self._client().info()["DockerRootDir"])
+            self._root = self._root or storage_root(self._client().info())
         try:
             found, device = os.statvfs(self._root), os.stat(self._root).st_dev
         except OSError:

@@ -8,6 +8,9 @@ from resources import procfs
 
 QUOTA_OPTIONS: Final = frozenset({"prjquota", "pquota"})
 REFUSED: Final = "--storage-opt"  # how the engine begins where it cannot
+SNAPSHOTTER: Final = "io.containerd.snapshotter"  # the type of driver of engines whose images containerd keeps
+CONTAINERD_ROOT: Final = Path("/var/lib/containerd")  # its default, which the engine does not tell
+DOCKER_ROOT: Final = Path("/var/lib/docker")
 
 
 def quota_problem(info: Mapping[str, Any], *, is_here: bool) -> str:
@@ -23,6 +26,17 @@ def quota_problem(info: Mapping[str, Any], *, is_here: bool) -> str:
     if is_here and (options := _mount_options(Path(root))) and not options & QUOTA_OPTIONS:
         return f"the file system of {root} is not mounted with pquota"
     return ""
+
+
+def storage_root(info: Mapping[str, Any], containerd: Path = CONTAINERD_ROOT) -> Path:
+    """Return where an engine of this machine that reports `info` keeps images and what containers write.
+
+    From Docker 29 on new installations have that at containerd's, which may be another file system.
+    """
+    facts = dict(info.get("DriverStatus") or ())
+    if str(facts.get("driver-type")).startswith(SNAPSHOTTER) and containerd.is_dir():
+        return containerd
+    return Path(info.get("DockerRootDir") or DOCKER_ROOT)
 
 
 def is_refusal(message: str) -> bool:

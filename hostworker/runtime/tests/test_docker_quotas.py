@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hostworker.runtime.docker.disks import DockerDisks
-from hostworker.runtime.docker.quotas import quota_problem
+from hostworker.runtime.docker.quotas import quota_problem, storage_root
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec, runtime_of, tiny_world
 from hostworker.runtime_protocol import Runtime
 from resources import procfs
@@ -44,6 +44,13 @@ def test_what_the_engine_reports_decides(
     found = quota_problem(INFO | changes, is_here=is_here)
     assert problem in found
     assert bool(found) == bool(problem)
+
+
+def test_what_containerd_keeps_is_measured_there(tmp_path: Path) -> None:
+    snapshots = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+    assert storage_root(INFO | snapshots, tmp_path) == tmp_path
+    assert storage_root(INFO | snapshots, tmp_path / "absent") == Path("/var/lib/docker")  # a containerd of its own
+    assert storage_root(INFO, tmp_path) == Path("/var/lib/docker")
 
 
 @pytest.mark.docker
