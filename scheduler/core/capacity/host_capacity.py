@@ -60,11 +60,9 @@ class HostCapacity:
         topology: Topology = (),
     ) -> None:
         """Take the free amounts of the host and its devices; `index` is its position among the hosts of its group."""
-        self.host_id = host_id
-        self.index = index
-        self.cpu = cpu
-        self.memory_bytes = memory_bytes
-        self.traits = traits
+        self.host_id, self.index = host_id, index
+        self.cpu, self.memory_bytes = cpu, memory_bytes
+        self.traits, self.topology = traits, topology
         self.gpu_capacity = gpus[0].capacity_milli if gpus else 0
         self.granularity_milli = 1 if divides else self.gpu_capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
@@ -72,7 +70,6 @@ class HostCapacity:
         self.device_free = [max(0, gpu.free_milli) for gpu in gpus]
         self.device_owed = [max(0, -gpu.free_milli) for gpu in gpus]
         self.closeness = closeness_of(closeness)
-        self.topology = topology
         self.is_reserved = False  # hidden from the search of its group
         self.version = 0  # number of the latest change in its group that touched this host
         self.changed_in: dict[int, HostCapacity] | None = None  # bucket of changed hosts that holds it, by index
@@ -83,8 +80,7 @@ class HostCapacity:
     def update_totals(self) -> None:
         """Derive `total_free`, `sorted_free` and `max_request_milli` from `device_free`."""
         device_free, gpu_capacity = self.device_free, self.gpu_capacity
-        self.useless = None
-        self.total_free = sum(device_free)
+        self.total_free, self.useless = sum(device_free), None
         self.sorted_free = sorted_free = sorted(device_free)
         self.max_request_milli = device_free.count(gpu_capacity) * gpu_capacity
         parts = bisect_left(sorted_free, gpu_capacity)
