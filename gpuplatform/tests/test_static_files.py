@@ -11,11 +11,11 @@ import pytest
 from django.apps import apps
 from django.contrib.staticfiles import finders
 from django.http import HttpResponse, StreamingHttpResponse
-from django.template.loader import render_to_string
+from django.template.loader import get_template, render_to_string
 from django.test import AsyncRequestFactory, RequestFactory
 from pytest_django import Settings
 
-from gpuplatform.applications import load_templates
+from gpuplatform.applications import TEMPLATES, load_templates
 from gpuplatform.bootstrap import static_files
 from gpuplatform.serving.middleware import BLOCKS_AT_ONCE, StaticFilesOfVersions, StreamsInThreads
 from gpuplatform.templatetags.ui import import_map
@@ -162,3 +162,9 @@ def test_a_process_renders_templates_as_they_were_at_its_start(settings: Setting
     load_templates()
     page.write_text("of the next one")
     assert render_to_string("part/page.html") == "of its version"
+
+
+def test_every_template_compiles(settings: Settings) -> None:
+    folder = settings.BASE_DIR / "templates"
+    paths = [str(path.relative_to(folder)) for path in folder.rglob("[!.]*") if path.suffix in TEMPLATES]
+    assert len([get_template(path) for path in paths]) > 300
