@@ -26,15 +26,19 @@ DEBIAN: Final = """
 ARG BASE
 FROM ${BASE}
 """
-# Debian's debootstrap has neither a script by this name, but the one that all releases share, nor the archive's key,
-# with which apt verifies the packages that come after those of the first step.
+# Debian's debootstrap has neither a script by this name, but the one that all releases share, nor the archive's keys.
 SCRIPT: Final = "/usr/share/debootstrap/scripts/gutsy"
 ARCHIVE: Final = "http://archive.ubuntu.com/ubuntu"
+KEYS: Final = "ubuntu-keyring_2023.11.28.1_all.deb"  # noble's own
+KEYS_SHA256: Final = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
 NOBLE: Final = rf"""
 ARG BASE
 FROM ${{BASE}} AS made
-RUN apt-get update -q && apt-get install -qy --no-install-recommends debootstrap && \
-    debootstrap --variant=minbase --components=main,universe noble /ubuntu {ARCHIVE} {SCRIPT}
+RUN apt-get update -q && apt-get install -qy --no-install-recommends debootstrap gpgv && \
+    /usr/lib/apt/apt-helper download-file {ARCHIVE}/pool/main/u/ubuntu-keyring/{KEYS} /{KEYS} SHA256:{KEYS_SHA256} && \
+    dpkg-deb -x /{KEYS} /keys && \
+    debootstrap --keyring=/keys/usr/share/keyrings/ubuntu-archive-keyring.gpg --force-check-gpg --variant=minbase \
+        --components=main,universe noble /ubuntu {ARCHIVE} {SCRIPT}
 FROM scratch
 COPY --from=made /ubuntu /
 RUN printf 'deb {ARCHIVE} noble%s main universe\n' '' -updates -security >/etc/apt/sources.list
@@ -54,14 +58,14 @@ IMAGES: Final = {  # by tag, which is raised when the content changes
     "gptest/systemd:1": rf"""{DEBIAN}{INSTALL} postgresql python3 python3-venv redis-server && \
     groupadd --system docker && {REDIS}""",
     "gptest/fresh:7": DEBIAN + CACHE,
-    "gptest/fresh-ubuntu:1": NOBLE + CACHE,
+    "gptest/fresh-ubuntu:2": NOBLE + CACHE,
     # As a minimal Debian has just been installed, with no source of packages.
     "gptest/bare:1": rf"""{DEBIAN}{INSTALL} iproute2 && \
     echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/container && systemctl mask systemd-sysctl && \
     rm -rf /etc/apt/sources.list* /var/lib/apt/lists/* /var/cache/apt/archives/*.deb && \
     mkdir /etc/apt/sources.list.d && {REDIS}""",
     # What builds the package for Ubuntu.
-    "gptest/ubuntu:1": rf"""{NOBLE}
+    "gptest/ubuntu:2": rf"""{NOBLE}
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
         ca-certificates git make python3 python3-venv""",
 }
