@@ -1,7 +1,6 @@
 """API of arrays: submit, list, show, change, cancel, retry, hold, release; and their tasks with their output."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from django.db.models import Expression, F, Q, QuerySet
@@ -32,7 +31,6 @@ from arrays.serializers import (
 )
 from restapi.views import ApiViewSet, valid_body
 from sessions.api import PlainTextRenderer, UnavailableError, by_request_field
-from sessions.errors import RejectedError
 from sessions.following import logs
 from sessions.models import SESSION_ID, Session
 from sessions.serializers import LogsQuery
@@ -65,21 +63,23 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
             found = found.filter(**{lookup: self.query[name] for name, lookup in FILTERS.items() if name in self.query})
         return found.select_related("owner", "project")
 
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return them by field of a launch."""
+        return by_request_field(errors, self.request.data if self.action == "create" else {"image": ""})
+
     @extend_schema(request=ArrayRequestSerializer, responses={201: ArraySerializer})
     def create(self, request: Request) -> Response:
         """Submit an array; its tasks get sessions as there is room."""
         body = ArrayRequestSerializer(data=request.data, context=self.get_serializer_context())
         body.is_valid(raise_exception=True)
-        with refusals(body.initial_data):
-            made = services.submit(user_of(request), body.array_request())
+        made = services.submit(user_of(request), body.array_request())
         return Response(self.get_serializer(made).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ArrayChangeSerializer, responses=ArraySerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change the name, or how many tasks may run at once; what runs goes on."""
         array = self.get_object()
-        with refusals():
-            services.change(array, valid_body(ArrayChangeSerializer, request), actor=user_of(request))
+        services.change(array, valid_body(ArrayChangeSerializer, request), actor=user_of(request))
         return Response(self.get_serializer(array).data)
 
     @extend_schema(request=TaskIndicesSerializer, responses=ArraySerializer)
@@ -153,8 +153,7 @@ class ArrayViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Array]):
 
     def _do_with_tasks(self, act: Callable[..., None]) -> Response:
         array, asked = self.get_object(), valid_body(TaskIndicesSerializer, self.request)
-        with refusals():
-            act(array, actor=user_of(self.request), indices=asked.get("tasks"))
+        act(array, actor=user_of(self.request), indices=asked.get("tasks"))
         return Response(self.get_serializer(array).data)
 
 
@@ -167,15 +166,6 @@ def previous_output(task: ArrayTask, tail: int) -> str:
     others = Session.objects.filter(is_task=True, environment__contains=own, **since)
     before = others.exclude(pk=task.session_id).order_by("-created_at").first()
     return logs.read(before, tail) if before else ""
-
-
-@contextmanager
-def refusals(body: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Convert RejectedError to a ValidationError by field of the request, which is a launch where `body` is given."""
-    try:
-        yield
-    except RejectedError as error:
-        raise ValidationError(by_request_field(error.errors, body or {"image": ""})) from error
 
 
 def chosen_tasks(array: Array, asked: Mapping[str, Any]) -> QuerySet[ArrayTask]:

@@ -1,13 +1,11 @@
 """API of a session's apps: what it offers, opening and closing, and the links that share them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from django.db import transaction
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -23,18 +21,7 @@ from endpoints.serializers import (
 )
 from restapi.views import ApiViewSet, valid_body
 from sessions.access.app_serializers import EndpointSerializer
-from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Convert RejectedError to a ValidationError by field; an error of the app itself becomes `detail`."""
-    try:
-        yield
-    except RejectedError as refusal:
-        by_field = {"detail" if name == "app" else name: message for name, message in refusal.errors.items()}
-        raise ValidationError(by_field) from refusal
 
 
 class AppViewSet(ApiViewSet[Endpoint]):
@@ -45,6 +32,10 @@ class AppViewSet(ApiViewSet[Endpoint]):
     queryset = Endpoint.objects.none()
     serializer_class = EndpointSerializer
     filter_backends = ()
+
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, str]:
+        """Return them by field; an error of the app itself concerns none."""
+        return {"detail" if name == "app" else name: message for name, message in errors.items()}
 
     def list(self, request: Request, session_id: str) -> Response:
         """List the apps that the session's image offers, and the ports that were opened."""
@@ -59,7 +50,7 @@ class AppViewSet(ApiViewSet[Endpoint]):
         """Open an app, or change the options of an open one."""
         session, actor = self._session(session_id), user_of(request)
         asked = valid_body(OpenSerializer, request)
-        with refusals(), transaction.atomic():
+        with transaction.atomic():
             opened = services.open_app(session, app, actor=actor, preferred_port=asked.get("preferred_port"))
             if asked.get("public"):
                 services.publish(opened.endpoint, until=asked.get("public_until"), actor=actor)
@@ -71,8 +62,7 @@ class AppViewSet(ApiViewSet[Endpoint]):
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, session_id: str, app: str) -> Response:
         """Close the app to everybody; its process keeps running in the session."""
-        with refusals():
-            services.close(self._endpoint(session_id, app), actor=user_of(request))
+        services.close(self._endpoint(session_id, app), actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=ShareLinkSerializer(many=True))
@@ -86,8 +76,7 @@ class AppViewSet(ApiViewSet[Endpoint]):
         """Create a link whose holders may use the app until it expires."""
         endpoint = self._endpoint(session_id, app)
         asked = valid_body(ShareSerializer, request)
-        with refusals():
-            link, secret = services.share(endpoint, **asked, actor=user_of(request))
+        link, secret = services.share(endpoint, **asked, actor=user_of(request))
         shown = {**ShareLinkSerializer(link).data, "url": addresses.share_url(secret)}
         return Response(shown, status=status.HTTP_201_CREATED)
 

@@ -1,7 +1,6 @@
 """API of imports and import credentials."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +29,6 @@ from imports.serializers import (
 )
 from restapi.views import ApiViewSet, valid_body
 from sessions.api import by_request_field
-from sessions.errors import RejectedError
 from sessions.launching.mounts import folders_named
 from sessions.launching.serializers import group_for, project_for
 from sessions.models import SESSION_ID, Session
@@ -49,13 +47,16 @@ class ImportViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Import]):
         visible = Import.objects.filter(owner=user) if self.action == "launch" else Import.objects.visible_to(user)
         return visible.select_related("owner__policy", "folder__root", "session__host")
 
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return them by field of a launch."""
+        return by_request_field(errors, self.request.data if self.action == "launch" else {"image": ""})
+
     @extend_schema(request=NewImportSerializer, responses={201: ImportSerializer})
     def create(self, request: Request) -> Response:
         """Begin to look at what is at an address, or to fetch it into a folder or a session."""
         owner, asked = user_of(request), valid_body(NewImportSerializer, request)
         is_look = not any(asked.get(name) for name in ("folder", "folder_name", "session"))
-        with _refusals():
-            made = (services.look if is_look else services.begin)(owner, _import_request(owner, asked))
+        made = (services.look if is_look else services.begin)(owner, _import_request(owner, asked))
         return Response(ImportSerializer(made).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=None, responses=ImportSerializer)
@@ -88,8 +89,7 @@ class ImportViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Import]):
         asked = body.launch_request()
         if "mounts" not in body.initial_data and import_.state == ImportState.DONE:
             asked = replace(asked, mounts=services.launch_options(import_).mounts)
-        with _refusals(body.initial_data):
-            made = services.launch(user_of(request), import_, asked, installs=body.validated_data["installs"])
+        made = services.launch(user_of(request), import_, asked, installs=body.validated_data["installs"])
         return Response(LaunchedSessionSerializer(made, many=True).data, status=status.HTTP_201_CREATED)
 
 
@@ -111,22 +111,12 @@ class ImportCredentialViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMi
         add = credentials.add_token if asked.pop("kind") == CredentialKind.TOKEN else credentials.add_key
         if add is credentials.add_token:
             asked.setdefault("token", "")
-        with _refusals():
-            made = add(user_of(request), **asked)
+        made = add(user_of(request), **asked)
         return Response(ImportCredentialSerializer(made).data, status=status.HTTP_201_CREATED)
 
     def perform_destroy(self, instance: ImportCredential) -> None:
         """Delete the credential."""
         credentials.delete(instance)
-
-
-@contextmanager
-def _refusals(body: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Convert RejectedError to a ValidationError by field of the request, which is a launch where `body` is given."""
-    try:
-        yield
-    except RejectedError as error:
-        raise ValidationError(by_request_field(error.errors, body or {"image": ""})) from error
 
 
 def _import_request(owner: User, asked: dict[str, Any]) -> ImportRequest:

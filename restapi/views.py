@@ -66,6 +66,10 @@ class QueryChecks(APIView):
             response.add_post_render_callback(partial(_tagged, request._request))
         return response
 
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return what a service refuses, {its name of a field: message}, by field of the request."""
+        return errors
+
     def takes_idempotency_key(self) -> bool:
         """Return whether the present operation may be repeated with a key."""
         return self.operation() not in self.unkept_operations

@@ -1,11 +1,11 @@
 """API of the scheduler: estimates for sessions not yet submitted."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +17,6 @@ from scheduler.advice.place import place_of
 from scheduler.advice.starts import StartsField
 from scheduler.core.types import QueueOrder
 from sessions.api import by_request_field
-from sessions.errors import RejectedError
 from sessions.launching.serializers import LaunchRequestSerializer
 from sessions.models import Session
 from sessions.serializers import StartRangeSerializer
@@ -65,19 +64,16 @@ class EstimateSerializer(StartRangeSerializer):
 class EstimateView(ApiView):
     """Estimate for a launch request that is not submitted."""
 
-    @extend_schema(
-        request=LaunchRequestSerializer,
-        responses=EstimateSerializer,
-    )
+    @extend_schema(request=LaunchRequestSerializer, responses=EstimateSerializer)
     def post(self, request: Request) -> Response:
         """Return when it would start; accepts and rejects what `POST /sessions/` does, and writes nothing."""
         body = LaunchRequestSerializer(data=request.data, context={"request": request})
         body.is_valid(raise_exception=True)
-        try:
-            found = estimate(user_of(request), body.launch_request())
-        except RejectedError as refusal:
-            raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
-        return Response(EstimateSerializer(as_data(found)).data)
+        return Response(EstimateSerializer(as_data(estimate(user_of(request), body.launch_request()))).data)
+
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return them by field of the launch request."""
+        return by_request_field(errors, self.request.data)
 
 
 class PlaceSerializer(serializers.Serializer[Any]):

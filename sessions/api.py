@@ -28,7 +28,7 @@ from restapi.pages import EventPages
 from restapi.views import ApiView, valid_body
 from sessions import search
 from sessions.conversion.api import ConversionActions
-from sessions.errors import GENERAL, RejectedError
+from sessions.errors import GENERAL
 from sessions.extensions import services as extensions
 from sessions.following import logs
 from sessions.following.api import FollowActions, LogFollowQuery
@@ -133,18 +133,16 @@ class SessionViewSet(
             .order_by(*search.order_of(order))
         )
 
-    @extend_schema(
-        request=LaunchRequestSerializer,
-        responses={201: SessionSerializer(many=True)},
-    )
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return those of a launch by field of its request."""
+        return by_request_field(errors, self.request.data) if self.action == "create" else errors
+
+    @extend_schema(request=LaunchRequestSerializer, responses={201: SessionSerializer(many=True)})
     def create(self, request: Request) -> Response:
         """Launch one or more sessions of the same shape."""
         body = LaunchRequestSerializer(data=request.data, context=self.get_serializer_context())
         body.is_valid(raise_exception=True)
-        try:
-            sessions = services.submit(user_of(request), body.launch_request())
-        except RejectedError as error:
-            raise ValidationError(by_request_field(error.errors, body.initial_data)) from error
+        sessions = services.submit(user_of(request), body.launch_request())
         rows = self.get_queryset().filter(pk__in=[session.pk for session in sessions]).order_by("created_at")
         return Response(self.get_serializer(rows, many=True).data, status=status.HTTP_201_CREATED)
 
@@ -180,10 +178,7 @@ class SessionViewSet(
             services.terminate(session, actor=user_of(request))
         return Response(self.get_serializer(self.get_queryset().filter(pk__in=ids), many=True).data)
 
-    @extend_schema(
-        request=ExtensionSerializer,
-        responses=SessionSerializer,
-    )
+    @extend_schema(request=ExtensionSerializer, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
         """Let the running session go on for longer than its limits, as far as its owner's policy allows."""
@@ -191,10 +186,7 @@ class SessionViewSet(
         extensions.extend(self.get_object().pk, asked["by"], actor=user_of(request))
         return self.retrieve(request, pk)
 
-    @extend_schema(
-        request=SnoozeSerializer,
-        responses=SessionSerializer,
-    )
+    @extend_schema(request=SnoozeSerializer, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def snooze(self, request: Request, pk: str) -> Response:
         """Put off the end of a session that is idle, as far as the rule allows."""
@@ -255,7 +247,7 @@ def _filtered(sessions: SessionQuerySet, asked: Mapping[str, Any], user: User) -
     return sessions.filter(**{lookup: asked[name] for name, lookup in FILTERS.items() if name in asked})
 
 
-def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict[str, list[str]]:
+def by_request_field(errors: Mapping[str, str], body: Any) -> dict[str, list[str]]:
     """Return the service's {field of LaunchRequest: message} as {field of the request: messages}."""
     names = {"environment": "env", "is_preemptible": "preemptible", GENERAL: "non_field_errors"}
     if "preset" in body:

@@ -21,7 +21,6 @@ from resources.amounts.fields import FgpuTextField
 from restapi.views import ApiView, valid_body
 from scheduler.api import EstimateSerializer
 from scheduler.api import as_data as estimate_data
-from sessions.errors import RejectedError
 from sessions.launching import dependencies
 from sessions.launching.serializers import DependenciesField
 from sessions.models import Session
@@ -102,10 +101,7 @@ class SpecsView(ApiView):
         """Make what a spec file asks for, all or nothing, or say what that would be (200)."""
         asked = valid_body(NewSpecSerializer, request)
         is_dry = asked["dry_run"]
-        try:
-            after = dependencies.find(user_of(request), asked.get("depends_on", {}))
-        except RejectedError as error:
-            raise ValidationError(error.errors) from error
+        after = dependencies.find(user_of(request), asked.get("depends_on", {}))
         result = carried_out(user_of(request), asked["text"], image=asked["image"], after=after, is_dry=is_dry)
         return Response(result, status=status.HTTP_200_OK if is_dry else status.HTTP_201_CREATED)
 

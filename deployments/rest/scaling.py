@@ -8,7 +8,6 @@ from drf_spectacular.utils import extend_schema, extend_schema_field
 from redis.exceptions import RedisError
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -28,8 +27,7 @@ from deployments.scaling.memory import Memory
 from deployments.scaling.validation import RANGES
 from resources.amounts.fields import FgpuField, FgpuTextField
 from restapi.fields import ShownSerializer
-from restapi.views import ApiViewSet
-from sessions.errors import GENERAL, RejectedError
+from restapi.views import ApiViewSet, valid_body
 
 SETTINGS: Final = tuple(name for name in scaling.SETTINGS if name not in ("is_preemptible", "max_fgpu"))
 RULE: Final = r"scaling/rules/(?P<rule_id>[0-9]{1,18})"
@@ -148,11 +146,8 @@ class ScalingActions(ApiViewSet[Deployment]):
     @scaling.mapping.patch
     def change_scaling(self, request: Request, pk: str) -> Response:
         """Change between which numbers of replicas it is scaled, and when it falls asleep."""
-        deployment, asked = self.get_object(), _valid(ScalingBody, request)
-        try:
-            scaling.change(deployment, asked, actor=user_of(request))
-        except RejectedError as error:
-            raise _refused(error) from error
+        deployment, asked = self.get_object(), valid_body(ScalingBody, request)
+        scaling.change(deployment, asked, actor=user_of(request))
         return Response(self._scaling())
 
     @extend_schema(request=None, responses=ScalingSerializer)
@@ -171,42 +166,30 @@ class ScalingActions(ApiViewSet[Deployment]):
     @action(detail=True, methods=["post"], url_path="scaling/rules")
     def create_rule(self, request: Request, pk: str) -> Response:
         """Add a rule; of several, the one that needs most replicas counts."""
-        deployment, asked = self.get_object(), _valid(RuleBody, request)
+        deployment, asked = self.get_object(), valid_body(RuleBody, request)
         asked["is_paused"] = asked.pop("paused")
-        try:
-            rule = scaling.add_rule(deployment, **asked, actor=user_of(request))
-        except RejectedError as error:
-            raise _refused(error) from error
+        rule = scaling.add_rule(deployment, **asked, actor=user_of(request))
         return Response(ScalingRuleSerializer(rule).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=RuleChangeBody, responses=ScalingRuleSerializer)
     @action(detail=True, methods=["patch"], url_path=RULE)
     def change_rule(self, request: Request, pk: str, rule_id: str) -> Response:
         """Change what one replica is for, or pause the rule."""
-        rule, asked = self._rule(rule_id), _valid(RuleChangeBody, request)
-        try:
-            changed = scaling.change_rule(
-                rule, target=asked.get("target"), is_paused=asked.get("paused"), actor=user_of(request)
-            )
-        except RejectedError as error:
-            raise _refused(error) from error
+        rule, asked = self._rule(rule_id), valid_body(RuleChangeBody, request)
+        changed = scaling.change_rule(
+            rule, target=asked.get("target"), is_paused=asked.get("paused"), actor=user_of(request)
+        )
         return Response(ScalingRuleSerializer(changed).data)
 
     @extend_schema(request=None, responses={204: None})
     @change_rule.mapping.delete
     def remove_rule(self, request: Request, pk: str, rule_id: str) -> Response:
         """Remove the rule."""
-        try:
-            scaling.remove_rule(self._rule(rule_id), actor=user_of(request))
-        except RejectedError as error:
-            raise _refused(error) from error
+        scaling.remove_rule(self._rule(rule_id), actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _done(self, act: Callable[..., object], request: Request) -> Response:
-        try:
-            act(self.get_object(), actor=user_of(request))
-        except RejectedError as error:
-            raise _refused(error) from error
+        act(self.get_object(), actor=user_of(request))
         return Response(self._scaling())
 
     def _rule(self, rule_id: str) -> ScalingRule:
@@ -215,15 +198,3 @@ class ScalingActions(ApiViewSet[Deployment]):
 
     def _scaling(self) -> Any:
         return ScalingSerializer(self.get_object()).data
-
-
-def _valid(kind: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    body = kind(data=request.data)
-    body.is_valid(raise_exception=True)
-    return dict(body.validated_data)
-
-
-def _refused(error: RejectedError) -> ValidationError:
-    return ValidationError(
-        {"non_field_errors" if name == GENERAL else name: [text] for name, text in error.errors.items()}
-    )

@@ -35,7 +35,7 @@ from deployments.rest.serializers import (
 )
 from deployments.rest.tokens import TokenActions, refusals
 from restapi.pages import NewestFirstPages
-from restapi.views import ApiViewSet
+from restapi.views import ApiViewSet, valid_body
 from sessions.launching.serializers import group_for
 from sessions.models import SESSION_ID
 
@@ -158,10 +158,9 @@ class DeploymentViewSet(
     @action(detail=True, methods=["post"])
     def promote(self, request: Request, pk: str) -> Response:
         """Pass the running step of a rollout by steps now, whatever it has shown."""
-        deployment, body = self.get_object(), PromotionBody(data=request.data)
-        body.is_valid(raise_exception=True)
+        deployment, asked = self.get_object(), valid_body(PromotionBody, request)
         with refusals():
-            services.promote(deployment, actor=user_of(request), to_all=body.validated_data["to_all"])
+            services.promote(deployment, actor=user_of(request), to_all=asked["to_all"])
         return Response(self._shown(deployment))
 
     @extend_schema(request=None, responses=DeploymentSerializer)
@@ -185,10 +184,9 @@ class DeploymentViewSet(
     @action(detail=True, methods=["put"], url_path="hosts")
     def set_hosts(self, request: Request, pk: str) -> Response:
         """Have these host names lead to the deployment, and no others; superadmins alone."""
-        deployment, body = self.get_object(), HostsBody(data=request.data)
-        body.is_valid(raise_exception=True)
+        deployment, asked = self.get_object(), valid_body(HostsBody, request)
         with refusals():
-            hosts.set_hosts(deployment, body.validated_data["hosts"], actor=user_of(request))
+            hosts.set_hosts(deployment, asked["hosts"], actor=user_of(request))
         return Response(self._shown(deployment))
 
     @extend_schema(responses=ReplicaSerializer(many=True))

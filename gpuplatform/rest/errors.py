@@ -31,7 +31,8 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response | No
     elif isinstance(error, FolderError | FilesError):
         error = api_exception(error)
     elif isinstance(error, RejectedError):
-        error = ValidationError({"detail" if name == GENERAL else name: text for name, text in error.errors.items()})
+        refused = {"detail" if name == GENERAL else name: text for name, text in error.errors.items()}
+        error = ValidationError(context["view"].refused_fields(refused))
     response = exception_handler(error, context)
     if response is not None:
         response.data = _problem(response.status_code, _in_language(response.data), _code(error))
