@@ -20,6 +20,7 @@ from django.utils.translation.template import templatize
 
 from translation import model_texts
 from translation.composed_sentences import composed_sentences
+from translation.english_texts import WRITTEN, written
 from translation.text_pattern import PLACEHOLDER
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -77,6 +78,7 @@ def extract(domain: str) -> Catalog:
         _add(catalog, path, _template_texts((ROOT / path).read_text(), str(path)))
     for path in python_files():
         _add(catalog, path, _python_texts((ROOT / path).read_text()))
+    _add(catalog, WRITTEN.relative_to(ROOT), ((None, text) for text in written()))
     for text, path in sentences().items():
         _add(catalog, path, ((None, text),))
     _add(catalog, Path("models and their administration"), ((None, text) for text in sorted(model_texts.texts())))
