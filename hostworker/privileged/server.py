@@ -22,8 +22,7 @@ from typing import Any, Final, NoReturn
 
 from fgpu.limits import parse_limits
 from folders.files.roots import MARKER, owner_at
-from folders.files.walk import Usage
-from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
 from hostworker.privileged.cluster_network.network import ClusterNetwork
 from hostworker.privileged.host_privileges import HostPrivileges
 from resources import procfs
@@ -32,14 +31,11 @@ AT_ONCE: Final = 8
 END_SECONDS: Final = 5.0  # that the end waits for mounts to be taken away
 LIMITS_MODE: Final = stat.S_IFREG | 0o444
 WHOLE_MACHINE: Final = ["0", "0", "4294967295"]  # /proc/self/uid_map of who is root on the machine itself
-_CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
-_DEVICE: Final = re.compile(r"gp[a-z0-9-]{1,13}")  # the platform's bridges; see container_config.bridge_device
-_FILES: Final = re.compile(r"/[^\0]*/[0-9]+/[a-z2-7]{16}/files")  # as in folders.files.mount_source
-_FOLDER: Final = re.compile(r"[a-z2-7]{16}")
-_INSTALLATION: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
-_HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+_CONTAINER_ID: Final = r"[0-9a-f]{64}"
+_DEVICE: Final = r"gp[a-z0-9-]{1,13}"  # the platform's bridges; see container_config.bridge_device
+_FILES: Final = r"/[^\0]*/[0-9]+/[a-z2-7]{16}/files"  # as in folders.files.mount_source
 
-Operation = Callable[..., object]
+Check = Callable[[Any], Any]
 
 
 class Operations:
@@ -52,69 +48,31 @@ class Operations:
         self._privileges = privileges
         self._worker_uid = worker_uid
         self._fgpu_folder = fgpu_folder.resolve()
-        self._table: Mapping[str, Operation] = {
-            "give_to_root": self._give_to_root,
-            "rewrite_limits": self._rewrite_limits,
-            "process_started": lambda main_pid, pid: privileges.process_started(_pid(main_pid), _pid(pid)),
-            "container_of": lambda pid: privileges.container_of(_pid(pid)),
-            "hook_inodes": self._hook_inodes,
-            "starts_hooked": lambda pid, hooks: privileges.starts_hooked(_pid(pid), [int(inode) for inode in hooks]),
-            "limit_gpu_memory": self._limit_gpu_memory,
-            "can_name": lambda container: privileges.can_name(_container(container)),
-            "give_name": self._give_name,
-            "set_mount_read_only": lambda pid, source, read_only: privileges.set_mount_read_only(
-                _pid(pid), _files(source), bool(read_only)
-            ),
-            "end_mount_writers": lambda pid, source: privileges.end_mount_writers(_pid(pid), _files(source)),
-            "take_mount_away": lambda pid, source: privileges.take_mount_away(_pid(pid), _files(source)),
-            "raise_kernel_limits": privileges.raise_kernel_limits,
-            "kernel_use": self._kernel_use,
-            "bound_terminals": lambda pid: privileges.bound_terminals(_pid(pid)),
-            "firewall_problem": privileges.firewall_problem,
-            "hold_firewall": self._hold_firewall,
-            "clusters_problem": privileges.clusters_problem,
-            "hold_cluster": lambda network, local, elsewhere, owner: privileges.hold_cluster(
-                _network(network), str(local), dict(elsewhere), _installation(owner)
-            ),
-            "join_cluster": self._join_cluster,
-            "silent_in_cluster": lambda container, network, indexes: privileges.silent_in_cluster(
-                _container(container), _network(network), list(map(_amount, indexes))
-            ),
-            "keep_clusters": lambda networks, owner: privileges.keep_clusters(
-                list(map(_network, networks)), _installation(owner)
-            ),
-            "limit_storage": self._limit_storage,
-            "map_root": self._map_root,
-            "unmap_root": lambda key: privileges.unmap_root(_key(key)),
-            "purge": self._purge,
-            "folder_usage": self._folder_usage,
-            "bound_files": lambda pid, most: privileges.bound_files(_pid(pid), None if most is None else int(most)),
-        }
 
     def answer(self, line: str) -> str:
         """Return the answer to a request, both as lines of JSON. Raises ValueError for what is no request."""
         number, operation, arguments = json.loads(line)
         try:
-            if operation not in self._table:
-                raise PrivilegesError(f"{operation!r} is not among the helper's operations")
-            result, failure = self._table[operation](*arguments), None
+            result, failure = self._done(operation, arguments), None
         except Exception as error:  # whatever it is, the worker is to hear of it
             result, failure = None, [type(error).__name__, str(error)]
-        return json.dumps([number, result, failure]) + "\n"
+        return json.dumps([number, result, failure], default=_encoded) + "\n"
 
-    def _give_to_root(self, text: str) -> None:
-        with self._limits_file(text) as path:
-            self._privileges.give_to_root(path)
-
-    def _rewrite_limits(self, text: str, limits: str) -> None:
-        parse_limits(limits)
-        with self._limits_file(text) as path:
-            self._privileges.rewrite_limits(path, limits)
+    def _done(self, operation: str, arguments: list[Any]) -> object:
+        checks = CHECKS.get(operation, ())
+        if operation not in CHECKS or len(arguments) > len(checks):
+            raise PrivilegesError(f"{operation!r} is not among the helper's operations")
+        checked = [check(argument) for check, argument in zip(checks, arguments, strict=False)]
+        if operation in ("give_to_root", "rewrite_limits"):
+            with self._limits_file(*checked[:1]) as path:
+                return getattr(self._privileges, operation)(path, *checked[1:])
+        if operation == "map_root" and owner_at(*checked).uid != self._worker_uid:
+            raise PrivilegesError(f"{arguments[0]!r} is no storage root of the worker's")
+        return getattr(self._privileges, operation)(*checked)
 
     @contextmanager
-    def _limits_file(self, text: str) -> Iterator[Path]:
+    def _limits_file(self, path: Path) -> Iterator[Path]:
         """Give a path to the limits file that nobody can exchange meanwhile. Raises PrivilegesError for others."""
-        path = Path(text)
         parent = path.parent.resolve()
         if not parent.is_relative_to(self._fgpu_folder):
             raise PrivilegesError(f"{path} is not below {self._fgpu_folder}")
@@ -127,60 +85,63 @@ class Operations:
         finally:
             os.close(descriptor)
 
-    def _hook_inodes(self, pid: object) -> list[int] | None:
-        found = self._privileges.hook_inodes(_pid(pid))
-        return None if found is None else sorted(found)
 
-    def _limit_gpu_memory(self, pid: object, limits: dict[str, object]) -> None:
-        self._privileges.limit_gpu_memory(_pid(pid), {str(uuid): int(str(size)) for uuid, size in limits.items()})
+def _encoded(result: object) -> object:
+    """Return the JSON of an operation's result."""
+    match result:
+        case Path():
+            return str(result)
+        case frozenset():
+            return sorted(result)
+        case KernelUse(held=held, limits=limits):
+            return [held, limits]
+    raise TypeError(f"{result!r} is no result of an operation")
 
-    def _give_name(self, container: list[Any], hostname: str) -> None:
-        if not _HOSTNAME.fullmatch(hostname):
-            raise PrivilegesError(f"{hostname!r} is no host name")
-        self._privileges.give_name(_container(container), hostname)
 
-    def _kernel_use(self, containers: list[str]) -> list[object]:
-        if not all(_CONTAINER_ID.fullmatch(each) for each in containers):
-            raise PrivilegesError(f"{containers!r} are no containers")
-        found = self._privileges.kernel_use(containers)
-        return [found.held, found.limits]
+def _matches(pattern: str, kind: str) -> Check:
+    """Return the check of a text that the whole of a pattern matches."""
 
-    def _hold_firewall(self, device: str, worker: object, deny_private: object) -> None:
-        if not _DEVICE.fullmatch(device):
-            raise PrivilegesError(f"{device!r} is no bridge of the platform's")
-        if not isinstance(worker, str):
-            raise PrivilegesError(f"{worker!r} is no name")
-        if not isinstance(deny_private, bool):
-            raise PrivilegesError(f"{deny_private!r} is neither true nor false")
-        self._privileges.hold_firewall(device, worker, deny_private)
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise PrivilegesError(f"{value!r} is no {kind}")
+        return value
 
-    def _join_cluster(self, container: list[Any], network: object, names: list[str], index: object) -> None:
-        if wrong := [each for each in names if not _HOSTNAME.fullmatch(each)]:
-            raise PrivilegesError(f"{wrong[0]!r} is no host name")
-        self._privileges.join_cluster(_container(container), _network(network), names, _amount(index))
+    return check
 
-    def _limit_storage(
-        self, root: object, owner: object, project: object, max_bytes: object, max_files: object
-    ) -> bool:
-        path = Path(str(root))
-        if not path.is_absolute() or not (path / MARKER).is_file():
-            raise PrivilegesError(f"{root!r} is no storage root")
-        most = _limit(max_bytes), _limit(max_files)
-        return self._privileges.limit_storage(path, _amount(owner), _amount(project), *most)
 
-    def _map_root(self, root: object, key: object) -> str:
-        path = _absolute(root)
-        if owner_at(path, _key(key)).uid != self._worker_uid:
-            raise PrivilegesError(f"{root!r} is no storage root of the worker's")
-        return str(self._privileges.map_root(path, _key(key)))
+def _each(check: Check) -> Check:
+    """Return the check of a list."""
+    return lambda values: list(map(check, values))
 
-    def _purge(self, root: object, key: object, holder: object, folder: object = "") -> bool:
-        name = _folder(folder) if folder else ""
-        return self._privileges.purge(_absolute(root), _key(key), _amount(holder), name)
 
-    def _folder_usage(self, root: object, key: object, holder: object, folder: object, most: object) -> Usage:
-        place = _absolute(root), _key(key), _amount(holder), _folder(folder)
-        return self._privileges.folder_usage(*place, _limit(most))
+def _valid_limits(text: str) -> str:
+    """Return the text of a limits file. Raises ValueError."""
+    parse_limits(text)
+    return text
+
+
+def _sizes(value: Mapping[str, object]) -> dict[str, int]:
+    """Return {GPU UUID: bytes}."""
+    return {str(uuid): int(str(size)) for uuid, size in value.items()}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise PrivilegesError(f"{value!r} is no name")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise PrivilegesError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _storage_root(value: object) -> Path:
+    path = _absolute(value)
+    if not (path / MARKER).is_file():
+        raise PrivilegesError(f"{value!r} is no storage root")
+    return path
 
 
 def _absolute(value: object) -> Path:
@@ -188,12 +149,6 @@ def _absolute(value: object) -> Path:
     if not path.is_absolute():
         raise PrivilegesError(f"{value!r} is no storage root")
     return path
-
-
-def _folder(value: object) -> str:
-    if not isinstance(value, str) or not _FOLDER.fullmatch(value):
-        raise PrivilegesError(f"{value!r} is no folder")
-    return value
 
 
 def _key(value: object) -> str:
@@ -217,12 +172,6 @@ def _limit(value: object) -> int | None:
     return None if value is None else _amount(value)
 
 
-def _installation(value: object) -> str:
-    if not _INSTALLATION.fullmatch(str(value)):
-        raise PrivilegesError(f"{value!r} is no installation")
-    return str(value)
-
-
 def _network(value: object) -> str:
     """Return a cluster's network. Raises ValueError."""
     return str(ClusterNetwork.of(str(value)).addresses)
@@ -236,9 +185,7 @@ def _pid(value: object) -> int:
 
 def _files(value: object) -> Path:
     """Return the directory of a folder's files; what is done with it is done in a container alone."""
-    if not isinstance(value, str) or not _FILES.fullmatch(value):
-        raise PrivilegesError(f"{value!r} is no folder's directory")
-    return Path(value)
+    return Path(_matches(_FILES, "folder's directory")(value))
 
 
 def _container(value: list[Any]) -> ContainerFiles:
@@ -246,14 +193,50 @@ def _container(value: list[Any]) -> ContainerFiles:
     container_id, pid, hostname_path, hosts_path = value
     folder = Path(hostname_path).parent
     if (
-        not _CONTAINER_ID.fullmatch(container_id)
-        or not _CONTAINER_ID.fullmatch(folder.name)  # of the sandbox, where it has joined one
+        not re.fullmatch(_CONTAINER_ID, container_id)
+        or not re.fullmatch(_CONTAINER_ID, folder.name)  # of the sandbox, where it has joined one
         or [Path(hostname_path), Path(hosts_path)] != [folder / "hostname", folder / "hosts"]
     ):
         raise PrivilegesError(f"{value!r} is no container of the engine's")
     return ContainerFiles(
         container_id=container_id, pid=_pid(pid), hostname_path=folder / "hostname", hosts_path=folder / "hosts"
     )
+
+
+_hostname: Final = _matches(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?", "host name")
+_installation: Final = _matches(r"[A-Za-z0-9-]{1,64}", "installation")
+_folder: Final = _matches(r"[a-z2-7]{16}", "folder")
+_maybe_folder: Final = _matches(r"|[a-z2-7]{16}", "folder")
+CHECKS: Final[Mapping[str, tuple[Check, ...]]] = {  # of the arguments of each operation, in their order
+    "give_to_root": (Path,),
+    "rewrite_limits": (Path, _valid_limits),
+    "process_started": (_pid, _pid),
+    "container_of": (_pid,),
+    "hook_inodes": (_pid,),
+    "starts_hooked": (_pid, _each(_amount)),
+    "limit_gpu_memory": (_pid, _sizes),
+    "can_name": (_container,),
+    "give_name": (_container, _hostname),
+    "set_mount_read_only": (_pid, _files, _flag),
+    "end_mount_writers": (_pid, _files),
+    "take_mount_away": (_pid, _files),
+    "raise_kernel_limits": (),
+    "kernel_use": (_each(_matches(_CONTAINER_ID, "container")),),
+    "bound_terminals": (_pid,),
+    "firewall_problem": (),
+    "hold_firewall": (_matches(_DEVICE, "bridge of the platform's"), _text, _flag),
+    "clusters_problem": (),
+    "hold_cluster": (_network, str, dict, _installation),
+    "join_cluster": (_container, _network, _each(_hostname), _amount),
+    "silent_in_cluster": (_container, _network, _each(_amount)),
+    "keep_clusters": (_each(_network), _installation),
+    "limit_storage": (_storage_root, _amount, _amount, _limit, _limit),
+    "map_root": (_absolute, _key),
+    "unmap_root": (_key,),
+    "purge": (_absolute, _key, _amount, _maybe_folder),
+    "folder_usage": (_absolute, _key, _amount, _folder, _limit),
+    "bound_files": (_pid, _limit),
+}
 
 
 def misplaced(expected_namespace: str) -> str:
