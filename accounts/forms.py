@@ -1,10 +1,12 @@
-"""Forms of one's own account."""
+"""Forms of one's own account, and the look of all forms on the pages."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -15,21 +17,61 @@ from accounts.credentials.tokens import TokenRejectedError
 from accounts.models import ApiToken, SshKey, TokenScope, User
 
 
-class SshKeyForm(forms.Form):
+class StyledForm(forms.Form):
+    """A form whose inputs have the platform's style, and are filled in by no browser, unless they say otherwise.
+
+    `text_attributes` are further ones of its text inputs.
+    """
+
+    text_attributes: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.widget.attrs = {**self._attributes(field.widget), **field.widget.attrs}
+
+    def _attributes(self, widget: forms.Widget) -> Mapping[str, str]:
+        if widget.is_hidden:
+            return {}
+        if isinstance(widget, forms.CheckboxInput | forms.RadioSelect):  # and boxes of several choices
+            return {"class": "form-check-input"}
+        if isinstance(widget, forms.Select):
+            return {"class": "form-select", "autocomplete": "off"}
+        return {"class": "form-control", "autocomplete": "off", **self.text_attributes}
+
+
+class PlatformLook(forms.Form):
+    """To come first among the bases of a form of django-allauth: fields have the style and labels of the platform."""
+
+    labels: Mapping[str, str | Promise] = {}
+    help_texts: Mapping[str, str | Promise] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            is_box = isinstance(field.widget, forms.CheckboxInput)
+            field.widget.attrs["class"] = "form-check-input" if is_box else "form-control"
+            field.widget.attrs.pop("placeholder", None)
+            if name in self.labels:
+                field.label = str(self.labels[name])
+            if name != "password1":  # whose help are the rules for passwords
+                field.help_text = str(self.help_texts.get(name, ""))
+
+
+class SshKeyForm(StyledForm):
     """A public key to add, and its title."""
 
     key = forms.CharField(
         label=_("Public key"),
         max_length=MAX_KEY_LENGTH,
         help_text=_("The line in the file that ends in .pub, such as ssh-ed25519 AAAA... you@laptop"),
-        widget=forms.Textarea(attrs={"class": "form-control", "rows": 4, "spellcheck": "false", "autocomplete": "off"}),
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
     )
     title = forms.CharField(
         max_length=services.TITLE_LENGTH,
         required=False,
         label=_("Title"),
         help_text=_("Such as the computer that has the private key; empty: the comment of the key"),
-        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
 
     def save(self, owner: User) -> SshKey | None:
@@ -53,32 +95,16 @@ class ProfileForm(forms.ModelForm[User]):
         }
 
 
-class TokenForm(forms.Form):
+class TokenForm(StyledForm):
     """A new API token."""
 
-    name = forms.CharField(
-        label=_("Name"),
-        max_length=64,
-        help_text=_("What uses it, such as “backup script”"),
-        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
-    )
-    scope = forms.ChoiceField(
-        label=_("May be used for"),
-        choices=TokenScope.choices,
-        initial=TokenScope.FULL.value,
-        widget=forms.Select(attrs={"class": "form-select"}),
-    )
+    name = forms.CharField(label=_("Name"), max_length=64, help_text=_("What uses it, such as “backup script”"))
+    scope = forms.ChoiceField(label=_("May be used for"), choices=TokenScope.choices, initial=TokenScope.FULL.value)
     days = forms.TypedChoiceField(
         label=_("Valid for"),
         coerce=int,
         initial=30,
-        choices=[
-            (7, _("7 days")),
-            (30, _("30 days")),
-            (90, _("90 days")),
-            (365, _("1 year")),
-        ],
-        widget=forms.Select(attrs={"class": "form-select"}),
+        choices=[(7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (365, _("1 year"))],
     )
 
     def save(self, owner: User) -> tuple[ApiToken, str] | None:

@@ -1,7 +1,6 @@
 """API of webhooks."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
@@ -9,7 +8,6 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -42,22 +40,23 @@ class WebhookViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
         """Return the caller's own."""
         return super().get_queryset().filter(owner=user_of(self.request)).select_related("owner")
 
+    def refused_fields(self, errors: Mapping[str, str]) -> Mapping[str, str]:
+        """Return them by field of the request."""
+        return {"all_users" if name == "covers_all" else name: message for name, message in errors.items()}
+
     @extend_schema(request=NewWebhookSerializer, responses={201: SecretWebhookSerializer})
     def create(self, request: Request) -> Response:
         """Make a webhook; only this response shows its secret."""
         data = valid_body(NewWebhookSerializer, request)
         types = data.pop("event_types")
-        with _explained():
-            webhook, secret = services.create(user_of(request), types=types, **data)
+        webhook, secret = services.create(user_of(request), types=types, **data)
         return Response(_with_secret(webhook, secret), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangedWebhookSerializer, responses=WebhookSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a webhook. Disabling it gives up the messages that wait."""
-        webhook, body = self.get_object(), ChangedWebhookSerializer(data=request.data, partial=True)
-        body.is_valid(raise_exception=True)
-        with _explained():
-            services.change(webhook, body.validated_data)
+        webhook = self.get_object()
+        services.change(webhook, valid_body(ChangedWebhookSerializer, request, partial=True))
         return Response(WebhookSerializer(webhook).data)
 
     def perform_destroy(self, instance: Webhook) -> None:
@@ -69,16 +68,14 @@ class WebhookViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
     def rotate_secret(self, request: Request, pk: str) -> Response:
         """Replace the secret; for a day messages carry signatures of both. Only this response shows the new one."""
         webhook = self.get_object()
-        with _explained():
-            secret = services.rotate_secret(webhook)
+        secret = services.rotate_secret(webhook)
         return Response(_with_secret(webhook, secret))
 
     @extend_schema(request=None, responses={201: WebhookDeliverySerializer})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
         """Send a message of the type webhook.test."""
-        with _explained():
-            delivery = services.send_test(self.get_object())
+        delivery = services.send_test(self.get_object())
         return Response(WebhookDeliverySerializer(delivery).data, status=status.HTTP_201_CREATED)
 
 
@@ -115,19 +112,8 @@ class WebhookDeliveryViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Webh
     def resend(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Send the message again, with the same id."""
         delivery = self.get_object()
-        with _explained():
-            services.send_again(delivery)
+        services.send_again(delivery)
         return Response(WebhookDeliverySerializer(delivery).data)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn what the services refuse into a problem at its field."""
-    try:
-        yield
-    except services.WebhookRejectedError as error:
-        field = {"covers_all": "all_users"}.get(error.field, error.field)
-        raise ValidationError({field or "detail": [str(error)]}) from error
 
 
 def _with_secret(webhook: Webhook, secret: str) -> dict[str, Any]:

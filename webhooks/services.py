@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from accounts import audit
 from accounts.models import User
 from resources import clock
+from sessions.errors import GENERAL, RejectedError
 from translation.english import from_english
 from webhooks import event_types
 from webhooks.delivery import deliveries
@@ -22,23 +23,15 @@ from webhooks.models import DeliveryState, Webhook, WebhookDelivery
 MAX_WEBHOOKS: Final = 10  # of one user
 
 
-class WebhookRejectedError(Exception):
-    """The webhook cannot be so; `field` says where the message belongs."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
 @transaction.atomic
 def create(
     owner: User, *, url: str, types: Iterable[str], name: str = "", covers_all: bool = False
 ) -> tuple[Webhook, str]:
-    """Store a webhook and return it with its secret, which is shown this once. Raises WebhookRejectedError."""
+    """Store a webhook and return it with its secret, which is shown this once. Raises RejectedError."""
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # so that two requests at once are counted
     if owner.webhooks.count() >= MAX_WEBHOOKS:
         text = _("You have %(count)d webhooks already; delete one first.")
-        raise WebhookRejectedError("url", text % {"count": MAX_WEBHOOKS})
+        raise RejectedError({"url": text % {"count": MAX_WEBHOOKS}})
     webhook = Webhook(owner=owner)
     _set(webhook, {"url": url, "event_types": types, "name": name, "covers_all": covers_all})
     secret = set_new_secret(webhook)
@@ -50,7 +43,7 @@ def create(
 
 @transaction.atomic
 def change(webhook: Webhook, fields: Mapping[str, Any]) -> None:
-    """Change name, url, event_types, covers_all and is_enabled. Raises WebhookRejectedError.
+    """Change name, url, event_types, covers_all and is_enabled. Raises RejectedError.
 
     Disabling gives up what waits; enabling forgets why it was disabled.
     """
@@ -69,7 +62,7 @@ def change(webhook: Webhook, fields: Mapping[str, Any]) -> None:
 def rotate_secret(webhook: Webhook) -> str:
     """Give the webhook a new secret and return it; for a day messages carry the signatures of both.
 
-    Raises WebhookRejectedError.
+    Raises RejectedError.
     """
     _lock(webhook)
     secret = set_new_secret(webhook)
@@ -85,7 +78,7 @@ def delete(webhook: Webhook) -> None:
 
 
 def send_test(webhook: Webhook) -> WebhookDelivery:
-    """Write a message of the type webhook.test and return it. Raises WebhookRejectedError."""
+    """Write a message of the type webhook.test and return it. Raises RejectedError."""
     _require_enabled(webhook)
     now = clock.now()
     message_id = f"msg_{uuid.uuid4().hex}"
@@ -95,12 +88,12 @@ def send_test(webhook: Webhook) -> WebhookDelivery:
 
 
 def send_again(delivery: WebhookDelivery) -> None:
-    """Send a message that was delivered or given up again, with the same id. Raises WebhookRejectedError."""
+    """Send a message that was delivered or given up again, with the same id. Raises RejectedError."""
     _require_enabled(delivery.webhook)
     ended = WebhookDelivery.objects.filter(pk=delivery.pk).exclude(state=DeliveryState.PENDING)
     again = {"state": DeliveryState.PENDING, "due_at": clock.now(), "attempts": 0, "delivered_at": None}
     if not ended.update(**again):
-        raise WebhookRejectedError("", _("This message is being sent already."))
+        raise RejectedError({GENERAL: _("This message is being sent already.")})
     delivery.refresh_from_db()
 
 
@@ -110,32 +103,32 @@ def _lock(webhook: Webhook) -> None:
     try:
         webhook.refresh_from_db(from_queryset=rows)
     except Webhook.DoesNotExist:
-        raise WebhookRejectedError("", _("This webhook was deleted meanwhile.")) from None
+        raise RejectedError({GENERAL: _("This webhook was deleted meanwhile.")}) from None
 
 
 def _set(webhook: Webhook, fields: Mapping[str, Any]) -> None:
-    """Set the fields that are given, checked. Raises WebhookRejectedError."""
+    """Set the fields that are given, checked. Raises RejectedError."""
     if (url := fields.get("url")) is not None:
         try:
             check_url(url, networks_of(settings.COMPUTE_WEBHOOK_NETWORKS))
         except InvalidUrlError as error:
-            raise WebhookRejectedError("url", from_english(str(error))) from error
+            raise RejectedError({"url": from_english(str(error))}) from error
         webhook.url = url
     if (types := fields.get("event_types")) is not None:
         webhook.event_types = sorted(set(types), key=event_types.EVENT_TYPES.index)
         if not webhook.event_types:
-            raise WebhookRejectedError("event_types", _("Choose at least one kind of event."))
+            raise RejectedError({"event_types": _("Choose at least one kind of event.")})
         if not set(webhook.event_types) <= set(event_types.types_for(webhook.owner.is_superuser)):
-            raise WebhookRejectedError("event_types", _("Some of these events are for superadmins alone."))
+            raise RejectedError({"event_types": _("Some of these events are for superadmins alone.")})
     if fields.get("covers_all") and not webhook.owner.is_superuser:
-        raise WebhookRejectedError("covers_all", _("Only superadmins receive events of everybody's sessions."))
+        raise RejectedError({"covers_all": _("Only superadmins receive events of everybody's sessions.")})
     for name in ("name", "covers_all", "is_enabled"):
         setattr(webhook, name, fields.get(name, getattr(webhook, name)))
 
 
 def _require_enabled(webhook: Webhook) -> None:
     if not webhook.is_enabled:
-        raise WebhookRejectedError("", _("This webhook is disabled; enable it first."))
+        raise RejectedError({GENERAL: _("This webhook is disabled; enable it first.")})
 
 
 def _audited(

@@ -15,8 +15,8 @@ from django.forms.utils import ErrorDict
 from django.utils.translation import gettext_lazy as _
 from fido2.utils import websafe_decode
 
+from accounts.forms import PlatformLook
 from accounts.second_factors import services as second_factors
-from accounts.second_factors.form_look import PlatformLook
 
 NAME_LENGTH: Final = 64
 

@@ -6,8 +6,8 @@ from allauth.account import forms as allauth_forms
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from accounts.forms import PlatformLook
 from accounts.models import User
-from accounts.second_factors.form_look import PlatformLook
 
 
 class SignInForm(PlatformLook, allauth_forms.LoginForm):

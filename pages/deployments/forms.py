@@ -11,24 +11,20 @@ from django.utils.translation import gettext_lazy
 from accounts.models import Project, User
 from deployments.models import Deployment, HealthKind, Revision, RuntimeVariant
 from deployments.requests import DeploymentRequest, HealthCheck, RevisionRequest
-from deployments.validation import (
-    HEALTH_NUMBERS,
-    MAX_NOTE_LENGTH,
-    name_error,
-)
+from deployments.validation import HEALTH_NUMBERS, MAX_NOTE_LENGTH, name_error
 from folders.models import Folder
 from folders.mount_paths import MAX_PATH_LENGTH
 from resources.amounts.fields import FgpuFormField, SizeFormField
 from resources.amounts.units import GIB
 from resources.models import Image, ResourceGroup
 from sessions.errors import RejectedError
+from sessions.forms.service_form import ServiceForm
 from sessions.launching import mounts
 from sessions.launching.mounts import MountRequest
 from sessions.launching.serializers import DEFAULT_SHARED_MEMORY
 
 MORE: Final = ("health",)  # sections that are closed at first
-TEXT: Final = {"class": "form-control", "autocomplete": "off"}
-CODE: Final = {**TEXT, "rows": 3, "spellcheck": "false"}
+CODE: Final = {"rows": 3, "spellcheck": "false"}
 
 STRATEGIES: Final = (
     ("rolling", gettext_lazy("Rolling: one replica after the other")),
@@ -39,29 +35,21 @@ STRATEGIES: Final = (
 
 def number_field(label: Any, help_text: Any = "", *, required: bool = True) -> forms.IntegerField:
     """Return the field of a whole number."""
-    return forms.IntegerField(label=label, help_text=help_text, required=required, widget=forms.NumberInput(attrs=TEXT))
-
-
-def _decimal(label: Any, help_text: Any) -> forms.FloatField:
-    widget = forms.NumberInput(attrs={**TEXT, "step": "any"})
-    return forms.FloatField(label=label, help_text=help_text, widget=widget)
+    return forms.IntegerField(label=label, help_text=help_text, required=required)
 
 
 def text_field(label: Any, help_text: Any = "", *, required: bool = False, **options: Any) -> forms.CharField:
     """Return the field of a text."""
-    widget = options.pop("widget", forms.TextInput(attrs=TEXT))
-    return forms.CharField(label=label, help_text=help_text, required=required, widget=widget, **options)
+    return forms.CharField(label=label, help_text=help_text, required=required, **options)
 
 
 def checkbox(label: Any, help_text: Any = "") -> forms.BooleanField:
     """Return the field of a setting that is on or off."""
-    widget = forms.CheckboxInput(attrs={"class": "form-check-input"})
-    return forms.BooleanField(label=label, help_text=help_text, required=False, widget=widget)
+    return forms.BooleanField(label=label, help_text=help_text, required=False)
 
 
 def _choice(queryset: Any, label: Any, help_text: Any = "", **options: Any) -> forms.ModelChoiceField[Any]:
-    widget = forms.Select(attrs={"class": "form-select", "autocomplete": "off"})
-    return forms.ModelChoiceField(queryset, label=label, help_text=help_text, widget=widget, **options)
+    return forms.ModelChoiceField(queryset, label=label, help_text=help_text, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +114,7 @@ class StepsField(forms.CharField):
         return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-class RefusableForm(forms.Form):
-    """A form whose request a service may refuse."""
-
-    def refuse(self, refusal: RejectedError) -> None:
-        """Show the messages of a refusal at their fields."""
-        refuse(self, refusal)
-
-
-class SettingsForm(RefusableForm):
+class SettingsForm(ServiceForm):
     """Settings of a deployment."""
 
     is_public = checkbox(gettext_lazy("Public"), gettext_lazy("Anybody who knows the address may use it."))
@@ -150,21 +130,21 @@ class SettingsForm(RefusableForm):
         label=gettext_lazy("Strategy of rollouts"),
         help_text=gettext_lazy("How a new revision takes the place of the one before"),
         choices=STRATEGIES,
-        widget=forms.Select(attrs={"class": "form-select", "autocomplete": "off"}),
     )
     canary_steps = StepsField(
         label=gettext_lazy("Steps of a canary"),
         help_text=gettext_lazy("Percent of the requests for the new revision, rising, such as 5, 50"),
-        widget=forms.TextInput(attrs=TEXT),
     )
     step_seconds = number_field(
         gettext_lazy("Seconds of a step"), gettext_lazy("At least; old replicas stay so long after blue/green")
     )
-    max_error_points = _decimal(
-        gettext_lazy("More errors than before"), gettext_lazy("In percentage points; beyond them a canary goes back")
+    max_error_points = forms.FloatField(
+        label=gettext_lazy("More errors than before"),
+        help_text=gettext_lazy("In percentage points; beyond them a canary goes back"),
     )
-    max_p95_ratio = _decimal(
-        gettext_lazy("Slower than before"), gettext_lazy("Times the 95th percentile; beyond it a canary goes back")
+    max_p95_ratio = forms.FloatField(
+        label=gettext_lazy("Slower than before"),
+        help_text=gettext_lazy("Times the 95th percentile; beyond it a canary goes back"),
     )
     allowed_origins = LinesField(
         label=gettext_lazy("Pages of other origins"),
@@ -181,7 +161,7 @@ class SettingsForm(RefusableForm):
         return cls(data, initial={name: getattr(deployment, name) for name in names}, prefix="settings")
 
 
-class HostsForm(RefusableForm):
+class HostsForm(ServiceForm):
     """The host names of a deployment."""
 
     hosts = LinesField(
@@ -198,7 +178,7 @@ class HostsForm(RefusableForm):
         return cls(data, initial={"hosts": [host.name for host in deployment.hosts.all()]}, prefix="names")
 
 
-class RevisionForm(forms.Form):
+class RevisionForm(ServiceForm):
     """What replicas run."""
 
     variant = _choice(
@@ -218,10 +198,7 @@ class RevisionForm(forms.Form):
     )
     model_path = text_field(gettext_lazy("Mounted at"), gettext_lazy("Empty: /srv/model"), max_length=MAX_PATH_LENGTH)
     folders = forms.ModelMultipleChoiceField(
-        Folder.objects.none(),
-        label=gettext_lazy("Other folders"),
-        required=False,
-        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        Folder.objects.none(), label=gettext_lazy("Other folders"), required=False, widget=forms.CheckboxSelectMultiple
     )
     command = text_field(
         gettext_lazy("Command"),
@@ -236,25 +213,21 @@ class RevisionForm(forms.Form):
     )
     port = number_field(gettext_lazy("Port"), gettext_lazy("Empty: the runtime's"), required=False)
     cpu = number_field(gettext_lazy("CPU cores"))
-    memory = SizeFormField(
-        label=gettext_lazy("RAM"), help_text=gettext_lazy("Such as 16g"), widget=forms.TextInput(attrs=TEXT)
-    )
+    memory = SizeFormField(widget=forms.TextInput, label=gettext_lazy("RAM"), help_text=gettext_lazy("Such as 16g"))
     shared_memory = SizeFormField(
-        label=gettext_lazy("Shared memory"),
-        help_text=gettext_lazy("A part of the RAM"),
-        widget=forms.TextInput(attrs=TEXT),
+        widget=forms.TextInput, label=gettext_lazy("Shared memory"), help_text=gettext_lazy("A part of the RAM")
     )
     fgpu = FgpuFormField(
+        widget=forms.TextInput,
         label="fGPU",
         help_text=gettext_lazy("Of a GPU, such as 0.5; 0: none. Beside GPU memory: the least share"),
-        widget=forms.TextInput(attrs=TEXT),
     )
     gpu_memory = SizeFormField(
+        widget=forms.TextInput,
         label=gettext_lazy("GPU memory"),
         help_text=gettext_lazy(
             "In place of a share, such as 12g: the smallest share that has it, on whichever GPU it fits"
         ),
-        widget=forms.TextInput(attrs=TEXT),
         required=False,
     )
     health_path = text_field(
@@ -325,8 +298,9 @@ class RevisionForm(forms.Form):
         )
 
     def refuse(self, refusal: RejectedError) -> None:
-        """Show the messages of a refusal at their fields."""
-        refuse(self, refusal, mounts="folders" if self.cleaned_data.get("folders") else "model_folder")
+        """Show the messages of a refusal at their fields, those of mounts where a folder was chosen."""
+        self.service_fields = {"mounts": "folders" if self.cleaned_data.get("folders") else "model_folder"}
+        super().refuse(refusal)
 
     def _mount(self, folder: Folder, path: str | None = None) -> MountRequest:
         """Return the request for a folder; what it does not say is as in the current revision, if it is there."""
@@ -384,13 +358,6 @@ class DeploymentForm(RevisionForm):
             project=data.get("project"),
             revision=self.revision_request(),
         )
-
-
-def refuse(form: forms.Form, refusal: RejectedError, **names: str) -> None:
-    """Show the messages of a refusal at the fields of the form, by `names` where they differ, and others above."""
-    for name, text in refusal.errors.items():
-        shown = names.get(name, name)
-        form.add_error(shown if shown in form.fields else None, text)
 
 
 def variants() -> dict[str, dict[str, str]]:

@@ -8,11 +8,10 @@ from django.utils.translation import gettext_lazy
 from deployments.models import Deployment, ScalingMetric, SleepAction
 from deployments.scaling import services
 from deployments.scaling.validation import RANGES
-from pages.deployments.forms import TEXT, RefusableForm, checkbox, refuse
+from pages.deployments.forms import checkbox, number_field
 from resources.amounts.fields import FgpuFormField
-from sessions.errors import RejectedError
+from sessions.forms.service_form import ServiceForm
 
-SELECT: Final = {"class": "form-select", "autocomplete": "off"}
 SECONDS: Final = 60  # of a minute
 AS_STORED: Final = (
     "min_replicas",
@@ -26,15 +25,13 @@ AS_STORED: Final = (
 )
 
 
-def _integer(label: Any, help_text: Any, *, required: bool = True) -> forms.IntegerField:
-    return forms.IntegerField(label=label, help_text=help_text, required=required, widget=forms.NumberInput(attrs=TEXT))
-
-
-class ScalingForm(forms.Form):
+class ScalingForm(ServiceForm):
     """Between which numbers of replicas a deployment is scaled, and when it sleeps."""
 
-    min_replicas = _integer(gettext_lazy("At least"), gettext_lazy("Replicas, while it is awake"))
-    max_replicas = _integer(
+    service_fields = {"idle_seconds": "idle_minutes"}
+
+    min_replicas = number_field(gettext_lazy("At least"), gettext_lazy("Replicas, while it is awake"))
+    max_replicas = number_field(
         gettext_lazy("At most"), gettext_lazy("Empty: it is not scaled by its load"), required=False
     )
     idle_minutes = forms.FloatField(
@@ -43,7 +40,6 @@ class ScalingForm(forms.Form):
         required=False,
         min_value=RANGES["idle_seconds"][0] / SECONDS,
         max_value=RANGES["idle_seconds"][1] / SECONDS,
-        widget=forms.NumberInput(attrs={**TEXT, "step": "any"}),
     )
     idle_action = forms.ChoiceField(
         label=gettext_lazy("As it falls asleep"),
@@ -52,18 +48,17 @@ class ScalingForm(forms.Form):
             (SleepAction.PARK.value, gettext_lazy("Park one replica")),
             (SleepAction.END.value, gettext_lazy("End all replicas")),
         ),
-        widget=forms.Select(attrs=SELECT),
     )
-    wake_seconds = _integer(gettext_lazy("Seconds to wait"), gettext_lazy("That a request is held while it wakes"))
-    down_after_seconds = _integer(
+    wake_seconds = number_field(gettext_lazy("Seconds to wait"), gettext_lazy("That a request is held while it wakes"))
+    down_after_seconds = number_field(
         gettext_lazy("Seconds before fewer"), gettext_lazy("In which no more replicas were needed")
     )
-    cooldown_seconds = _integer(gettext_lazy("Seconds between changes"), gettext_lazy("Of the number of replicas"))
+    cooldown_seconds = number_field(gettext_lazy("Seconds between changes"), gettext_lazy("Of the number of replicas"))
     max_fgpu = FgpuFormField(
+        widget=forms.TextInput,
         label=gettext_lazy("fGPU at most"),
         help_text=gettext_lazy("Of a replica, to which it grows before a further one comes; empty: it stays"),
         required=False,
-        widget=forms.TextInput(attrs=TEXT),
     )
     is_preemptible = checkbox(
         gettext_lazy("Preemptible"),
@@ -85,12 +80,8 @@ class ScalingForm(forms.Form):
         idle_seconds = None if minutes is None else round(minutes * SECONDS)
         return {**{name: asked[name] for name in AS_STORED}, "idle_seconds": idle_seconds}
 
-    def refuse(self, refusal: RejectedError) -> None:
-        """Show the messages of a refusal at their fields."""
-        refuse(self, refusal, idle_seconds="idle_minutes")
 
-
-class RuleForm(RefusableForm):
+class RuleForm(ServiceForm):
     """A rule to add."""
 
     metric = forms.ChoiceField(
@@ -101,17 +92,13 @@ class RuleForm(RefusableForm):
             (ScalingMetric.GPU.value, gettext_lazy("Percent of its share of a GPU")),
             (ScalingMetric.QUERY.value, gettext_lazy("Result of a Prometheus query")),
         ),
-        widget=forms.Select(attrs=SELECT),
     )
     target = forms.FloatField(
-        label=gettext_lazy("For one replica"),
-        help_text=gettext_lazy("So much of it; requests that wait count, too"),
-        widget=forms.NumberInput(attrs={**TEXT, "step": "any"}),
+        label=gettext_lazy("For one replica"), help_text=gettext_lazy("So much of it; requests that wait count, too")
     )
     query = forms.ChoiceField(
         label=gettext_lazy("Prometheus query"),
         help_text=gettext_lazy("Of those that the administrator offers"),
         required=False,
         choices=lambda: [("", gettext_lazy("None")), *services.offered_queries().values_list("name", "title")],
-        widget=forms.Select(attrs=SELECT),
     )

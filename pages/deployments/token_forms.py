@@ -8,10 +8,11 @@ from django.utils.translation import gettext_lazy
 from deployments.access.tokens import LIMITS
 from deployments.models import Deployment, DeploymentToken
 from deployments.validation import MAX_TOKEN_LIFE, MAX_TOKEN_NAME_LENGTH
-from pages.deployments.forms import TEXT, number_field, text_field
+from pages.deployments.forms import number_field, text_field
+from sessions.forms.service_form import ServiceForm
 
 
-class TokenLimitsForm(forms.Form):
+class TokenLimitsForm(ServiceForm):
     """Limits of a token; what is left empty is not said."""
 
     rate_per_minute = number_field(
@@ -32,12 +33,7 @@ class TokenLimitsForm(forms.Form):
 class ChangedLimitsForm(TokenLimitsForm):
     """Limits of a token that there is."""
 
-    token = forms.ModelChoiceField(
-        DeploymentToken.objects.none(),
-        label=gettext_lazy("Token"),
-        empty_label=None,
-        widget=forms.Select(attrs={"class": "form-select", "autocomplete": "off"}),
-    )
+    token = forms.ModelChoiceField(DeploymentToken.objects.none(), label=gettext_lazy("Token"), empty_label=None)
     field_order = ("token",)
 
     @classmethod
@@ -61,6 +57,5 @@ class DeploymentTokenForm(TokenLimitsForm):
         required=False,
         min_value=1,
         max_value=MAX_TOKEN_LIFE.days - 1,
-        widget=forms.NumberInput(attrs=TEXT),
     )
     field_order = ("name", "days")

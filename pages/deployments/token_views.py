@@ -9,7 +9,6 @@ from django.views.decorators.debug import sensitive_variables
 
 from accounts.requests import UserRequest, signed_in_act
 from deployments.access import tokens
-from pages.deployments.forms import refuse
 from pages.deployments.queries import operable_deployment
 from pages.deployments.tabs import DeploymentTab, to_tab
 from pages.deployments.token_forms import ChangedLimitsForm, DeploymentTokenForm
@@ -37,7 +36,7 @@ def create(request: UserRequest, deployment_id: str) -> HttpResponse:
             )
             return page_of(request, deployment, made=made)
         except RejectedError as error:
-            refuse(form, error)
+            form.refuse(error)
     return page_of(request, deployment, token_form=form)
 
 
@@ -53,5 +52,5 @@ def change_limits(request: UserRequest, deployment_id: str) -> HttpResponse:
             messages.success(request, _("The limits of the token %(name)s are changed.") % {"name": token.name})
             return to_tab(deployment.pk, DeploymentTab.TOKENS)
         except RejectedError as error:
-            refuse(form, error)
+            form.refuse(error)
     return page_of(request, deployment, limits_form=form)

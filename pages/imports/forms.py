@@ -1,7 +1,6 @@
 """Forms of imports: the address, where it goes, and credentials. The rules are in `imports`."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -13,42 +12,26 @@ from imports.addresses import MAX_ADDRESS_LENGTH, MAX_REF_LENGTH
 from imports.models import NAME_LENGTH, PATH_LENGTH, Import, ImportCredential
 from imports.requests import ImportRequest
 from resources.models import ResourceGroup
-from sessions.errors import RejectedError
+from sessions.forms.service_form import ServiceForm
 from sessions.launching import mounts
 
-TEXT: Final = {"class": "form-control", "autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
-SELECT: Final = {"class": "form-select"}
-BOX: Final = {"class": "form-check-input"}
 MAX_SECRET_LENGTH: Final = 16 * 1024
 
-_Made = TypeVar("_Made")
+
+class _ImportForm(ServiceForm):
+    """A form of imports, whose texts are words of machines."""
+
+    text_attributes: ClassVar = {"autocapitalize": "none", "spellcheck": "false"}
 
 
-class _AskingForm(forms.Form):
-    """A form whose service may refuse; what it refuses appears at the fields."""
-
-    service_fields: ClassVar[dict[str, str]] = {}  # names of a service's fields that are others here
-
-    def ask(self, service: Callable[[], _Made]) -> _Made | None:
-        """Return what the service returns; None with its refusal in the form's errors."""
-        try:
-            return service()
-        except RejectedError as refusal:
-            for name, message in refusal.errors.items():
-                self.add_error(self.service_fields.get(name, name if name in self.fields else None), message)
-        return None
-
-
-class AddressForm(_AskingForm):
+class AddressForm(_ImportForm):
     """What is to be imported."""
 
     address = forms.CharField(
         label=_("Address"),
         max_length=MAX_ADDRESS_LENGTH,
         help_text=_("Of a repository, a notebook, an archive, a Hugging Face repository or a Zenodo record."),
-        widget=forms.TextInput(
-            attrs={**TEXT, "inputmode": "url", "placeholder": "https://github.com/owner/repository"}
-        ),
+        widget=forms.TextInput(attrs={"inputmode": "url", "placeholder": "https://github.com/owner/repository"}),
         error_messages={"required": _("Paste an address.")},
     )
     ref = forms.CharField(
@@ -56,28 +39,18 @@ class AddressForm(_AskingForm):
         required=False,
         max_length=MAX_REF_LENGTH,
         help_text=_("Left empty, what the address says, else the default branch."),
-        widget=forms.TextInput(attrs=TEXT),
     )
     path = forms.CharField(
-        label=_("File to open"),
-        required=False,
-        max_length=PATH_LENGTH,
-        help_text=_("Such as notebooks/first.ipynb."),
-        widget=forms.TextInput(attrs=TEXT),
+        label=_("File to open"), required=False, max_length=PATH_LENGTH, help_text=_("Such as notebooks/first.ipynb.")
     )
     credential = forms.ModelChoiceField(
-        ImportCredential.objects.none(),
-        label=_("Credential"),
-        required=False,
-        empty_label=_("none: it is public"),
-        widget=forms.Select(attrs=SELECT),
+        ImportCredential.objects.none(), label=_("Credential"), required=False, empty_label=_("none: it is public")
     )
     resource_group = forms.ModelChoiceField(
         ResourceGroup.objects.none(),
         label=_("Fetched by a session in"),
         required=False,
         empty_label=_("where there is room first"),
-        widget=forms.Select(attrs=SELECT),
     )
 
     def __init__(self, owner: User, data: Any = None, initial: dict[str, Any] | None = None) -> None:
@@ -96,7 +69,7 @@ class AddressForm(_AskingForm):
         return self.ask(lambda: services.look(self.owner, ImportRequest(**self.cleaned_data)))
 
 
-class TargetForm(_AskingForm):
+class TargetForm(_ImportForm):
     """Where what a look has found goes."""
 
     where = forms.ChoiceField(
@@ -106,26 +79,14 @@ class TargetForm(_AskingForm):
             ("folder", _("Into a folder that I have")),
             ("session", _("Into the session alone: gone when it ends")),
         ],
-        widget=forms.RadioSelect(attrs=BOX),
+        widget=forms.RadioSelect,
     )
-    folder_name = forms.CharField(
-        label=_("Name of the new folder"),
-        required=False,
-        max_length=200,
-        widget=forms.TextInput(attrs=TEXT),
-    )
-    folder = forms.ModelChoiceField(
-        Folder.objects.none(),
-        label=_("Folder"),
-        required=False,
-        empty_label=None,
-        widget=forms.Select(attrs=SELECT),
-    )
+    folder_name = forms.CharField(label=_("Name of the new folder"), required=False, max_length=200)
+    folder = forms.ModelChoiceField(Folder.objects.none(), label=_("Folder"), required=False, empty_label=None)
     whole_history = forms.BooleanField(
         label=_("The whole history, not the last commit alone"),
         required=False,
         help_text=_("In a folder. Into a session alone goes the last commit."),
-        widget=forms.CheckboxInput(attrs=BOX),
     )
 
     def __init__(self, looked: Import, data: Any = None, initial: dict[str, Any] | None = None) -> None:
@@ -169,10 +130,10 @@ class TargetForm(_AskingForm):
         return self.ask(lambda: services.begin(looked.owner, request))
 
 
-class CredentialForm(_AskingForm):
+class CredentialForm(_ImportForm):
     """A token or an SSH key for one host of repositories."""
 
-    service_fields: ClassVar[dict[str, str]] = {"token": "secret", "private_key": "secret"}
+    service_fields = {"token": "secret", "private_key": "secret"}
 
     kind = forms.ChoiceField(
         label=_("Kind"),
@@ -181,22 +142,16 @@ class CredentialForm(_AskingForm):
             ("deploy_key", _("Deploy key, made here")),
             ("ssh_key", _("SSH key of mine")),
         ],
-        widget=forms.RadioSelect(attrs=BOX),
+        widget=forms.RadioSelect,
         initial="token",
     )
-    name = forms.CharField(label=_("Name"), max_length=NAME_LENGTH, widget=forms.TextInput(attrs=TEXT))
-    host = forms.CharField(
-        label=_("Host"),
-        max_length=253,
-        help_text=_("Such as github.com. It is sent to no other."),
-        widget=forms.TextInput(attrs=TEXT),
-    )
+    name = forms.CharField(label=_("Name"), max_length=NAME_LENGTH)
+    host = forms.CharField(label=_("Host"), max_length=253, help_text=_("Such as github.com. It is sent to no other."))
     username = forms.CharField(
         label=_("User name"),
         required=False,
         max_length=NAME_LENGTH,
         help_text=_("Where the host wants one with the token."),
-        widget=forms.TextInput(attrs=TEXT),
     )
     secret = forms.CharField(
         label=_("Token or private key"),
@@ -204,7 +159,7 @@ class CredentialForm(_AskingForm):
         max_length=MAX_SECRET_LENGTH,
         strip=False,
         help_text=_("Kept encrypted, and never shown again. A deploy key needs none: it is made here."),
-        widget=forms.Textarea(attrs={**TEXT, "rows": 3}),
+        widget=forms.Textarea(attrs={"rows": 3}),
     )
 
     def clean(self) -> dict[str, Any]:

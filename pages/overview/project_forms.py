@@ -5,7 +5,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import AccountInvitation, Membership, Project, ProjectRole, User
-from sessions.errors import RejectedError
+from sessions.forms.service_form import ServiceForm
 from sessions.projects import services as projects
 
 ROLE_LABELS = {
@@ -14,24 +14,15 @@ ROLE_LABELS = {
 }
 
 
-class NewMemberForm(forms.Form):
+class NewMemberForm(ServiceForm):
     """The account that becomes a member, and its role."""
 
-    email = forms.EmailField(
-        label=gettext_lazy("E-mail address"),
-        max_length=254,
-        widget=forms.EmailInput(attrs={"class": "form-control", "autocomplete": "off"}),
-    )
-    role = forms.ChoiceField(
-        label=gettext_lazy("Role"),
-        choices=list(ROLE_LABELS.items()),
-        widget=forms.Select(attrs={"class": "form-select"}),
-    )
+    email = forms.EmailField(label=gettext_lazy("E-mail address"), max_length=254)
+    role = forms.ChoiceField(label=gettext_lazy("Role"), choices=list(ROLE_LABELS.items()))
     invites = forms.BooleanField(
         label=gettext_lazy("Invite them if they have no account"),
         required=False,
         help_text=gettext_lazy("They get a link by mail, which makes an account and is good for a week."),
-        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
 
     def save(self, project: Project, actor: User) -> Membership | AccountInvitation | None:
@@ -44,11 +35,6 @@ class NewMemberForm(forms.Form):
         if user is None and role != ProjectRole.MEMBER:
             self.add_error("role", _("Who is invited becomes a member, and may be made a manager then."))
             return None
-        try:
-            if user is None:
-                return projects.invite(project, email, actor=actor)
-            return projects.add_member(project, user, role, actor=actor)
-        except RejectedError as error:
-            for name, text in error.errors.items():
-                self.add_error(name, text)
-            return None
+        if user is None:
+            return self.ask(lambda: projects.invite(project, email, actor=actor))
+        return self.ask(lambda: projects.add_member(project, user, role, actor=actor))

@@ -6,11 +6,11 @@ from django import forms
 
 from accounts.models import User
 from sessions.conversion import services as conversions
-from sessions.errors import GENERAL, RejectedError
+from sessions.forms.service_form import ServiceForm
 from sessions.models import Conversion, Session
 
 
-class ConvertForm(forms.Form):
+class ConvertForm(ServiceForm):
     """Name, tag and description of the image; `save` asks for it and shows the messages of a refusal at the fields."""
 
     name = forms.CharField(required=False, strip=True)
@@ -23,12 +23,4 @@ class ConvertForm(forms.Form):
 
     def save(self, actor: User) -> Conversion | None:
         """Have the session saved, and return the conversion; None where it was refused, for reasons at the fields."""
-        asked = self.cleaned_data
-        try:
-            return conversions.request(
-                self.session, actor=actor, name=asked["name"], tag=asked["tag"], description=asked["description"]
-            )
-        except RejectedError as error:
-            for field, message in error.errors.items():
-                self.add_error(None if field == GENERAL else field, message)
-            return None
+        return self.ask(lambda: conversions.request(self.session, actor=actor, **self.cleaned_data))

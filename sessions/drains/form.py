@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from accounts.forms import StyledForm
 from resources import clock
 
 
-class DrainForm(forms.Form):
+class DrainForm(StyledForm):
     """What becomes of the sessions that are left, and why."""
 
     minutes = forms.TypedChoiceField(
@@ -24,14 +25,12 @@ class DrainForm(forms.Form):
             (1440, _("end in 24 hours")),
             (4320, _("end in 3 days")),
         ],
-        widget=forms.Select(attrs={"class": "form-select"}),
     )
     reason = forms.CharField(
         label=_("Why"),
         max_length=200,
         required=False,
         help_text=_("Such as “new GPUs on Friday”. Everybody who sees the host reads it."),
-        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
 
     def end_at(self) -> datetime | None:

@@ -10,43 +10,31 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
 from notifications.delivery.texts import KIND_NAMES
+from sessions.forms.service_form import ServiceForm
 from webhooks import services
 from webhooks.destinations import MAX_URL_LENGTH
 from webhooks.event_types import DEFAULT_TYPES, NOTIFICATION_TYPES, SESSION_TYPES, types_for
 from webhooks.models import NAME_LENGTH, Webhook
 
 
-class WebhookForm(forms.Form):
+class WebhookForm(ServiceForm):
     """Address and events of a new webhook, or of one that is changed."""
 
     url = forms.CharField(
         label=_("URL"),
         max_length=MAX_URL_LENGTH,
         help_text=_("Where messages are sent, such as https://ci.example.org/hooks/gpu"),
-        widget=forms.URLInput(attrs={"class": "form-control", "autocomplete": "off", "spellcheck": "false"}),
+        widget=forms.URLInput(attrs={"spellcheck": "false"}),
     )
-    name = forms.CharField(
-        label=_("Name"),
-        max_length=NAME_LENGTH,
-        required=False,
-        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
-    )
+    name = forms.CharField(label=_("Name"), max_length=NAME_LENGTH, required=False)
     event_types = forms.MultipleChoiceField(
-        label=_("Events"),
-        initial=DEFAULT_TYPES,
-        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        label=_("Events"), initial=DEFAULT_TYPES, widget=forms.CheckboxSelectMultiple
     )
     covers_all = forms.BooleanField(
-        label=_("Of everybody's sessions"),
-        required=False,
-        help_text=_("Otherwise of your own alone. For superadmins."),
-        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+        label=_("Of everybody's sessions"), required=False, help_text=_("Otherwise of your own alone. For superadmins.")
     )
     is_enabled = forms.BooleanField(
-        label=_("Enabled"),
-        required=False,
-        help_text=_("Disabling gives up the messages that wait."),
-        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+        label=_("Enabled"), required=False, help_text=_("Disabling gives up the messages that wait.")
     )
 
     def __init__(self, user: User, data: Mapping[str, Any] | None = None, webhook: Webhook | None = None) -> None:
@@ -63,14 +51,12 @@ class WebhookForm(forms.Form):
 
     def save(self) -> tuple[Webhook, str] | None:
         """Store and return (webhook, the secret of a new one); None if refused, with the message at its field."""
-        data = dict(self.cleaned_data)
-        try:
-            if self._webhook is None:
-                return services.create(self._user, types=data.pop("event_types"), **data)
-            services.change(self._webhook, data)
-        except services.WebhookRejectedError as error:
-            self.add_error(error.field or None, str(error))
-            return None
+        return self.ask(lambda: self._save(**self.cleaned_data))
+
+    def _save(self, **data: Any) -> tuple[Webhook, str]:
+        if self._webhook is None:
+            return services.create(self._user, types=data.pop("event_types"), **data)
+        services.change(self._webhook, data)
         return self._webhook, ""
 
 

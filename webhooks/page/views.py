@@ -12,6 +12,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_POST
 
 from accounts.requests import UserRequest, signed_in_act, signed_in_form, signed_in_page
+from sessions.errors import RejectedError
 from webhooks import services
 from webhooks.models import Webhook, WebhookDelivery
 from webhooks.page.forms import WebhookForm
@@ -47,7 +48,7 @@ def rotate(request: UserRequest, webhook_id: int) -> HttpResponse:
     webhook = _found(request, webhook_id)
     try:
         secret = services.rotate_secret(webhook)
-    except services.WebhookRejectedError as error:
+    except RejectedError as error:
         messages.error(request, str(error))
         return redirect("webhooks:list")
     return _detail(request, webhook, WebhookForm(request.user, None, webhook), secret)
@@ -69,7 +70,7 @@ def send_test(request: UserRequest, webhook_id: int) -> HttpResponse:
     """Send a test message."""
     try:
         delivery = services.send_test(_found(request, webhook_id))
-    except services.WebhookRejectedError as error:
+    except RejectedError as error:
         messages.error(request, str(error))
         return redirect("webhooks:detail", webhook_id)
     return redirect("webhooks:delivery", webhook_id, delivery.pk)
@@ -91,7 +92,7 @@ def resend(request: UserRequest, webhook_id: int, delivery_id: int) -> HttpRespo
     try:
         services.send_again(_delivery(request, webhook_id, delivery_id))
         messages.success(request, _("The message is sent again."))
-    except services.WebhookRejectedError as error:
+    except RejectedError as error:
         messages.error(request, str(error))
     return redirect("webhooks:delivery", webhook_id, delivery_id)
 

@@ -17,6 +17,7 @@ from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from operations import retention
 from resources import clock
+from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionEvent
 from tests.factories import make_session, make_user, run_session
@@ -125,7 +126,7 @@ def test_superadmins_may_be_notified_of_all_sessions(sender: FakeSender) -> None
     run_session()
     assert len(types(webhook)) == 1, "no longer one"
     assert send_due(sender) == 0
-    with pytest.raises(services.WebhookRejectedError):
+    with pytest.raises(RejectedError):
         make_webhook(covers_all=True)
 
 
@@ -252,7 +253,7 @@ def test_many_messages_of_one_owner_delay_no_other() -> None:
 def test_a_message_is_sent_again_with_its_id(sender: FakeSender) -> None:
     webhook = make_webhook()
     sent = services.send_test(webhook)
-    with pytest.raises(services.WebhookRejectedError):
+    with pytest.raises(RejectedError):
         services.send_again(sent)
     send_due(sender)
     services.send_again(sent)

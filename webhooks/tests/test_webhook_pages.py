@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import AuditEntry, User
 from notifications.models import Notification
+from sessions.errors import RejectedError
 from tests.api import client_of
 from tests.factories import make_user
 from webhooks import services
@@ -77,7 +78,7 @@ def test_changes_overwrite_nothing_that_happened_since_the_row_was_read(user: Us
     assert services.rotate_secret(again) != secret
     assert secrets_of(Webhook.objects.get())[1] == secret, "the one before, for a day"
     stored.delete()
-    with pytest.raises(services.WebhookRejectedError, match="deleted meanwhile"):
+    with pytest.raises(RejectedError, match="deleted meanwhile"):
         services.change(again, {"name": "late"})
 
 

@@ -1,0 +1,4 @@
+"""What forms have in common whose services refuse by field.
+
+Used by pages and webhooks.
+"""
