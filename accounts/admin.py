@@ -54,7 +54,21 @@ class NoDeleteMixin:
 
 
 class ReadOnlyMixin(NoAddMixin, NoChangeMixin, NoDeleteMixin):
-    """Of an admin whose rows are only shown in the administration."""
+    """Of an admin whose rows are only shown in the administration, if with actions by superadmins."""
+
+    def has_superadmin_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user is a superadmin, who may end what is everybody's."""
+        return bool(request.user.is_superuser)
+
+
+class ShownAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
+    """A read-only admin for rows that only services write, with all of their fields but the `hidden` ones."""
+
+    hidden: tuple[str, ...] = ()
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields of the row."""
+        return [field.name for field in self.opts.fields if field.name not in self.hidden]
 
 
 class ShownInline(ReadOnlyMixin, admin.TabularInline[Any, Any]):

@@ -1,7 +1,7 @@
 """Administration of arrays: shown, and arrays can be cancelled."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from accounts.admin import ReadOnlyMixin
+from accounts.admin import ShownAdmin
 from accounts.confirmation import confirmed
 from accounts.models import User
 from arrays import services
@@ -21,7 +21,7 @@ def _owners(arrays: Sequence[Array]) -> list[User]:
 
 
 @admin.register(Array)
-class ArrayAdmin(ReadOnlyMixin, admin.ModelAdmin[Array]):
+class ArrayAdmin(ShownAdmin):
     """Arrays of all users."""
 
     list_display = ("name", "id", "owner", "project", "state", "size", "waiting", "running", "failed", "created_at")
@@ -30,16 +30,9 @@ class ArrayAdmin(ReadOnlyMixin, admin.ModelAdmin[Array]):
     search_fields = ("id", "name", "owner__email")
     date_hierarchy = "created_at"
     actions = ("cancel",)
+    hidden = ("request",)  # whose variables may be secrets
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return all fields but the request, whose variables may be secrets."""
-        return [field.name for field in self.opts.fields if field.name != "request"]
-
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin, who may cancel what is everybody's."""
-        return bool(request.user.is_superuser)
-
-    @admin.action(description="Cancel selected arrays", permissions=["cancel"])
+    @admin.action(description="Cancel selected arrays", permissions=["superadmin"])
     @confirmed(
         _(
             "Their sessions end with all that is inside the containers, except for data folders, and no more of their "

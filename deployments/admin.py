@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from accounts.admin import ReadOnlyMixin, ShownInline
+from accounts.admin import NoChangeMixin, ShownAdmin, ShownInline
 from accounts.confirmation import confirmed
 from accounts.models import User
 from deployments import hosts, services
@@ -29,20 +29,6 @@ from deployments.models import (
 )
 from resources.amounts.admin_columns import fgpu_column, memory_column
 from sessions.errors import RejectedError
-
-
-class ShownAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
-    """A read-only admin for rows that only services write."""
-
-    hidden: tuple[str, ...] = ()
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Return the fields of the row."""
-        return [field.name for field in self.opts.fields if field.name not in self.hidden]
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the same, in their order."""
-        return self.get_readonly_fields(request, obj)
 
 
 def _owners(deployments: Sequence[Deployment]) -> list[User]:
@@ -145,11 +131,7 @@ class DeploymentAdmin(ShownAdmin):
     )
     actions = ("end",)
 
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin, who may end what is everybody's."""
-        return bool(request.user.is_superuser)
-
-    @admin.action(description="End selected deployments with their replicas", permissions=["end"])
+    @admin.action(description="End selected deployments with their replicas", permissions=["superadmin"])
     @confirmed(
         _(
             "Their addresses serve no more, and their replicas are ended with all that is inside the containers, "
@@ -223,7 +205,7 @@ class DeploymentHostForm(forms.ModelForm):  # type: ignore[type-arg]  # of no us
 
 
 @admin.register(DeploymentHost)
-class DeploymentHostAdmin(admin.ModelAdmin[DeploymentHost]):
+class DeploymentHostAdmin(NoChangeMixin, admin.ModelAdmin[DeploymentHost]):
     """Host names of deployments: given and removed as on a deployment's page, never changed."""
 
     form = DeploymentHostForm
@@ -232,25 +214,11 @@ class DeploymentHostAdmin(admin.ModelAdmin[DeploymentHost]):
     search_fields = ("name", "deployment__name", "deployment__id")
     autocomplete_fields = ("deployment",)
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin."""
+    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user is a superadmin, for every right but that to change: another name is another row."""
         return bool(request.user.is_superuser)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin."""
-        return bool(request.user.is_superuser)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user is a superadmin."""
-        return bool(request.user.is_superuser)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: another name is another row."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user is a superadmin."""
-        return bool(request.user.is_superuser)
+    has_add_permission = has_view_permission = has_delete_permission = has_module_permission
 
     def save_model(self, request: HttpRequest, obj: DeploymentHost, form: Any, change: bool) -> None:
         """Give the name to the deployment, beside those that it has."""

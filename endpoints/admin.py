@@ -65,7 +65,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         """Return the status of the session; once it has ended, the app is unreachable, public or not."""
         return endpoint.session.status
 
-    @admin.action(description="Close selected apps to people without an account", permissions=["end"])
+    @admin.action(description="Close selected apps to people without an account", permissions=["superadmin"])
     @confirmed(_("Only people with an account who may use them reach them from now on."), _sessions)
     def unpublish(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Unpublish these apps."""
@@ -75,7 +75,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         text = gettext("Of the selected apps, %(count)s of %(all)s were public and are so no longer.")
         self.message_user(request, text % {"count": len(public), "all": len(chosen)}, messages.SUCCESS)
 
-    @admin.action(description="Void the share links of selected apps", permissions=["end"])
+    @admin.action(description="Void the share links of selected apps", permissions=["superadmin"])
     @confirmed(_("Who was given a link to them cannot use them any more."), _sessions)
     def revoke_links(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Revoke all share links to these apps, and the cookies issued by them."""
@@ -85,7 +85,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         text = ngettext("%(count)s link is void.", "%(count)s links are void.", len(links))
         self.message_user(request, text % {"count": len(links)}, messages.SUCCESS)
 
-    @admin.action(description="Close selected apps to everybody", permissions=["end"])
+    @admin.action(description="Close selected apps to everybody", permissions=["superadmin"])
     @confirmed(_("Nobody reaches them until they are opened again; their programs go on."), _sessions)
     def close(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Close these apps to everybody until they are opened again."""

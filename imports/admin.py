@@ -1,7 +1,7 @@
 """Administration of imports: shown, and imports can be cancelled; credentials are shown without their secrets."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from accounts.admin import ReadOnlyMixin
+from accounts.admin import ShownAdmin
 from accounts.confirmation import confirmed
 from accounts.models import User
 from imports import services
@@ -21,7 +21,7 @@ def _owners(imports: Sequence[Import]) -> list[User]:
 
 
 @admin.register(Import)
-class ImportAdmin(ReadOnlyMixin, admin.ModelAdmin[Import]):
+class ImportAdmin(ShownAdmin):
     """Imports of all users."""
 
     list_display = ("url", "id", "owner", "target", "state", "progress", "problem", "created_at", "ended_at")
@@ -31,11 +31,7 @@ class ImportAdmin(ReadOnlyMixin, admin.ModelAdmin[Import]):
     date_hierarchy = "created_at"
     actions = ("cancel",)
 
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin, who may cancel what is everybody's."""
-        return bool(request.user.is_superuser)
-
-    @admin.action(description="Cancel selected imports", permissions=["cancel"])
+    @admin.action(description="Cancel selected imports", permissions=["superadmin"])
     @confirmed(_("They end, and what they fetched by now is removed."), _owners)
     def cancel(self, request: HttpRequest, queryset: QuerySet[Import]) -> None:
         """Cancel these imports; those that have ended stay so."""
@@ -47,14 +43,11 @@ class ImportAdmin(ReadOnlyMixin, admin.ModelAdmin[Import]):
 
 
 @admin.register(ImportCredential)
-class ImportCredentialAdmin(ReadOnlyMixin, admin.ModelAdmin[ImportCredential]):
+class ImportCredentialAdmin(ShownAdmin):
     """Credentials of all users, without their secrets."""
 
     list_display = ("name", "owner", "host", "kind", "created_at", "last_used_at")
     list_filter = ("kind", "host")
     list_select_related = ("owner",)
     search_fields = ("name", "host", "owner__email")
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return all fields but the secret."""
-        return [field.name for field in self.opts.fields if field.name != "encrypted_secret"]
+    hidden = ("encrypted_secret",)

@@ -92,10 +92,6 @@ def _wholes(sessions: QuerySet[Session]) -> list[Session]:
 class ReadOnlyAdmin(ReadOnlyMixin, admin.ModelAdmin[Any]):
     """A read-only admin for rows that only services write."""
 
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superadmin, who may end what is everybody's."""
-        return _actor(request).is_superuser
-
 
 admin.site.unregister(User)
 
@@ -228,7 +224,7 @@ class SessionAdmin(ReadOnlyAdmin):
         """Return the names of the variables."""
         return ", ".join(sorted(session.environment)) or "-"
 
-    @admin.action(description="Save as an image: choose its name", permissions=["end"])
+    @admin.action(description="Save as an image: choose its name", permissions=["superadmin"])
     def convert(self, request: HttpRequest, sessions: QuerySet[Session]) -> HttpResponse | None:
         """Go to the page that turns the one chosen session into an image."""
         chosen = list(sessions[:2])
@@ -237,7 +233,7 @@ class SessionAdmin(ReadOnlyAdmin):
         self.message_user(request, gettext("Choose one session, which runs."), messages.ERROR)
         return None
 
-    @admin.action(description="Extend selected sessions: choose by how much", permissions=["end"])
+    @admin.action(description="Extend selected sessions: choose by how much", permissions=["superadmin"])
     def extend(self, request: HttpRequest, sessions: QuerySet[Session]) -> HttpResponse | None:
         """Ask by how much, or let these sessions run longer; their owners' policies do not count."""
         steps = {str(int(step.total_seconds()) // 60): step for step in extensions.STEPS}
@@ -253,7 +249,9 @@ class SessionAdmin(ReadOnlyAdmin):
         }
         return render(request, "admin/compute/session/extend.html", context)
 
-    @admin.action(description="Requeue: run selected batch sessions and unstarted ones elsewhere", permissions=["end"])
+    @admin.action(
+        description="Requeue: run selected batch sessions and unstarted ones elsewhere", permissions=["superadmin"]
+    )
     @confirmed(
         _("What runs in them, or in any member of their clusters, is stopped, and begins anew once they start again."),
         _owners,
@@ -262,7 +260,7 @@ class SessionAdmin(ReadOnlyAdmin):
         """Return these sessions to the queue; batch sessions that run are stopped first."""
         self._try(request, sessions, lambda session: requeue.requeue(session, actor=_actor(request)))
 
-    @admin.action(description="End selected sessions", permissions=["end"])
+    @admin.action(description="End selected sessions", permissions=["superadmin"])
     @confirmed(
         _(
             "What runs in them is stopped, and files outside of data folders are lost. With one member of a cluster "
@@ -279,7 +277,7 @@ class SessionAdmin(ReadOnlyAdmin):
         undo = reverse("admin:compute_session_undo_ends") if held else ""
         self.message_user(request, text % values, messages.SUCCESS, extra_tags=undo)
 
-    @admin.action(description="Force end: free the resources without waiting for the host", permissions=["end"])
+    @admin.action(description="Force end: free the resources without waiting for the host", permissions=["superadmin"])
     @confirmed(
         _(
             "They are ended at once, and others get their resources, even where a host does not respond. What runs in "

@@ -1,9 +1,6 @@
 """Administration of launch templates: shown, and they can be deleted; pages and API change them, in versions."""
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
 
 from accounts.admin import ReadOnlyMixin, ShownInline
 from specs.models import LaunchTemplate, TemplateVersion
@@ -28,6 +25,4 @@ class LaunchTemplateAdmin(ReadOnlyMixin, admin.ModelAdmin[LaunchTemplate]):
     search_fields = ("id", "name", "description", "owner__email", "project__name")
     inlines = (TemplateVersionInline,)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user is a superadmin."""
-        return bool(request.user.is_superuser)
+    has_delete_permission = ReadOnlyMixin.has_superadmin_permission
