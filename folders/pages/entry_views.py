@@ -24,41 +24,32 @@ MAX_SHOWN_DIRECTORIES: Final = 500
 @signed_in_form
 def new_directory(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask for a name, or make a directory; with `parents`, those above it too, and one that exists is fine."""
-    folder = open_folder(request, folder_id, to_write=True).folder
-    directory, name = _given(request, "path"), _given(request, "name").strip()
-    problem = ""
-    if request.method == "POST":
-        try:
-            path = posixpath.join(directory, _required(name))
-            contents.make_directory(request.user, folder, path, parents="parents" in request.POST)
-        except (FilesError, FolderError, ValueError) as error:
-            problem = str(error)
-        else:
-            return done(request, f"Made the directory {name}.", address("browse", folder, directory))
-    context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": True}
-    return render_dialog(
-        request, "folders/_new_entry.html", context, title=_("New directory"), status=422 if problem else 200
-    )
+    return _new_entry(request, folder_id, is_directory=True)
 
 
 @signed_in_form
 def new_file(request: UserRequest, folder_id: str) -> HttpResponse:
     """Ask for a name, or make an empty text file and open it in the editor."""
+    return _new_entry(request, folder_id, is_directory=False)
+
+
+def _new_entry(request: UserRequest, folder_id: str, *, is_directory: bool) -> HttpResponse:
     folder = open_folder(request, folder_id, to_write=True).folder
     directory, name = _given(request, "path"), _given(request, "name").strip()
     problem = ""
     if request.method == "POST":
         try:
             path = posixpath.join(directory, _required(name))
+            if is_directory:
+                contents.make_directory(request.user, folder, path, parents="parents" in request.POST)
+                return done(request, f"Made the directory {name}.", address("browse", folder, directory))
             contents.save_text(request.user, folder, path, "", if_match=None)
+            return done(request, f"Made the file {name}.", address("edit", folder, path), show=True)
         except (FilesError, FolderError, ValueError) as error:
             problem = str(error)
-        else:
-            return done(request, f"Made the file {name}.", address("edit", folder, path), show=True)
-    context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": False}
-    return render_dialog(
-        request, "folders/_new_entry.html", context, title=_("New text file"), status=422 if problem else 200
-    )
+    context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": is_directory}
+    title = _("New directory") if is_directory else _("New text file")
+    return render_dialog(request, "folders/_new_entry.html", context, title=title, status=422 if problem else 200)
 
 
 @signed_in_form
