@@ -21,31 +21,18 @@ _RELATED: Final = {Ticket: ("endpoint__session", "user"), DeploymentTicket: ("de
 
 def issue(endpoint: Endpoint, *, user: User | None, login: str, state: str, path: str) -> str:
     """Return a new ticket. `login` is the digest of the login session or share link, `state` that of the nonce."""
-    secret = secrets.token_urlsafe(SECRET_BYTES)
-    Ticket.objects.create(
-        digest=digest(secret),
-        endpoint=endpoint,
-        user=user,
-        login=login,
-        state=state,
-        next=path,
-        expires_at=clock.now() + TICKET_LIFE,
-    )
-    return secret
+    return _stored(Ticket(endpoint=endpoint, user=user, login=login, state=state, next=path))
 
 
 def issue_for(deployment: Deployment, *, user: User, login: str, state: str, path: str) -> str:
     """Return a new ticket for the address of a deployment; as `issue`."""
+    return _stored(DeploymentTicket(deployment=deployment, user=user, login=login, state=state, next=path))
+
+
+def _stored(ticket: HandOver) -> str:
     secret = secrets.token_urlsafe(SECRET_BYTES)
-    DeploymentTicket.objects.create(
-        digest=digest(secret),
-        deployment=deployment,
-        user=user,
-        login=login,
-        state=state,
-        next=path,
-        expires_at=clock.now() + TICKET_LIFE,
-    )
+    ticket.digest, ticket.expires_at = digest(secret), clock.now() + TICKET_LIFE
+    ticket.save(force_insert=True)
     return secret
 
 

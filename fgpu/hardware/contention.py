@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from fgpu.hardware.common import ROOT, Bench, SessionPlace, finish, go, percent_of, readline
 from fgpu.limits import Sharing
@@ -47,12 +48,17 @@ def together(bench: Bench, places: Sequence[SessionPlace], kernel_us: int, parti
     """Return what part of the time each kept the GPU busy, all at once; 0 for one that failed."""
     settings = {"FGPU_SIM_PARTIES": str(parties), "FGPU_SECONDS": str(max(MIN_SECONDS, bench.seconds))}
     running = [bench.start(each | settings, "workload.py", "contend", str(kernel_us)) for each in places]
+    return [float(found.get("busy", 0)) for found in finished(bench, running)]
+
+
+def finished(bench: Bench, running: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    """Let programs go on together, and return what they found."""
     if not bench.is_virtual:
         for process in running:  # each has its context by then
             readline(process)
         for process in running:
             go(process)
-    return [float(finish(process).get("busy", 0)) for process in running]
+    return [finish(process) for process in running]
 
 
 def contend(bench: Bench, shares: Sequence[Decimal | int], kernel_us: int, sharing: Sharing) -> list[float]:
@@ -108,12 +114,7 @@ def check_burst(bench: Bench) -> None:
             bench.start(owner | settings, "workload.py", "wake"),
             bench.start(neighbour | settings, "workload.py", "contend", "1000"),
         ]
-        if not bench.is_virtual:
-            for process in running:
-                readline(process)
-            for process in running:
-                go(process)
-        found, _ = (finish(process) for process in running)
+        found, _ = finished(bench, running)
     early = percent_of({"busy": OWNER / 100}, found, "busy")
     passed = 0 <= found.get("first_ms", -1) <= MAX_FIRST_MS and early >= MIN_EARLY_PERCENT
     first_ms = found.get("first_ms")
