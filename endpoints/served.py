@@ -111,12 +111,9 @@ def wake(deployment: str) -> None:
 
 def _wake(deployment: str) -> None:
     try:
-        close_old_connections()
         scaling.wake(deployment)
     except (Error, RejectedError) as error:
         logger.warning("deployment %s could not be woken; requests ask for it again: %s", deployment, error)
-    finally:
-        close_old_connections()
 
 
 def _write() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from celery import shared_task
 from django.conf import settings
-from django.db import close_old_connections
 from django.utils import timezone
 
 from messaging.background import BackgroundThread
@@ -32,11 +31,7 @@ def _remove_old() -> None:
         rotation.rotate(settings.COMPUTE_VAR_DIR)
     except OSError as error:
         logger.warning("logs are not rotated: %s", error)
-    close_old_connections()
-    try:
-        retention.remove_old(clock.now())
-    finally:
-        close_old_connections()
+    retention.remove_old(clock.now())
 
 
 @shared_task

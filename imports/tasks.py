@@ -1,17 +1,14 @@
 """Celery's task of imports, run on the scheduler's queue."""
 
 import time
-from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
 from celery import shared_task
-from django.db import close_old_connections
 
 from imports.runs import progress
 from messaging.background import BackgroundThread
 
 _thread = BackgroundThread("imports")  # hosts may take their time, which must not delay scheduling
-_running: list[Future[Any]] = []
 PAUSE_SECONDS: Final = 0.5
 LOOKS: Final = 120  # of one task; the next goes on
 
@@ -19,16 +16,11 @@ LOOKS: Final = 120  # of one task; the next goes on
 @shared_task
 def advance() -> None:
     """Have imports carried on, in a thread; no-op while it is at work, as it looks again while any is under way."""
-    if not any(not each.done() for each in _running):
-        _running[:] = [_thread.run(_advance)]
+    _thread.run_unless_busy(_advance)
 
 
 def _advance() -> None:
-    close_old_connections()
-    try:
-        for _look in range(LOOKS):
-            if not progress.advance_all():
-                return
-            time.sleep(PAUSE_SECONDS)
-    finally:
-        close_old_connections()
+    for _look in range(LOOKS):
+        if not progress.advance_all():
+            return
+        time.sleep(PAUSE_SECONDS)

@@ -6,15 +6,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, ParamSpec
 from weakref import WeakSet
 
+from django.db import close_old_connections
+
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 
 class BackgroundThread:
-    """A thread that runs functions one after another and logs what they raise, since nobody waits for their results."""
+    """A thread that runs functions one after another and logs what they raise, since nobody waits for their results.
+
+    Connections of the thread to the database that broke, or are too old, are closed before and after each.
+    """
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._latest: Future[Any] | None = None
         _all_threads.add(self)
 
     def run(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[Any]:
@@ -23,7 +29,7 @@ class BackgroundThread:
         While the process ends nothing is done: the caller's transaction is over, and what follows it goes on.
         """
         try:
-            future = self._pool.submit(function, *args, **kwargs)
+            future = self._pool.submit(_run, function, *args, **kwargs)
         except RuntimeError as error:
             logger.warning("background work is left undone, since the process ends: %s", error)
             future = Future()
@@ -31,6 +37,11 @@ class BackgroundThread:
             return future
         future.add_done_callback(_log_exception)
         return future
+
+    def run_unless_busy(self, function: Callable[[], Any]) -> None:
+        """Queue `function`, unless what was last queued by this is still under way, as it looks for more itself."""
+        if self._latest is None or self._latest.done():
+            self._latest = self.run(function)
 
 
 def finish_all() -> None:
@@ -40,6 +51,14 @@ def finish_all() -> None:
 
 
 _all_threads: Final[WeakSet[BackgroundThread]] = WeakSet()
+
+
+def _run(function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    close_old_connections()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        close_old_connections()
 
 
 def _log_exception(future: Future[Any]) -> None:

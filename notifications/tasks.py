@@ -1,7 +1,6 @@
 """Celery's tasks of notifications, run on the scheduler's queue."""
 
 from celery import shared_task
-from django.db import close_old_connections
 
 from messaging.background import BackgroundThread
 from notifications.delivery import deployments, ends, mail
@@ -21,12 +20,4 @@ def announce_ends() -> None:
 @shared_task
 def deliver_mail() -> None:
     """Have the messages that are due sent, in a thread."""
-    _mailer.run(_deliver)
-
-
-def _deliver() -> None:
-    close_old_connections()
-    try:
-        mail.deliver_due()
-    finally:
-        close_old_connections()
+    _mailer.run(mail.deliver_due)

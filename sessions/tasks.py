@@ -1,7 +1,6 @@
 """Celery's periodic tasks of sessions, run on the scheduler's queue."""
 
 from celery import shared_task
-from django.db import close_old_connections
 
 from messaging.background import BackgroundThread
 from resources import clock, heartbeats
@@ -30,15 +29,7 @@ def end_requested() -> None:
 @shared_task
 def sum_usage() -> None:
     """Have days that are over summed, in a thread; see `sessions.usage.sums`."""
-    _summer.run(_sum_usage)
-
-
-def _sum_usage() -> None:
-    close_old_connections()
-    try:
-        sums.sum_days(clock.now())
-    finally:
-        close_old_connections()
+    _summer.run(lambda: sums.sum_days(clock.now()))
 
 
 @shared_task

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
-from django.db import close_old_connections, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
 
@@ -75,14 +75,7 @@ class ReplicaWatch:
 
     def poll_soon(self) -> None:
         """Poll in the background: a session has just started, or a replica has answered for the first time."""
-        self._background.run(self._poll_in_background)
-
-    def _poll_in_background(self) -> None:
-        try:
-            close_old_connections()
-            self.poll()
-        finally:
-            close_old_connections()
+        self._background.run(self.poll)
 
     def poll(self) -> None:
         """Record what probes have found, and begin those that are due; one query, and one for each change."""

@@ -10,7 +10,7 @@ import time
 from datetime import datetime
 from typing import Final
 
-from django.db import Error, close_old_connections
+from django.db import Error
 from django.db.models import Q
 
 from messaging.background import BackgroundThread
@@ -54,10 +54,7 @@ def _is_written(session_id: str, now: float) -> bool:
 
 def _write(session_id: str) -> None:
     try:
-        close_old_connections()
         record(session_id, clock.now())
     except Error as error:
         _written.pop(session_id, None)
         logger.warning("session %s: its use could not be recorded: %s", session_id, error)
-    finally:
-        close_old_connections()
