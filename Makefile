@@ -109,7 +109,7 @@ bench-deployments: $(DEV) .env ## Measure requests spread over replicas against 
 bench-imports: $(DEV) $(NODE) .env ## Measure imports of ten shapes of repositories, and starts with them against plain sessions; ARGS="--rounds N --shapes S"
 	@$(PYTHON) -m bench.imports $(ARGS)
 
-bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and clicks in Chromium
+bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and first paints and clicks in Chromium
 	@$(PYTHON) -m bench.pages $(ARGS)
 
 bench-api: $(DEV) $(NODE) .env ## Measure every endpoint of the API at 1,000 hosts and 10,000 sessions against a view that does nothing

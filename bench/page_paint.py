@@ -1,4 +1,4 @@
-"""How long a person waits in a real browser, with warm caches: from a click until the page or dialog is painted."""
+"""How long a person waits in a real browser: from a click until the page or dialog is painted; a first page, too."""
 
 import statistics
 from collections.abc import Mapping
@@ -9,8 +9,11 @@ from playwright.sync_api import Locator, Page
 import bench.apps_ready  # noqa: F401  # before what imports models
 from bench.sizes import size
 from tests.browser import chromium
+from tests.page_world import KINDS
 
 ROUNDS: Final = size(11, 1)
+COLD_ROUNDS: Final = size(5, 1)
+MAX_KINDS: Final = size(len(KINDS), 2)
 WARM_UP: Final = size(2, 0)  # rounds that do not count: the browser's cache is empty at first
 PAGES: Final = {  # name: the entry of the main navigation
     "summary": "Summary",
@@ -34,6 +37,11 @@ PAINTED: Final = """() => new Promise((resolve) => {
   };
   requestAnimationFrame(look);
 })"""
+FIRST_PAINT: Final = """() => new Promise((resolve) => {
+  new PerformanceObserver((list) => {
+    list.getEntriesByName("first-contentful-paint").forEach((entry) => resolve(entry.startTime));
+  }).observe({ type: "paint", buffered: true });
+})"""
 DIALOG_PAINTED: Final = """(link) => new Promise((resolve) => {
   const begun = performance.now();
   const look = () => {
@@ -55,6 +63,25 @@ def measure(url: str, cookie: str) -> dict[str, Figures]:
         page = context.new_page()
         page.goto("/sessions/")
         return {"click_to_page_painted_ms": _pages(page), "click_to_dialog_painted_ms": _dialogs(page)}
+
+
+def first_paints(url: str, cookie: str, paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return the median milliseconds until something of a page of each kind is painted, the cache being empty at first.
+
+    And those and the name of the slowest; the time of the server is in them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in sorted(KINDS)[:MAX_KINDS]}
+    with chromium() as browser:
+        for _ in range(COLD_ROUNDS):
+            for name, each in times.items():
+                with browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}) as context:
+                    context.add_cookies([{"name": "gp_session", "value": cookie, "url": url}])
+                    page = context.new_page()
+                    page.goto(paths[name])
+                    each.append(float(page.evaluate(FIRST_PAINT)))
+    medians = {name: round(statistics.median(each)) for name, each in times.items()}
+    slowest = max(medians, key=lambda name: medians[name])
+    return {"first_paint_of_pages_ms": medians, "first_paint_ms": medians[slowest], "slowest_first_paint": slowest}
 
 
 def _pages(page: Page) -> Figures:

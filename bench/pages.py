@@ -1,9 +1,12 @@
-"""`make bench-pages`: how long the web process takes for each page with 1,000 hosts and 10,000 sessions.
+"""`make bench-pages`: how long the web process takes for every page with 1,000 hosts and 10,000 sessions.
 
-One client asks for each page in turn, over one connection on loopback, in rounds, so that what else the machine does
-falls on all pages alike; `ratio_to_empty_view` is a page's median against that of a page with the frame alone. Then
-eight clients at once ask for the list of sessions, and a session changes while 500 lists are open. At last a user with
-Chromium clicks through the pages and dialogs: the time until each is painted. The last line is one JSON object.
+The pages are those of tests/page_world.py, found by the URL table, which a superadmin sees, and those of PAGES. One
+client asks for each in turn, over one connection on loopback, in rounds, so that what else the machine does falls on
+all pages alike; `ratio_to_empty_view` is a page's median against that of a page with the frame alone, and `cpu_ms` and
+`statements` are what bench/page_cost.py counts, which other load changes little. Then eight clients at once ask for the
+list of sessions, and a session changes while 500 lists are open. At last a user with Chromium opens a page of each
+kind with an empty cache, and clicks through pages and dialogs with a warm one: the time until each is painted. The
+last line is one JSON object.
 """
 
 import argparse
@@ -11,16 +14,18 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import select
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bench import page_paint
 from bench.common import load
@@ -35,6 +40,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 HOST: Final = "127.0.0.1"
 CLIENTS: Final = 8
 EMPTY: Final = "empty"
+MAX_PAGES: Final = size(None, 10)  # of the URL table
 PAGES: Final = {  # name: who asks, and for what; {session} and {name} are of the user's own
     EMPTY: ("user", "/bench/empty/"),
     "summary": ("user", "/"),
@@ -52,6 +58,16 @@ PAGES: Final = {  # name: who asks, and for what; {session} and {name} are of th
 }
 
 
+class Answer(NamedTuple):
+    """What came of asking for a page: whether it is one, and what it cost."""
+
+    is_ok: bool
+    is_document: bool
+    milliseconds: float
+    cpu_ms: float = 0
+    statements: float = 0
+
+
 class Browser:
     """One connection of one user."""
 
@@ -59,15 +75,17 @@ class Browser:
         self._connection = http.client.HTTPConnection(HOST, port, timeout=60)
         self._headers = {"Cookie": f"gp_session={cookie}"}
 
-    def get(self, path: str) -> tuple[int, float]:
-        """Return the status and the milliseconds of a page, which is read to its end."""
+    def get(self, path: str) -> Answer:
+        """Return what came of asking for a page, which is read to its end."""
         headers = self._headers | ({"HX-Request": "true"} if "htmx" in path else {})
         close_if_dropped(self._connection)
         begun = time.perf_counter()
         self._connection.request("GET", path, headers=headers)
         response = self._connection.getresponse()
-        response.read()
-        return response.status, (time.perf_counter() - begun) * 1000
+        begins = response.read()[:500]
+        milliseconds = (time.perf_counter() - begun) * 1000
+        costs = re.findall(r"dur=([\d.]+)", response.getheader("Server-Timing", ""))
+        return Answer(response.status == http.HTTPStatus.OK, b"<html" in begins, milliseconds, *map(float, costs))
 
 
 def close_if_dropped(connection: http.client.HTTPConnection) -> None:
@@ -79,7 +97,7 @@ def close_if_dropped(connection: http.client.HTTPConnection) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=size(60, 2))
+    parser.add_argument("--rounds", type=int, default=size(20, 2))
     parser.add_argument("--hosts", type=int, default=size(1_000, 10))
     parser.add_argument("--sessions", type=int, default=size(10_000, 100))
     parser.add_argument("--seconds", type=float, default=size(10, 0.2), help="how long eight clients ask for the list")
@@ -90,13 +108,17 @@ def main() -> None:
         if options.hold:
             print(f"http://{HOST}:{port}/ with the cookies {made['cookies']}")
             threading.Event().wait()
-        figures = page_figures(port, made, options.rounds)
+        folder = ROOT / "var" / "bench-pages" / "data"
+        every = shell_facts(environment, f"from bench.every_page import main; main({str(folder)!r})")
+        figures = every_figures(page_figures(port, made, every, options.rounds))
         administrator = made["cookies"]["administrator"]
         figures["list_pages_per_second"] = throughput(port, administrator, options.seconds)
         update = measure(f"{HOST}:{port}", administrator, options.browsers, environment)
         figures["update_of_open_lists_ms"] = asyncio.run(update)
         system_packages.ensure(system_packages.CHROMIUM, print)
-        figures |= page_paint.measure(f"http://{HOST}:{port}", made["cookies"]["user"])
+        url = f"http://{HOST}:{port}"
+        figures |= page_paint.measure(url, made["cookies"]["user"])
+        figures |= page_paint.first_paints(url, every["cookie"], every["paths"])
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 
 
@@ -122,17 +144,30 @@ def running(
         yield port, made, environment
 
 
-def page_figures(port: int, made: Mapping[str, Any], rounds: int) -> dict[str, Any]:
-    """Return the median and the 95th percentile in milliseconds of each page there is, and its ratio to the empty."""
+def page_figures(port: int, made: Mapping[str, Any], every: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+    """Return of each page there is the milliseconds, their ratio to the empty page's, CPU milliseconds, statements.
+
+    An address is a page where a GET shows a whole document.
+    """
     browsers = {name: Browser(port, cookie) for name, cookie in made["cookies"].items()}
+    every_browser = Browser(port, every["cookie"])
     pages = {name: (browsers[who], path.format(**made)) for name, (who, path) in PAGES.items()}
-    found = {name: page for name, page in pages.items() if page[0].get(page[1])[0] == http.HTTPStatus.OK}
-    times: dict[str, list[float]] = {name: [] for name in found}
+    found = {name: page for name, page in pages.items() if page[0].get(page[1]).is_ok}
+    asked = ((name, path, every_browser.get(path)) for name, path in every["paths"].items())
+    documents = ((name, path) for name, path, answer in asked if answer.is_ok and answer.is_document)
+    found |= {name: (every_browser, path) for name, path in islice(documents, MAX_PAGES)}
+    answers: dict[str, list[Answer]] = {name: [] for name in found}
     for _ in range(rounds):
         for name, (browser, path) in found.items():
-            times[name].append(browser.get(path)[1])
-    least = statistics.median(times[EMPTY])
-    return {name: _summary(each, least) for name, each in times.items()}
+            answers[name].append(browser.get(path))
+    least = statistics.median(answer.milliseconds for answer in answers[EMPTY])
+    return {name: _summary(each, least) for name, each in answers.items()}
+
+
+def every_figures(pages: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return the figures of all pages, and the 95th percentile and the name of the slowest."""
+    slowest = max(pages, key=lambda name: pages[name]["p95_ms"])
+    return {"pages": pages, "p95_ms": pages[slowest]["p95_ms"], "slowest": slowest}
 
 
 def throughput(port: int, cookie: str, seconds: float) -> float:
@@ -143,8 +178,7 @@ def throughput(port: int, cookie: str, seconds: float) -> float:
     def ask() -> None:
         browser, count = Browser(port, cookie), 0
         while time.monotonic() < until:
-            status, _ = browser.get("/sessions/")
-            count += status == http.HTTPStatus.OK
+            count += browser.get("/sessions/").is_ok
         counts.append(count)
 
     threads = [threading.Thread(target=ask) for _ in range(CLIENTS)]
@@ -155,9 +189,16 @@ def throughput(port: int, cookie: str, seconds: float) -> float:
     return round(sum(counts) / seconds, 1)
 
 
-def _summary(times: list[float], least: float) -> dict[str, float]:
+def _summary(answers: Sequence[Answer], least: float) -> dict[str, float]:
+    times = [answer.milliseconds for answer in answers]
     median, high = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-    return {"p50_ms": round(median, 1), "p95_ms": round(high, 1), "ratio_to_empty_view": round(median / least, 2)}
+    return {
+        "p50_ms": round(median, 1),
+        "p95_ms": round(high, 1),
+        "ratio_to_empty_view": round(median / least, 2),
+        "cpu_ms": round(statistics.median(answer.cpu_ms for answer in answers), 1),
+        "statements": round(statistics.median(answer.statements for answer in answers)),
+    }
 
 
 if __name__ == "__main__":

@@ -54,6 +54,32 @@ from webhooks.models import WebhookAttempt
 
 # Addresses of programs and of apps.
 OTHER: Final = re.compile(r"^/(api/(?!docs/)|healthz|apps/)")
+KINDS: Final = frozenset(  # one page of each kind
+    [
+        "home",
+        "sessions-list",
+        "sessions-launch",
+        "sessions-detail",
+        "sessions-terminate",
+        "sessions-terminal",
+        "folders-list",
+        "folders-browse",
+        "endpoints-apps",
+        "overview-hosts",
+        "overview-environments",
+        "accounts-profile",
+        "help-index",
+        "help-page",
+        "api-docs",
+        "admin-index",
+        "admin-user",
+        "overview-user",
+        "admin-accounts-resourcepolicy-change",
+        "admin-notifications-announcement-add",
+        "admin-resources-resourcegroup-change",
+        "admin-deployments-deploymenthost-add",
+    ]
+)
 NOTEBOOK: Final = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Results"]},
     {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [], "source": ["1 + 1"]}],
     "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"""
@@ -74,7 +100,7 @@ class PageWorld:
         `among` are the names to look at, None for all.
         """
         found: dict[str, str] = {}
-        for name, path in (*self._addresses(), *self.extra.items()):
+        for name, path in self.addresses().items():
             if among is not None and name not in among:
                 continue
             response = context.request.get(path, max_redirects=0)
@@ -94,6 +120,10 @@ class PageWorld:
                 self.extra[f"admin-{name}-add"] = f"{path}add/"
             if "change" in pages and (row := model._default_manager.first()):
                 self.extra[f"admin-{name}-change"] = f"{path}{row.pk}/change/"
+
+    def addresses(self) -> dict[str, str]:
+        """Return the paths of all URL patterns that are not of programs, and of the pages besides, by their names."""
+        return {**dict(self._addresses()), **self.extra}
 
     def _addresses(self) -> Iterator[tuple[str, str]]:
         for name, pattern in _patterns(get_resolver()):
