@@ -93,6 +93,11 @@ class MembershipInline(LabelledInline):
     model = Membership
     autocomplete_fields = ("user", "project")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Membership]:
+        """Return the memberships with what each is named by."""
+        rows: QuerySet[Membership] = super().get_queryset(request)
+        return rows.select_related("user", "project")
+
 
 @admin.register(Project)
 class ProjectAdmin(KickingAdmin):

@@ -106,7 +106,8 @@ def _heat(gpus: QuerySet[Gpu]) -> list[GpuHeat]:
     shares = GpuShare.objects.filter(gpu=OuterRef("pk")).order_by().values("gpu")
     held = Coalesce(Subquery(shares.annotate(n=Sum("milli")).values("n")), 0)
     rows = gpus.select_related("host__group", "reading").annotate(held_milli=held).order_by("host__name", "index", "pk")
-    return [GpuHeat.of(gpu) for gpu in rows[:MAX_GPUS]]
+    shown = rows.only("index", "host__name", "host__group__fgpu_per_gpu", "reading__at", "reading__utilisation")
+    return [GpuHeat.of(gpu) for gpu in shown[:MAX_GPUS]]
 
 
 def _top_users() -> list[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ HELD_COLUMNS: Final = (
     "memory_byte_seconds",
     "waiting_seconds",
 )
-# Spans are between changes of status. Waiting for a start time or for other sessions is not waiting in the queue.
+# Spans are between changes of status; double precision is several times as fast as numeric. Waiting for a start time or for other sessions is not waiting in the queue.
 _HELD: Final = """
     WITH chosen (id, {keys}, cpu, memory, fgpu, weight, not_before, ended_at) AS ({chosen}), spans AS (
         SELECT chosen.*, event.new_status AS status,
@@ -25,10 +25,10 @@ _HELD: Final = """
                 ELSE event.at END AS since,
             least(ended_at, coalesce(event.next_at, %s)) AS until
         FROM chosen
-        CROSS JOIN LATERAL (  -- by its index: few sessions of many are chosen
-            SELECT new_status, at, lead(at) OVER (ORDER BY id) AS next_at FROM compute_sessionevent
-            WHERE session_id = chosen.id AND old_status <> new_status
-        ) event
+        JOIN (
+            SELECT session_id, new_status, at, lead(at) OVER (PARTITION BY session_id ORDER BY id) AS next_at
+            FROM compute_sessionevent WHERE old_status <> new_status AND session_id IN (SELECT id FROM chosen)
+        ) event ON event.session_id = chosen.id
         LEFT JOIN LATERAL (
             SELECT max(coalesce(CASE link.kind WHEN 'after' THEN coalesce((
                 SELECT min(run.at) FROM compute_sessionevent run
@@ -56,7 +56,7 @@ _HELD: Final = """
         FROM counted JOIN sizes ON sizes.id = counted.id
     ), parts AS (
         SELECT pieces.*, begun,
-            extract(epoch FROM least(until, begun + step) - greatest(since, begun))::double precision AS seconds
+            date_part('epoch', least(until, begun + step) - greatest(since, begun)) AS seconds
         FROM pieces, (SELECT %s AS step, %s AS first) asked, generate_series(
             greatest(date_bin(step, since, first), first), least(until, %s) - interval '1 microsecond', step
         ) AS begun
@@ -64,7 +64,7 @@ _HELD: Final = """
     )
     SELECT {keys}, begun,
         coalesce(sum(seconds * fgpu) FILTER (WHERE status <> 'PENDING'), 0),
-        coalesce(sum(seconds * (fgpu * (weight / 1000.0))) FILTER (WHERE status <> 'PENDING'), 0),
+        coalesce(sum(seconds * (fgpu * (weight / 1000.0::double precision))) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0),
         coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0)
