@@ -1,11 +1,13 @@
 """`make bench-growth`: what a minute of 100, 300 and 1,000 hosts asks of everything, and how each cost grows.
 
 Each size has a new database and Redis, and a process that does what the workers of that many simulated hosts do within
-a minute, as fast as it can: the loops are the product's own and go by a clock that is set, so that counts do not depend
-on how busy the machine is. Eight of ten sessions of each host run. Then one session of each host ends and the next
-starts; N consumers wait for their messages as those of hosts do, and N gateways follow the routes. Prints one JSON
-object as its last line: `sizes` has the costs of the whole platform for each number of hosts, `slopes` the exponent of
-growth of each (1: as the hosts do), `faster_than_hosts` those that grow faster; `--svg FILE` draws them.
+a quarter of a minute, as fast as it can: the loops are the product's own and go by a clock that is set, so that counts
+do not depend on how busy the machine is. Hosts have begun at different times within a minute, and what they repeat is
+spread over its pause, so that a quarter holds a quarter of everything. Eight of ten sessions of each host run. Then one
+session on each of a hundred hosts ends and the next starts; N consumers wait for their messages as those of hosts do,
+and N gateways follow the routes. All costs are given for a minute and all hosts.
+Prints one JSON object as its last line: `sizes` has the costs of the whole platform for each number of hosts, `slopes`
+the exponent of growth of each (1: as the hosts do), `faster_than_hosts` those that grow faster; `--svg FILE` draws.
 """
 
 import argparse

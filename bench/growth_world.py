@@ -2,7 +2,6 @@
 
 import asyncio
 import heapq
-import itertools
 import json
 import re
 import resource
@@ -29,7 +28,7 @@ from endpoints.tasks import enforce_deadlines as end_access
 from hostaccess.tasks import hold_redis_users
 from hostworker.agent import due_work, starts
 from hostworker.containers import runner
-from hostworker.gpus import usage_recorder
+from hostworker.gpus import gpu_readings, usage_recorder
 from hostworker.simulated.fleet import SimulatedHost, simulate
 from hostworker.simulated.runtime import SimulatedContainers
 from hostworker.storage import disk_watch
@@ -49,12 +48,17 @@ from sessions.tasks import enforce_deadlines, enforce_idle_rules
 
 GPUS: Final = 8
 SESSIONS: Final = 10  # of each host, eight of which run
-MINUTE: Final = 60.0
-BY_CLOCK: Final = (due_work, usage_recorder, session_keys, disk_watch)
+MINUTE: Final = 60.0  # within which the hosts begin; costs are given for one
+WARM_SECONDS: Final = 15.0  # the longest pause that a host makes beside those of its loops, but for whole minutes
+WINDOW_SECONDS: Final = 15.0  # that are measured: the calls of each loop are spread over its pause by the hosts
+SPREAD: Final = (5**0.5 - 1) / 2  # by its multiples, which are not in step with the order in which hosts began
+CHANGED: Final = 100  # hosts at most on which a session ends, while all listen
+BY_CLOCK: Final = (due_work, gpu_readings, usage_recorder, session_keys, disk_watch)
 MESSAGE_SECONDS: Final = 10.0  # for which consumers of messages are watched
 BESIDE: Final = "beside"  # name of the thread that these have
 SETTLE_SECONDS: Final = 2.0  # in which what was sent arrives, or connections are closed
 POLL_SECONDS: Final = 0.2
+TIMES: Final = 3
 PAGES: Final = {"page_sessions": "/sessions/?tab=others", "page_hosts": "/hosts/"}
 PERIODIC: Final[dict[str, tuple[Callable[[], object], float]]] = {  # task, seconds between its runs by beat
     "pass": (run_pass, 10),
@@ -68,11 +72,16 @@ PERIODIC: Final[dict[str, tuple[Callable[[], object], float]]] = {  # task, seco
     "redis_users": (hold_redis_users, 10),
 }
 STATEMENT: Final = re.compile(r"^@@LOG:  (?:statement|execute [^:]*): ", re.MULTILINE)
-ROWS: Final = "SELECT tup_inserted + tup_updated + tup_deleted FROM pg_stat_database WHERE datname = current_database()"
-WAL: Final = "SELECT wal_bytes::float FROM pg_stat_wal"
-
+FLUSH: Final = "SELECT 0 FROM pg_stat_force_next_flush()"  # of what this connection has done
+OF_DATABASE: Final = "FROM pg_stat_database WHERE datname = current_database()"
+COUNTERS: Final = {  # what the server has counted so far
+    "rows_read": f"SELECT tup_returned {OF_DATABASE}",
+    "rows_written": f"SELECT tup_inserted + tup_updated + tup_deleted {OF_DATABASE}",
+    "wal_bytes": "SELECT wal_bytes::float FROM pg_stat_wal",
+}
 
 Costs = dict[str, float]
+Due = list[tuple[float, int, Callable[[], None], float]]  # when, serial number, what, pause
 
 
 class SetClock:
@@ -93,6 +102,11 @@ class Meter:
         self._postgres = postgres
         self._redis = proxies_redis()
         self.log = settings.COMPUTE_VAR_DIR / "postgres" / "log"
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER SYSTEM SET full_page_writes = off")  # or WAL depends on when a checkpoint was
+            cursor.execute("ALTER SYSTEM SET log_line_prefix = '@@'")
+            cursor.execute("ALTER SYSTEM SET log_parameter_max_length = 0")
+            cursor.execute("SELECT pg_reload_conf()")
 
     @contextmanager
     def measures(self, costs: Costs, prefix: str) -> Iterator[None]:
@@ -116,9 +130,6 @@ class Meter:
 
     def _log_statements(self, which: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("ALTER SYSTEM SET full_page_writes = off")  # or WAL depends on when a checkpoint was
-            cursor.execute("ALTER SYSTEM SET log_line_prefix = '@@'")
-            cursor.execute("ALTER SYSTEM SET log_parameter_max_length = 0")
             cursor.execute(f"ALTER SYSTEM SET log_statement = '{which}'")
             cursor.execute("SELECT pg_reload_conf()")
             time.sleep(0.3)
@@ -126,10 +137,10 @@ class Meter:
     def _now(self) -> Costs:
         found: dict[str, Any] = self._redis.info("all")
         asked = sum(each["calls"] for name, each in found.items() if name.startswith("cmdstat_") and "info" not in name)
+        _value(FLUSH)
         return {
             "postgres_cpu_seconds": uses({"": self._postgres})[""].cpu_seconds,
-            "rows_written": _value(ROWS),
-            "wal_bytes": _value(WAL),
+            **{name: _value(query) for name, query in COUNTERS.items()},
             "redis_commands": asked,
             "redis_bytes": found["total_net_input_bytes"] + found["total_net_output_bytes"],
         }
@@ -143,18 +154,42 @@ def main(hosts: int, postgres: int) -> None:
     meter, clock = Meter(postgres), SetClock()
     costs: Costs = {}
     with by_clock(clock):
-        live(fleet, clock, 0)
-        with meter.measures(costs, "host"), meter.counts(costs, "host_statements"):
-            live(fleet, clock, MINUTE)
-        for name, (task, seconds) in PERIODIC.items():
-            task()
-            costs[f"{name}_cpu_seconds"] = round(cpu_seconds(task) * MINUTE / seconds, 4)
-        with meter.counts(costs, "periodic_statements"):
-            for task, _ in PERIODIC.values():
-                task()
+        due = begun(fleet, clock)
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")  # as the server does by itself after a while
+        live(due, clock, WARM_SECONDS)
+        with (
+            scaled(costs, MINUTE / WINDOW_SECONDS) as window,
+            meter.measures(window, "host"),
+            meter.counts(window, "host_statements"),
+        ):
+            live(due, clock, WINDOW_SECONDS)
+        periodic(meter, costs)
         changes(fleet, meter, costs)
     pages(costs)
     print(json.dumps(costs))
+
+
+@contextmanager
+def scaled(costs: Costs, factor: float) -> Iterator[Costs]:
+    """Give a place for costs, which are added, multiplied by this factor, once the block ends."""
+    found: Costs = {}
+    yield found
+    costs |= {name: round(value * factor, 3) for name, value in found.items()}
+
+
+def periodic(meter: Meter, costs: Costs) -> None:
+    """Measure a minute of what the scheduler does again and again, and the statements of one round of it."""
+    costs["periodic_postgres_cpu_seconds"] = 0.0
+    for name, (task, seconds) in PERIODIC.items():
+        task()
+        runs: Costs = {}
+        with meter.measures(runs, name):
+            costs[f"{name}_cpu_seconds"] = round(cpu_seconds(task) * MINUTE / seconds, 4)
+        costs["periodic_postgres_cpu_seconds"] += runs[f"{name}_postgres_cpu_seconds"] / TIMES * MINUTE / seconds
+    with meter.counts(costs, "periodic_statements"):
+        for task, _ in PERIODIC.values():
+            task()
 
 
 def registered(count: int) -> list[SimulatedHost]:
@@ -170,6 +205,7 @@ def registered(count: int) -> list[SimulatedHost]:
         for index in range(GPUS)
     )
     sessions(SESSIONS * count, 0)
+    Session.objects.filter(status=Status.RUNNING).update(ssh_public_key="ssh-ed25519 A")  # as after their first seconds
     Endpoint.objects.bulk_create(
         Endpoint(session=session, app="jupyter", port=8888, state=EndpointState.READY) for session in firsts()
     )
@@ -192,28 +228,43 @@ def by_clock(clock: SetClock) -> Iterator[None]:
         yield
 
 
-def live(fleet: list[SimulatedHost], clock: SetClock, seconds: float) -> None:
-    """Do what the workers of all hosts do in so many seconds, in its order; everything once for 0 seconds."""
-    serial, begun, due = itertools.count(), clock.now, []
+def begun(fleet: list[SimulatedHost], clock: SetClock) -> Due:
+    """Do everything once on each host, one after another within a minute; return what is due after it, and when."""
+    start = clock.now
+    due: Due = []
     for number, host in enumerate(fleet):
+        clock.now = start + MINUTE * number / len(fleet)
         for function, pause in host.loops:
-            due.append((begun + (pause * number / len(fleet) if seconds else 0), next(serial), function, pause))
+            _once(function)
+            due.append((start + MINUTE + pause * (number * SPREAD % 1), len(due), function, pause))
+    clock.now = start + MINUTE
     heapq.heapify(due)
-    while due and due[0][0] <= begun + seconds:
-        clock.now, _, function, pause = heapq.heappop(due)
-        close_old_connections()
-        function()
-        close_old_connections()
-        if seconds and clock.now + pause < begun + seconds:
-            heapq.heappush(due, (clock.now + pause, next(serial), function, pause))
-    clock.now = begun + seconds
+    return due
+
+
+def live(due: Due, clock: SetClock, seconds: float) -> None:
+    """Do what is due in so many seconds, in its order."""
+    end = clock.now + seconds
+    while due[0][0] < end:
+        clock.now, serial, function, pause = due[0]
+        _once(function)
+        heapq.heapreplace(due, (clock.now + pause, serial, function, pause))
+    clock.now = end
+
+
+def _once(function: Callable[[], None]) -> None:
+    close_old_connections()
+    function()
+    close_old_connections()
 
 
 def changes(fleet: list[SimulatedHost], meter: Meter, costs: Costs) -> None:
-    """Measure messages: consumers that wait, then a session of each host that ends, and the next one that starts."""
+    """Measure messages: consumers that wait, then a session of each host that ends, and the next one that starts.
+
+    Of many hosts CHANGED are measured for all.
+    """
     counted = [0]
     waiting: Costs = {}
-    changed: Costs = {}
     server, count = proxies_redis(), len(fleet)
     consumers, followers = (_consume(host) for host in fleet), (_follow(host, counted) for host in fleet)
     with (
@@ -222,12 +273,14 @@ def changes(fleet: list[SimulatedHost], meter: Meter, costs: Costs) -> None:
     ):
         time.sleep(MESSAGE_SECONDS)
     costs |= {name: value * MINUTE / MESSAGE_SECONDS for name, value in waiting.items() if "redis" in name}
-    with beside(followers, lambda: len(server.pubsub_channels(routes_channel("*"))) >= count):
-        with meter.measures(changed, "change"), meter.counts(costs, "change_statements"):
+    with (
+        scaled(costs, max(1, count / CHANGED)) as changed,
+        beside(followers, lambda: len(server.pubsub_channels(routes_channel("*"))) >= count),
+    ):
+        with meter.measures(changed, "change"), meter.counts(changed, "change_statements"):
             change(fleet)
         time.sleep(SETTLE_SECONDS)
-    costs |= {name: value for name, value in changed.items() if "redis" in name}
-    costs["change_route_messages"] = counted[0]
+        changed["change_route_messages"] = counted[0]
 
 
 @contextmanager
@@ -272,9 +325,9 @@ async def _follow(host: SimulatedHost, counted: list[int]) -> None:
 
 
 def change(fleet: list[SimulatedHost]) -> None:
-    """End one session of each host, have the next ones placed, and start them."""
+    """End one session of each of CHANGED hosts, have the next ones placed, and start them."""
     by_id: dict[int | None, SimulatedHost] = {host.host.pk: host for host in fleet}
-    for session in list(firsts()):
+    for session in list(firsts()[:CHANGED]):
         services.terminate(session, actor=session.owner)
         _act(by_id[session.host_id], runner.stop, session)
     run_pass()
@@ -303,10 +356,10 @@ def pages(costs: Costs) -> None:
         costs[f"{name}_cpu_seconds"] = round(cpu_seconds(ask), 4)
 
 
-def cpu_seconds(work: Callable[[], object], times: int = 3) -> float:
-    """Return the least processor time of this process that `work` takes."""
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Return the least processor time of this process that `work` takes in TIMES runs."""
     found = []
-    for _ in range(times):
+    for _ in range(TIMES):
         begun = time.process_time()
         work()
         found.append(time.process_time() - begun)

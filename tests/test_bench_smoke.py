@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Final, cast
 
 import pytest
 
 from bench import growth_world, smoke
 from bench.process_tree import TIMED_OUT
+from hostworker.simulated.fleet import SimulatedHost
 from tests.wait import until
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -128,3 +131,16 @@ def test_growth_ends_where_a_consumer_fails(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(OSError, match="too many"), growth_world.beside([fail()], lambda: False):
         pass
     assert not [thread for thread in threading.enumerate() if thread.name == growth_world.BESIDE]
+
+
+def test_growth_calls_each_loop_once_in_its_pause() -> None:
+    calls: Counter[str] = Counter()
+    loops = [(lambda: calls.update(["often"]), 1.0), (lambda: calls.update(["seldom"]), 60.0)]
+    fleet = [cast(SimulatedHost, SimpleNamespace(loops=loops)) for _ in range(8)]
+    clock = growth_world.SetClock()
+    due = growth_world.begun(fleet, clock)
+    assert calls == {"often": 8, "seldom": 8}
+    growth_world.live(due, clock, 15)
+    assert calls == {"often": 8 + 8 * 15, "seldom": 8 + 3}  # of eight multiples of SPREAD, three are below a quarter
+    growth_world.live(due, clock, 45)
+    assert calls == {"often": 8 + 8 * 60, "seldom": 8 + 8}
