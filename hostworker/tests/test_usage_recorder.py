@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -116,6 +118,20 @@ def test_folding_takes_the_same_queries_for_any_number(
     with django_assert_num_queries(6):
         fold_records(host, timezone.now())
     assert UsageHistory.objects.count() == 5
+
+
+def test_folding_finds_sessions_by_indexes(host: Host, start: Callable[..., Session]) -> None:
+    """Most of the table has ended, and every host asks it each minute."""
+    record(start(), 1, memory=1)
+    with CaptureQueriesContext(connection) as queries:
+        fold_records(host, timezone.now())
+    with connection.cursor() as cursor:
+        for kind in ("seqscan", "indexscan"):
+            cursor.execute(f"SET LOCAL enable_{kind} = off")  # as what it costs with a large table
+        cursor.execute(f"EXPLAIN {queries[0]['sql']}")
+        plan = str(cursor.fetchall())
+    assert "session_on_host" in plan
+    assert "session_past" in plan
 
 
 def test_what_a_host_sends_is_no_use_of_a_session(
