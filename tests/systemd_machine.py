@@ -168,7 +168,7 @@ def _machine(image: str, volumes: Sequence[str] = (), **options: Any) -> Iterato
     """
     ensure_image(image)
     name = f"gptest-systemd-{secrets.token_hex(4)}"
-    with closing(APIClient(ENGINE_URL, version="auto", timeout=120)) as client:
+    with closing(APIClient(ENGINE_URL, version="auto", timeout=600)) as client:
         config = client.create_host_config(
             security_opt=["seccomp=unconfined", "apparmor=unconfined"],
             tmpfs={"/run": "", "/run/lock": "", "/tmp": "exec"},
