@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from gpuplatform import views
-from gpuplatform.administration.group_use import group_use
+from gpuplatform.administration.use_plots import group_use, host_use
 from operations.configuration import views as configuration_views
 from operations.metrics.views import metrics
 from operations.services import views as service_views
@@ -38,6 +38,7 @@ urlpatterns = [
     path("admin/login/", views.admin_sign_in, name="admin-sign-in"),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
     path("admin/groups/<int:group_id>/use/", admin.site.admin_view(group_use), name="group-use"),
+    path("admin/hosts/<int:host_id>/use/", admin.site.admin_view(host_use), name="host-use"),
     path("admin/services/", admin.site.admin_view(service_views.services), name="services"),
     path("admin/services/<slug:name>/log/", admin.site.admin_view(service_views.log), name="service-log"),
     path("admin/configuration/", admin.site.admin_view(configuration_views.import_view), name="configuration"),

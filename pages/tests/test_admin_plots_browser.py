@@ -1,4 +1,4 @@
-"""What groups lend over time on the administration's front page, in a real browser: plots, keyboard and a table."""
+"""What groups and hosts lend over time in the administration, in a real browser: plots, keyboard and a table."""
 
 from datetime import timedelta
 
@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from accounts.models import User
 from resources import clock
+from resources.models import Host
 from sessions.models import Session, SessionEvent
 from tests.browser import signed_in
 from tests.factories import make_group, make_host, make_session, make_user, run_session
@@ -68,3 +69,29 @@ def test_what_a_group_lends_is_plotted(
         card.get_by_role("combobox").select_option("second")
         expect(held.locator("[data-now]")).not_to_have_text(said[0])
         assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("page_of", "said", "link"),
+    [
+        ("host", ("1 of 2 on average", "1 of 16 on average"), "Sessions"),
+        ("resourcegroup", ("1 of 2 on average", "1 on average"), "Hosts"),
+    ],
+)
+def test_a_row_of_the_administration_has_its_own_plots(
+    browser: Browser, server: LiveServer, admin: User, page_of: str, said: tuple[str, str], link: str
+) -> None:
+    host = Host.objects.get(group__name="first")
+    row = host if page_of == "host" else host.group
+    with signed_in(browser, server, admin) as context:
+        page = context.new_page()
+        page.goto(f"/admin/resources/{page_of}/{row.pk}/change/")
+        card = page.locator("#usage")
+        expect(card.locator("canvas")).to_have_count(2)
+        expect(card.locator("[data-now]")).to_have_text(said)
+        card.locator("[data-area]").first.press("Home")
+        expect(card.locator("[data-area]").first).to_have_attribute("aria-valuenow", "0")
+        card.get_by_text("As a table").click()
+        expect(card.locator("tbody tr").first.locator("td")).to_have_text(said)
+        card.get_by_role("link", name=link).click()
+        expect(page.get_by_text(host.name, exact=True).first).to_be_visible()

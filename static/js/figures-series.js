@@ -14,8 +14,12 @@ const plot = (names, mark, text, limit = 0) => ({ readers: names.map((name) => (
 // Periods without requests have no value: what stands alone between them is a dot.
 const dotted = (each) => ({ ...each, hasDots: true });
 
+// What is held of all that there is.
+const held = (name) => ({ ...plot([name], small, (point, stats) => gettext("%(held)s of %(all)s on average", { held: number(point[name]), all: number(stats[name]) })), limit: (stats) => stats[name] });
+
 export const FIGURES = {
-  held_gpus: { ...plot(["gpus"], small, (point, { gpus }) => gettext("%(held)s of %(all)s on average", { held: number(point.gpus), all: number(gpus) })), limit: (stats) => stats.gpus },
+  held_gpus: held("gpus"),
+  held_cores: held("cores"),
   group_waiting: plot(["waiting"], small, (point) => gettext("%(waiting)s on average", { waiting: number(point.waiting) })),
   requests: plot(["requests_per_second"], small, (point) => gettext("%(rate)s requests a second", { rate: small(point.requests_per_second) })),
   durations: dotted(plot(["p50_seconds", "p95_seconds"], seconds, (point) =>
