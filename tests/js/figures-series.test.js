@@ -9,7 +9,7 @@ const POINT = {
 const QUIET = { ...POINT, p50_seconds: null, p95_seconds: null, gpu_percent: null, fgpu_hours_per_1000_requests: null };
 
 test("each figure is told with its unit", () => {
-  const told = Object.fromEntries(Object.entries(FIGURES).slice(2).map(([name, plot]) => [name, plot.text(POINT)]));
+  const told = Object.fromEntries(Object.entries(FIGURES).slice(3).map(([name, plot]) => [name, plot.text(POINT)]));
   assert.deepEqual(told, {
     requests: "1.25 requests a second",
     durations: "half within 0.05 s, 95 % within 2.5 s",
@@ -22,10 +22,11 @@ test("each figure is told with its unit", () => {
   });
 });
 
-test("what a group lends is told of all its GPUs", () => {
+test("what is lent is told of all that there is", () => {
   const point = { at: POINT.at, gpus: 2.25, waiting: 3 };
   assert.equal(FIGURES.held_gpus.text(point, { gpus: 8 }), "2.3 of 8 on average");
   assert.equal(FIGURES.held_gpus.limit({ gpus: 8 }), 8);
+  assert.equal(FIGURES.held_cores.text({ cores: 12 }, { cores: 64 }), "12 of 64 on average");
   assert.equal(FIGURES.group_waiting.text(point), "3 on average");
 });
 
