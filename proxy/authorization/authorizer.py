@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from proxy.authorization.authentication import API_SCHEME, BORROWED_PORT, ClientAuthentication
 from proxy.authorization.control_plane import ControlPlane
 from proxy.authorization.decisions import (
     ANONYMOUS,
@@ -27,7 +28,6 @@ from proxy.authorization.request_checks import check_framing, check_host, has_bo
 from proxy.authorization.services import ServiceAuthorizer
 from proxy.authorization.signing import Keys
 from proxy.authorization.unready_apps import explanation, unreachable, unready
-from proxy.authorization.visitors import API_SCHEME, BORROWED_PORT, Visitors
 from proxy.http import responses
 from proxy.http.headers import (
     ClassifiedHeaders,
@@ -70,10 +70,10 @@ class BrowserAuthorizer:
         self._subnets = subnets
         self._now = now
         self._login_flow = LoginFlow(site, table, keys, control_plane, now)
-        self._visitors = Visitors(
+        self._authentication = ClientAuthentication(
             site=site, table=table, keys=keys, login_flow=self._login_flow, trusted_proxies=trusted_proxies, now=now
         )
-        self._services = ServiceAuthorizer(site, table, self._visitors, now)
+        self._services = ServiceAuthorizer(site, table, self._authentication, now)
         self._principals: dict[tuple[bytes, bytes], Principal] = {}
         self._gateway_tokens = IssuedTokens()
 
@@ -146,8 +146,8 @@ class BrowserAuthorizer:
         path, _, query = request.target.partition(b"?")
         is_reserved = path in RESERVED_PATHS
         if principal is None and not is_reserved:
-            return self._visitors.log_in(request, classified, route, cookie, listen_port)
-        refusal = self._visitors.cross_site(request, known, host, is_public=route.is_public)
+            return self._authentication.log_in(request, classified, route, cookie, listen_port)
+        refusal = self._authentication.cross_site(request, known, host, is_public=route.is_public)
         if self.site.is_by_port and b"service-worker" in known:
             refusal = BORROWED_PORT
         if refusal:
@@ -202,7 +202,7 @@ class BrowserAuthorizer:
     def _look_up(self, route: Route, host: bytes, cookie: bytes) -> Principal | None:
         """Return the principal with this Cookie header, cached; None if a login is needed."""
         app_cookies = strip_platform_cookies(cookie) if cookie else b""
-        grant = self._visitors.grant(cookie, route, route.listen_port)
+        grant = self._authentication.grant(cookie, route, route.listen_port)
         principal = None
         if grant or route.is_public:
             identity = (grant.login, grant.user, grant.issued_at, grant.expires_at) if grant else ANONYMOUS
@@ -210,7 +210,7 @@ class BrowserAuthorizer:
                 route,
                 *identity,
                 self.reaches(route),
-                self._visitors.common_headers(host, app_cookies, route.token),
+                self._authentication.common_headers(host, app_cookies, route.token),
             )
             if len(cookie) <= MAX_CACHED_COOKIE_BYTES:
                 self._cache(principal, host, cookie)
@@ -228,7 +228,7 @@ class BrowserAuthorizer:
         headers = principal.headers + classified.forwarded
         if b"authorization" in known and not route.token and not known[b"authorization"].lower().startswith(API_SCHEME):
             headers.append((b"Authorization", known[b"authorization"]))
-        client = self._visitors.client(peer, known)
+        client = self._authentication.client(peer, known)
         headers.append((b"X-Forwarded-For", client.encode()))
         if route.gateway:
             headers.append((b"X-GP-Gateway", self._gateway_tokens.issue(route.label, route.gateway_key)))

@@ -11,12 +11,12 @@ from hashlib import sha256
 from typing import Final
 
 from proxy.authorization import cors
+from proxy.authorization.authentication import API_SCHEME, BORROWED_PORT, ClientAuthentication
 from proxy.authorization.decisions import ANONYMOUS, Decision, ForwardDecision, ServicePrincipal, to_forward
 from proxy.authorization.login_flow import RESERVED_PATHS, ReservedRequest
 from proxy.authorization.missing_apps import no_such_app
 from proxy.authorization.request_checks import has_body, is_navigation
 from proxy.authorization.unready_apps import condition_of, explanation
-from proxy.authorization.visitors import API_SCHEME, BORROWED_PORT, Visitors
 from proxy.http import responses
 from proxy.http.headers import (
     ClassifiedHeaders,
@@ -45,11 +45,13 @@ MAX_CACHED_COOKIE_BYTES: Final = 4096  # a longer Cookie header is verified each
 class ServiceAuthorizer:
     """Decides about requests for services, whatever replica serves them."""
 
-    def __init__(self, site: Site, table: RouteTable, visitors: Visitors, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, site: Site, table: RouteTable, authentication: ClientAuthentication, now: Callable[[], float] = time.time
+    ) -> None:
         self._site = site
         self._scheme = site.scheme.encode()
         self._table = table
-        self._visitors = visitors
+        self._authentication = authentication
         self._now = now
         self._hosts: dict[bytes, Service] = {}  # by Host header, as clients write it
         self._principals: dict[tuple[bytes, bytes, bytes], ServicePrincipal] = {}
@@ -118,12 +120,12 @@ class ServiceAuthorizer:
         is_reserved = path in RESERVED_PATHS
         refusal = ""
         if not secret and (is_reserved or not (origin and cors.is_allowed(origin, service))):
-            refusal = self._visitors.cross_site(request, known, host, is_public=service.is_public)
+            refusal = self._authentication.cross_site(request, known, host, is_public=service.is_public)
         if listen_port is not None and b"service-worker" in known:
             refusal = BORROWED_PORT
         if principal is None and not is_reserved and not (origin and refusal):
             challenges = () if is_navigation(request, known) else (CHALLENGE,)
-            log_in = self._visitors.log_in
+            log_in = self._authentication.log_in
             return log_in(
                 request, classified, service, cookie, listen_port, *challenges, own_host=own_host, words=HOW_TO_OPEN
             )
@@ -144,7 +146,7 @@ class ServiceAuthorizer:
         headers: list[Header],
         peer: str,
     ) -> ForwardDecision:
-        client = self._visitors.client(peer, known)
+        client = self._authentication.client(peer, known)
         headers.append((b"X-Forwarded-For", client.encode()))
         return to_forward(request, known, headers, principal, client)
 
@@ -161,7 +163,7 @@ class ServiceAuthorizer:
     ) -> ServicePrincipal | None:
         """Return who has this token's secret or, without one, this Cookie header; cached; None without access."""
         token = self._token(service, secret)
-        grant = None if secret else self._visitors.grant(cookie, service, listen_port)
+        grant = None if secret else self._authentication.grant(cookie, service, listen_port)
         if token:
             identity = (token.login, 0, 0.0, token.expires_at)
         elif grant:
@@ -170,7 +172,7 @@ class ServiceAuthorizer:
             identity = ANONYMOUS
         else:
             return None
-        headers = self._visitors.common_headers(host, strip_platform_cookies(cookie) if cookie else b"")
+        headers = self._authentication.common_headers(host, strip_platform_cookies(cookie) if cookie else b"")
         named, replica = None, b""
         if service.sticky == STICKY_BY_COOKIE:
             name = self._site.replica_cookie(listen_port).encode()

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 from urllib.parse import urljoin, urlsplit
 
+from proxy.authorization.authentication import ClientAuthentication
 from proxy.authorization.gateway_tokens import VerifiedTokens
 from proxy.authorization.login_flow import NEXT
 from proxy.authorization.networks import is_inside
 from proxy.authorization.signing import COOKIE, Grant, InvalidSignatureError, Keys
-from proxy.authorization.visitors import Visitors
 from proxy.balancing.response_usage import MAX_COUNT, UsageReader
 from proxy.http.headers import (
     DANGEROUS,
@@ -184,11 +184,11 @@ def next_address(data: bytes) -> None:
 def forwarded_for(data: bytes) -> None:
     """The client's address is that of the peer unless the trusted proxy there says another, whatever else is named."""
     trusted = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
-    visitors = Visitors(
+    authentication = ClientAuthentication(
         site=SITE, table=cast(Any, None), keys=KEYS, login_flow=cast(Any, None), trusted_proxies=trusted, now=float
     )
     known = {b"x-forwarded-for": data}
-    assert visitors.client("192.0.2.1", known) == "192.0.2.1"
-    said = visitors.client("10.0.0.1", known)
+    assert authentication.client("192.0.2.1", known) == "192.0.2.1"
+    said = authentication.client("10.0.0.1", known)
     assert "," not in said
     is_inside(said, trusted)

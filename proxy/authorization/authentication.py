@@ -19,7 +19,7 @@ BORROWED_PORT: Final = "it would stay in the browser, where another app may have
 EMBEDDED_DESTINATIONS: Final = frozenset((b"iframe", b"frame", b"embed", b"object", b"fencedframe"))
 
 
-class Visitors:
+class ClientAuthentication:
     """Finds the grants in cookies, sends browsers to the login, and refuses the pages of other origins."""
 
     def __init__(
