@@ -36,7 +36,7 @@ from sessions.launching import services
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Lease, Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from sessions.sweeps import enforce_deadlines
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.invariants import broken_invariants
@@ -165,7 +165,7 @@ class Platform(RuleBasedStateMachine):
             self._count("resize refused")
         else:
             self._count("resize asked for")
-        stored = resizing.StoredResize.of(session)
+        stored = StoredResize.of(session)
         if stored and amount % 2 and session.host_id not in self.silent:
             runtime = self.runtimes[session.host_id or 0]
             self._with_fault(runtime, fault, resizer.apply, runtime, session.pk, stored.id)

@@ -25,7 +25,7 @@ from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.parking import services as parking
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from tests import factories
 from tests.far_machine import far_machine
 from tests.fgpu_sessions import (

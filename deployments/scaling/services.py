@@ -24,7 +24,7 @@ from resources import clock
 from resources.amounts.units import fgpu_text
 from sessions.errors import GENERAL, RejectedError
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 
 SETTINGS: Final = (
     "min_replicas",

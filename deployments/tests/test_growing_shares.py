@@ -17,7 +17,7 @@ from resources.models import Host
 from sessions.errors import RejectedError
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from tests.factories import make_host, make_policy, make_user, run_session
 
 pytestmark = pytest.mark.django_db

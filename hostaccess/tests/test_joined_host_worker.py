@@ -23,7 +23,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, Mount, Session
 from sessions.notify import proxies_redis
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from tests.factories import (
     make_app,
     make_folder,

@@ -10,7 +10,7 @@ from hostworker.containers import runner, specs
 from hostworker.runtime_protocol import ContainerRuntimeError, ContainerSpec, ResizeError, Runtime
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from tests.factories import session_in
 
 pytestmark = pytest.mark.django_db

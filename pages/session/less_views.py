@@ -15,7 +15,7 @@ from scheduler.advice.own_sessions import advice_on
 from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from translation.english import from_english
 
 

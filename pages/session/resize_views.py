@@ -18,7 +18,7 @@ from resources.amounts.units import amount_text, exact_size_text, size_text
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from translation.english import from_english
 
 

@@ -20,7 +20,7 @@ from sessions.idle import enforcement as idle
 from sessions.launching import group_choice
 from sessions.lifecycle import LIVE, Status
 from sessions.parking import services as parking
-from sessions.resizing import services as resizing
+from sessions.resizing.sizes import StoredResize
 from specs.template_launches import origin_of
 
 CONVERSIONS_SHOWN: Final = 10
@@ -56,7 +56,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "retained_until": parking.retained_until(session),
         "origin": origin_of(session),
         "array_place": array_place_of(session, request.user),
-        "resize": resizing.StoredResize.of_whole(session),
+        "resize": StoredResize.of_whole(session),
         "requested_end": requested_end,
         "may_undo": requested_end is not None and requested_end.may_be_undone_by(request.user),
         "may_end": session.rank == 0 and session.whole_status in LIVE - {Status.TERMINATING},

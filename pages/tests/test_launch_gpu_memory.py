@@ -12,6 +12,7 @@ from resources.models import Host, Image
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
+from sessions.resizing.sizes import StoredResize
 from tests.api import client_of
 from tests.factories import make_gpu, make_group, make_host, make_image, make_preset, make_user, run_session
 from tests.web import HTMX, browser_of
@@ -86,7 +87,7 @@ def test_the_resize_dialog_asks_for_gpu_memory(owner: User, host: Host) -> None:
     browser_of(owner).post(path, {**amounts, "gpu_memory": "14g"}, headers=HTMX)
     session.refresh_from_db()
     assert session.fgpu == 700
-    stored = resizing.StoredResize.of(session)
+    stored = StoredResize.of(session)
     assert stored
     assert resizing.finish(session.pk, stored.id)
     session.refresh_from_db()

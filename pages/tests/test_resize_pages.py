@@ -11,6 +11,7 @@ from resources.amounts.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
+from sessions.resizing.sizes import StoredResize
 from tests.api import client_of
 from tests.factories import make_host, make_session, make_user, run_session, session_in
 from tests.web import HTMX, browser_of, text_of
@@ -42,7 +43,7 @@ def test_page_asks_for_amounts_and_says_what_is_under_way(session: Session) -> N
     assert "to 4 CPU cores, 1 GiB of memory and 0.75 fGPU" in text_of(browser, path)
     assert "is being resized" in text_of(browser, f"{path}resize/", **HTMX)
     session.refresh_from_db()
-    stored = resizing.StoredResize.of(session)
+    stored = StoredResize.of(session)
     assert stored
     assert resizing.finish(session.pk, stored.id)
     assert "It has 4 CPU cores, 1 GiB of memory and 0.75 fGPU now." in text_of(browser, path)

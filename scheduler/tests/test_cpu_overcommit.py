@@ -17,7 +17,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import FairUse, Lease, Session
 from sessions.requeueing import requests
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session, session_in
 

@@ -14,6 +14,7 @@ from sessions.launching.requests import ClusterRequest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
+from sessions.resizing.sizes import StoredResize
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of
 from tests.factories import make_gpu, make_group, make_host, make_policy, make_user, run_session
@@ -124,7 +125,7 @@ def test_a_resize_keeps_it_in_memory(group: ResourceGroup) -> None:
     url = f"{URL}{session.pk}/resize/"
     answer = client_of(session.owner).post(url, {"gpu_memory": "7g"})
     assert answer.status_code == 200, answer.content
-    stored = resizing.StoredResize.of(Session.objects.get(pk=session.pk))
+    stored = StoredResize.of(Session.objects.get(pk=session.pk))
     assert stored is not None
     value = Session.objects.get(pk=session.pk).resize
     assert value is not None

@@ -22,7 +22,7 @@ from scheduler.snapshot import queue as snapshot
 from sessions.lifecycle import Reason, Status
 from sessions.models import FairUse, PastSize, Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.usage.report import ReportBy, UsageReport, report_of
 from tests.factories import make_gpu, make_group, make_host, make_policy, make_session, make_user, run_session
 

@@ -23,7 +23,7 @@ from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from tests.api import client_of
 from tests.factories import make_host, make_policy, make_user
 

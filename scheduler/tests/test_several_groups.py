@@ -22,7 +22,8 @@ from sessions.errors import RejectedError
 from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.resizing.services import SessionSize, resize
+from sessions.resizing.services import resize
+from sessions.resizing.sizes import SessionSize
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_gpu, make_group, make_host, make_policy, make_session, make_user, run_session
 from tests.wait import SECONDS, until

@@ -14,7 +14,7 @@ from resources.amounts.fields import MAX_INTEGER, FgpuField, SizeField
 from restapi.views import ApiViewSet, valid_body
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.serializers import SessionSerializer
 
 

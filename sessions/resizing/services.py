@@ -10,27 +10,26 @@ sets what was asked for and frees the rest; or, where the session uses more than
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import F, Sum, prefetch_related_objects
+from django.db.models import F, prefetch_related_objects
 from django.db.models.functions import Least
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from accounts import audit, limits
 from accounts.limits import Amounts
 from accounts.models import User
 from resources import clock
-from resources.amounts.units import CORE_MILLI, FGPU_STEP, amount_text, fgpu_text, listing, size_text
+from resources.amounts.units import FGPU_STEP, amount_text, fgpu_text, size_text
 from resources.gpus.shares import share_bytes, share_milli_for
 from resources.gpus.tiers import Tier
 from resources.hosts import kinds
 from resources.kick import kick_scheduler
-from resources.models import Gpu, Host, HostStatus
+from resources.models import HostStatus
 from sessions import notes, notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.launching import validation
@@ -38,7 +37,9 @@ from sessions.lifecycle import Reason, Status
 from sessions.limits import held as usage
 from sessions.limits import locks as capacity_locks
 from sessions.limits import policy_checks
-from sessions.models import GpuShare, Lease, Session, alike, cpu_held, first_refusal, locked_members
+from sessions.models import GpuShare, Lease, Session, alike, first_refusal, locked_members
+from sessions.resizing.room import by_host, level, room
+from sessions.resizing.sizes import SessionSize, StoredResize
 from translation.english import from_english
 
 logger = logging.getLogger(__name__)
@@ -48,65 +49,6 @@ WAITS_FOR_ROOM: Final = (Reason.NO_CAPACITY.value, Reason.RESERVED.value, Reason
 RESIZABLE_TIERS: Final = frozenset({Tier.HOOK, Tier.KERNEL})
 RELATED: Final = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "cluster")
 GAVE_UP: Final = "Its host did not resize it in time. It holds the larger of both until it is resized again."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSize:
-    """What a session holds of its host: cores, bytes of memory, milli-fGPU."""
-
-    cpu: int
-    memory: int
-    fgpu: int
-
-    @classmethod
-    def of(cls, session: Session) -> "SessionSize":
-        """Return what the session holds now."""
-        return cls(cpu=session.cpu, memory=session.memory, fgpu=session.fgpu)
-
-    def joined(self, other: "SessionSize") -> "SessionSize":
-        """Return the greater of each amount."""
-        return SessionSize(
-            cpu=max(self.cpu, other.cpu), memory=max(self.memory, other.memory), fgpu=max(self.fgpu, other.fgpu)
-        )
-
-    def __str__(self) -> str:
-        return listing([amount_text(name, amount) for name, amount in asdict(self).items() if amount])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredResize:
-    """A resize that its host has not applied yet."""
-
-    id: str
-    at: datetime
-    before: SessionSize
-    target: SessionSize
-    gpu_memory: int = 0  # bytes of the target's share, of a session that asked for GPU memory
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value of `Session.resize`; the database reads it too (`migrations/0038_gpu_memory.py`).
-
-        GPU memory stands beside the amounts, as the version before, which hosts may still run, takes no others.
-        """
-        memory = {"gpu_memory": self.gpu_memory} if self.gpu_memory else {}
-        amounts = {"from": asdict(self.before), "to": asdict(self.target)}
-        return {"id": self.id, "at": self.at.isoformat(), **amounts, **memory}
-
-    @classmethod
-    def of(cls, session: Session) -> "StoredResize | None":
-        """Return the resize that the session waits for; None without one."""
-        value: Any = session.resize
-        if value is None:
-            return None
-        at = parse_datetime(value["at"])
-        assert at is not None  # written by `as_json`
-        before, target = SessionSize(**value["from"]), SessionSize(**value["to"])
-        return cls(id=value["id"], at=at, before=before, target=target, gpu_memory=value.get("gpu_memory", 0))
-
-    @classmethod
-    def of_whole(cls, session: Session) -> "StoredResize | None":
-        """Return that of the session, or of one of the members for which it stands."""
-        return next(filter(None, map(cls.of, session.stands_for)), None)
 
 
 def members_of(session: Session) -> list[Session]:
@@ -385,7 +327,7 @@ def growth_refusal(members: Sequence[Session], actor: User) -> str:
 
     Those who wait for what is free come first, unless a superadmin decides otherwise.
     """
-    if any(host.is_cordoned for host in _by_host(members)):
+    if any(host.is_cordoned for host in by_host(members)):
         return _("Its host takes no more at present; it can only be made smaller.")
     waiting = Session.objects.waiting_in(members[0].resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
     if not actor.is_superuser and waiting.exists():
@@ -402,61 +344,26 @@ def most_now(members: Sequence[Session], actor: User) -> SessionSize:
     before = SessionSize.of(first)
     if growth_refusal(members, actor):
         return before
-    most = asdict(_room(members, with_gpu=not gpu_refusal(members)))
+    most = asdict(room(members, with_gpu=not gpu_refusal(members)))
     for _whose, holder, policy_limits in policy_checks.holders(first.owner, first.project):
         held = usage.usage_of(holder)
         for name in most:
             if (limit := getattr(policy_limits, name)) is not None:
-                most[name] = min(most[name], _level(members, name, limit - getattr(held, name)))
+                most[name] = min(most[name], level(members, name, limit - getattr(held, name)))
     return SessionSize(**most).joined(before)
-
-
-def _by_host(members: Sequence[Session]) -> dict[Host, list[Session]]:
-    found: dict[Host, list[Session]] = {}
-    for member in members:
-        assert member.host is not None  # by `refusal`
-        found.setdefault(member.host, []).append(member)
-    return found
-
-
-def _level(members: Sequence[Session], name: str, free: int) -> int:
-    """Return up to how much of an amount each could have, where they have so much more together."""
-    held: list[int] = sorted(getattr(member, name) for member in members)
-    return min((sum(held[:count]) + free) // count for count in range(1, len(held) + 1))
-
-
-def _room(members: Sequence[Session], *, with_gpu: bool) -> SessionSize:
-    """Return what their hosts, and their GPUs where that is asked for, have for each; two queries at most."""
-    capacity, by_host = members[0].resource_group.gpu_capacity, _by_host(members)
-    leases = Lease.objects.filter(host__in=by_host).order_by().values("host")
-    held = {each["host"]: each for each in leases.annotate(cores=cpu_held(), bytes=Sum("memory"))}
-    cpu, memory, fgpu = [], [], [members[0].fgpu]
-    for host, here in by_host.items():
-        cores = (host.cpu * CORE_MILLI - held[host.pk]["cores"]) // here[0].core_milli
-        cpu.append(min(host.cpu, _level(here, "cpu", cores)))
-        memory.append(_level(here, "memory", host.memory - held[host.pk]["bytes"]))
-    if with_gpu:
-        by_gpu: dict[Gpu, list[Session]] = {}
-        for member in members:
-            by_gpu.setdefault(member.held_shares[0][0].gpu, []).append(member)
-        shares = GpuShare.objects.filter(gpu__in=by_gpu).order_by().values_list("gpu")
-        shared = dict(shares.annotate(Sum("milli")))
-        free = {gpu: capacity - shared[gpu.pk] for gpu in by_gpu}
-        fgpu = [min(capacity - FGPU_STEP, _level(on_it, "fgpu", free[gpu])) for gpu, on_it in by_gpu.items()]
-    return SessionSize(cpu=min(cpu), memory=min(memory), fgpu=min(fgpu))
 
 
 def _host_errors(members: Sequence[Session], target: SessionSize) -> list[tuple[str, str]]:
     """Return the amounts that their hosts, or GPUs, have not free; two queries at most."""
     amounts = asdict(target)
     least = {name: min(getattr(member, name) for member in members) for name in amounts}
-    room = _room(members, with_gpu=target.fgpu > least["fgpu"] and not gpu_refusal(members))
+    free = room(members, with_gpu=target.fgpu > least["fgpu"] and not gpu_refusal(members))
     text = _("Its host has room for at most %(amount)s in this session now.")
     if len(members) > 1:
         text = _("Its hosts have room for at most %(amount)s in each member now.")
     return [
         (name, text % {"amount": from_english(amount_text(name, bound))})
-        for name, bound in asdict(room).items()
+        for name, bound in asdict(free).items()
         if least[name] < amounts[name] and amounts[name] > bound
     ]
 

@@ -19,7 +19,7 @@ from sessions.errors import RejectedError
 from sessions.launching import services
 from sessions.models import Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.tests.launch_requests import make_launch_request, rejection
 from sessions.usage.report import ReportBy, report_of
 from tests.api import client_of

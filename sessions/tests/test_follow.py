@@ -24,7 +24,7 @@ from sessions.launching import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from tests.api import client_of
 from tests.factories import make_host, make_session, make_user, run_cluster, run_session
 from tests.live import serving

@@ -20,7 +20,7 @@ from sessions.models import Cluster, ClusterMode, GpuShare, Lease, Session
 from sessions.parking import services as parking
 from sessions.requeueing import preemption
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_policy, make_user

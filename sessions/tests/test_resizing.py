@@ -20,7 +20,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import FairUse, GpuShare, Lease, PastSize, Session, SessionUsage, UsagePeriod
 from sessions.parking import services as parking
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from sessions.sweeps import enforce_deadlines
 from sessions.usage.report import ReportBy, report_of
 from tests.factories import (

@@ -15,7 +15,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Cluster, GpuShare, Lease, Session
 from sessions.requeueing import preemption
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize, StoredResize
+from sessions.resizing.sizes import SessionSize, StoredResize
 from tests.api import client_of
 from tests.factories import make_host, make_policy, make_session, make_user, run_cluster, run_session
 from tests.invariants import broken_amounts

@@ -25,7 +25,7 @@ from sessions.models import Cluster, Session, SessionEvent, end_expression, is_m
 from sessions.requeueing import preemption
 from sessions.requeueing import requests as requeue
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.sweeps import enforce_deadlines
 from sessions.tests.launch_requests import make_launch_request, rejection
 from sessions.usage.report import ReportBy, report_of

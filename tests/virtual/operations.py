@@ -22,7 +22,7 @@ from sessions.models import ClusterMode, Session
 from sessions.parking import services as parking
 from sessions.requeueing import requests as requeue
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from tests.virtual.clock import NO_TIME, START
 from tests.virtual.faults import Fault
 from tests.virtual.machines import VirtualHost

@@ -23,7 +23,7 @@ from resources.amounts.units import MIB
 from restapi import client_wheel
 from sessions.models import Cluster, Session
 from sessions.resizing import services as resizing
-from sessions.resizing.services import StoredResize
+from sessions.resizing.sizes import StoredResize
 from tests.factories import (
     make_group,
     make_host,

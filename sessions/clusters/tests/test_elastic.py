@@ -18,7 +18,7 @@ from sessions.parking import services as parking
 from sessions.requeueing import cluster_restarts, preemption
 from sessions.requeueing import requests as requeueing
 from sessions.resizing import services as resizing
-from sessions.resizing.services import SessionSize
+from sessions.resizing.sizes import SessionSize
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_user
 
