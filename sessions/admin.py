@@ -307,8 +307,8 @@ class SessionAdmin(ReadOnlyAdmin):
     def undo_ends(self, request: HttpRequest) -> HttpResponse:
         """Let the sessions go on whose end this administrator has asked for."""
         waiting = RequestedEnd.objects.filter(actor=_actor(request)).values_list("pk", flat=True)
-        kept = ending.undo(list(waiting), actor=_actor(request))
-        self.message_user(request, ending.undone_text(kept), messages.SUCCESS)
+        undone = ending.undo(list(waiting), actor=_actor(request))
+        self.message_user(request, ending.undone_text(undone), messages.SUCCESS)
         return redirect("admin:compute_session_changelist")
 
     def _try(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[[Session], object]) -> None:

@@ -50,11 +50,10 @@ from sessions.serializers import (
     SessionQuery,
     SessionSerializer,
     SnoozeSerializer,
-    StatsQuery,
-    StatsSerializer,
     TerminatedSerializer,
 )
 from sessions.usage.stats import StatsWindow, stats_of
+from sessions.usage.stats_serializers import StatsQuery, StatsSerializer
 
 OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("dependencies", Dependency.objects.shown(), to_attr="shown_dependencies")

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Avg, Count, DateTimeField, F, Func, Max, Sum, Value
 
 from sessions.idle_rules import MAX_SPAN, PERIOD, RECORD_SECONDS, PeriodUse, known_mean, start_of_period
+from sessions.limits.locks import hold_if_free
 from sessions.models import GpuShare, PastSize, Session, SessionUsage, UsagePeriod
 
 SETTLE: Final = timedelta(seconds=45)  # in which the last records of a period arrive
@@ -55,7 +56,7 @@ def record_periods(now: datetime) -> int:
     with transaction.atomic():
         last = UsagePeriod.objects.aggregate(last=Max("at"))["last"]
         since = max(last + PERIOD if last else EPOCH, start_of_period(now - USAGE_RETENTION) + PERIOD)
-        if since >= end or not _is_locked():
+        if since >= end or not hold_if_free(LOCK):
             return 0
         found = _means(since, end)
         shapes = held_shapes({row["session_id"] for row in found})
@@ -134,13 +135,6 @@ _MEANS: Final = {
     "network": Avg(F("received") + F("sent")),
     "network_count": Count("received"),
 }
-
-
-def _is_locked() -> bool:
-    """Return whether this transaction holds the lock of those who write periods, without waiting for it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
-        return bool(cursor.fetchone()[0])
 
 
 def _means(since: datetime, end: datetime) -> list[dict[str, Any]]:

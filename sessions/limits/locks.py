@@ -1,6 +1,7 @@
 """The locks under which leases are made and grow: of a resource group, and of the users and projects with limits.
 
 Taken in this order, and users before projects, each in the order of ids: then no two transactions wait for each other.
+Beside them `hold_if_free`, for work that one process at a time does.
 """
 
 from collections.abc import Iterable
@@ -36,3 +37,10 @@ def hold_all_limits() -> None:
     """Let nobody else write where limits apply until the transaction ends: call it before the state is read."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LIMITS_LOCK, NOBODY])
+
+
+def hold_if_free(lock: int) -> bool:
+    """Return whether the transaction has an advisory lock from now on, without waiting for it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock])
+        return bool(cursor.fetchone()[0])

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, Min, OuterRef, QuerySet
 
+from sessions.limits.locks import hold_if_free
 from sessions.models import Session, SummedDay, UsageCorrection
 from sessions.usage.held import HELD_COLUMNS, held_query
 
@@ -66,7 +67,7 @@ def sum_days(now: datetime) -> int:
 @transaction.atomic
 def _drop_corrected() -> None:
     """Remove the sums of days that were corrected, which are summed again, and these corrections."""
-    if not _is_locked():
+    if not hold_if_free(LOCK):
         return
     corrections = UsageCorrection.objects.filter(pk__in=list(UsageCorrection.objects.values_list("pk", flat=True)))
     SummedDay.objects.filter(_covered_by(corrections)).delete()
@@ -77,8 +78,8 @@ def _missing(now: datetime) -> Iterator[date]:
     begun = Session.objects.aggregate(begun=Min("created_at"))["begun"]
     if begun is None:
         return
-    kept = retention_days()
-    first = max(begun.date(), (now - timedelta(days=kept - 1)).date() if 0 < kept < now.toordinal() else date.min)
+    days = retention_days()
+    first = max(begun.date(), (now - timedelta(days=days - 1)).date() if 0 < days < now.toordinal() else date.min)
     last = (now - SETTLE).date() - timedelta(days=1)
     summed = set(SummedDay.objects.filter(day__gte=first).values_list("day", flat=True))
     for number in range((last - first).days + 1):
@@ -89,7 +90,7 @@ def _missing(now: datetime) -> Iterator[date]:
 @transaction.atomic
 def _sum_day(day: date) -> int:
     """Write the sums of the day; return 1, or 0 where another process does it or did."""
-    if not _is_locked() or SummedDay.objects.filter(day=day).exists():
+    if not hold_if_free(LOCK) or SummedDay.objects.filter(day=day).exists():
         return 0
     SummedDay.objects.create(day=day)
     begin, end = day_begins(day), day_begins(day + timedelta(days=1))
@@ -98,10 +99,3 @@ def _sum_day(day: date) -> int:
         cursor.execute(_HELD + held, parameters)
         cursor.execute(_MEASURED, [day])
     return 1
-
-
-def _is_locked() -> bool:
-    """Return whether this transaction holds the lock of those who sum, without waiting for it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
-        return bool(cursor.fetchone()[0])
