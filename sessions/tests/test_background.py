@@ -17,6 +17,25 @@ def test_functions_run_one_after_another() -> None:
     assert done == list(range(100))
 
 
+def test_work_is_not_queued_again_while_it_goes_on() -> None:
+    done: list[int] = []
+    go_on = Event()
+
+    def work() -> None:
+        go_on.wait()
+        done.append(len(done))
+
+    background = BackgroundThread("test")
+    for _ in range(3):
+        background.run_unless_busy(work)
+    go_on.set()
+    background.run(int).result()
+    assert done == [0]
+    background.run_unless_busy(work)
+    background.run(int).result()
+    assert done == [0, 1]
+
+
 def test_what_is_queued_can_be_waited_for() -> None:
     done: list[int] = []
     background = BackgroundThread("test")
