@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import reduce, wraps
-from operator import or_
+from operator import add, or_
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import psycopg
 from django.db import connection
 from django.db.models import Exists, QuerySet
+from psycopg.sql import Literal
 
 from folders.quotas import measure
 from hostworker.agent import reconciler
@@ -123,11 +124,17 @@ class DueWork:
 
 
 def _question(host: Host) -> tuple[str, Sequence[Any]]:
-    """Return the statement and its parameters; it has a row, with a column for each kind, while the host is known."""
+    """Return the statement and its parameters; it has a row, with a column for each kind, while the host is known.
+
+    The host alone is a parameter. An index of some statuses serves no plan made for any status, so with statuses as
+    parameters the server would plan the statement anew each time once the tables are large.
+    """
     conditions = [work.condition(host) for work in Work]
     rows = Host.objects.filter(pk=host.pk).order_by().values_list("group__sharing", *conditions)
     sql, parameters = rows.query.sql_with_params()
-    return sql, parameters
+    first, *others = sql.split("%s")
+    places = ["%s" if each == host.pk else Literal(each).as_string() for each in parameters]
+    return first + "".join(map(add, places, others)), [each for each in parameters if each == host.pk]
 
 
 def _row(sql: str, parameters: Sequence[Any]) -> Sequence[Any] | None:

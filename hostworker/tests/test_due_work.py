@@ -197,3 +197,18 @@ def test_the_statement_is_prepared() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%resources_imagepull%'")
         assert cursor.fetchone() == (1,)
+
+
+def test_the_host_alone_is_a_parameter_of_the_plan() -> None:
+    """A plan that serves any host finds its sessions by the index of their statuses, so it is made once."""
+    host = make_host()
+    sql, parameters = due_work._question(host)
+    assert all(each == host.pk for each in parameters)
+    with connection.cursor() as cursor:
+        for setting in ("enable_seqscan = off", "plan_cache_mode = force_generic_plan"):
+            cursor.execute(f"SET LOCAL {setting}")
+        cursor.execute(f"PREPARE question (integer) AS {sql.replace('%s', '$1')}")
+        cursor.execute(f"EXPLAIN EXECUTE question ({host.pk})")
+        plan = str(cursor.fetchall())
+        cursor.execute("DEALLOCATE question")
+    assert "session_on_host" in plan
