@@ -59,6 +59,10 @@ class World:
         """A directory beside the storage root."""
         return self.base / "outside"
 
+    def asked(self, path: str) -> str:
+        """Return the path with `{outside}` replaced by that place as seen from the file system's root."""
+        return path.replace("{outside}", str(self.outside).removeprefix("/"))
+
     @property
     def files(self) -> Path:
         """What sessions mount, in which a hostile one makes whatever it likes."""

@@ -39,7 +39,10 @@ LONG_NAME: Final = "n" * 200
 
 
 class Case(NamedTuple):
-    """What a session has made, the path that somebody then asks for, and what comes of reading it."""
+    """What a session has made, the path that somebody then asks for, and what comes of reading it.
+
+    Where the platform followed it, it reaches the world's secret: no file of this machine is at stake.
+    """
 
     title: str
     plant: Plant
@@ -54,8 +57,8 @@ CASES: Final = (
     Case("dot dot behind a directory", content("a/b"), "a/../../../../outside/secret", InvalidPathError),
     Case("dot dot that stays inside", content("a/b"), "a/../a/b", InvalidPathError),
     Case("dot dot at the end", content("a/b"), "a/..", InvalidPathError),
-    Case("absolute", nothing, "/etc/passwd", InvalidPathError),
-    Case("absolute twice", nothing, "//etc/passwd", InvalidPathError),
+    Case("absolute", nothing, "/{outside}/secret", InvalidPathError),
+    Case("absolute twice", nothing, "//{outside}/secret", InvalidPathError),
     Case("dot", nothing, ".", InvalidPathError),
     Case("dot in front", content("a"), "./a", InvalidPathError),
     Case("empty name", content("a/b"), "a//b", InvalidPathError),
@@ -86,9 +89,9 @@ CASES: Final = (
     Case("link in the middle", link("link", "{outside}"), "link/secret", EntryKindError),
     Case("link in the middle, deeper", both(content("a/b"), link("a/link", "{outside}")), "a/link/d/x", EntryKindError),
     Case("link to the parent", link("link", ".."), "link/trash/info", EntryKindError),
-    Case("link to the file system's root", link("link", "/"), "link/etc/passwd", EntryKindError),
-    Case("link to the process' root", link("link", "/proc/self/root"), "link/etc/passwd", EntryKindError),
-    Case("link to the process' directory", link("link", "/proc/self/cwd"), "link/manage.py", EntryKindError),
+    Case("link to the file system's root", link("link", "/"), "link/{outside}/secret", EntryKindError),
+    Case("link to the process' root", link("link", "/proc/self/root"), "link/{outside}/secret", EntryKindError),
+    Case("link to the process' directory", link("link", "/proc/self/cwd"), "link/secret", EntryKindError),
     Case("link to an open descriptor", link("link", "/proc/self/fd/0"), "link", EntryKindError),
     Case("link to a link", both(link("one", "{outside}"), link("two", "one")), "two/secret", EntryKindError),
     Case("link to itself", link("link", "link"), "link", EntryKindError),
@@ -130,10 +133,11 @@ def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world in memory: thousands of folders are made here, which on a disk take three times the processor time."""
     with TemporaryDirectory(dir="/dev/shm") as base:
         world = World.create(Path(base))
+        monkeypatch.chdir(world.outside)
         yield world
         world.remove()
 
@@ -224,13 +228,14 @@ OPERATIONS: Final[dict[str, Callable[[FolderFiles, str], Any]]] = {
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
 def test_reading_gives_the_folders_own_or_an_error(case: Case, world: World, files: FolderFiles) -> None:
     case.plant(world)
+    path = world.asked(case.path)
     if case.error is None:
-        assert read(files, case.path) == "mine"
-        put_and_restore(files, case.path)
-        assert read(files, case.path) == "mine"
+        assert read(files, path) == "mine"
+        put_and_restore(files, path)
+        assert read(files, path) == "mine"
     else:
         with pytest.raises(case.error) as refusal:
-            read(files, case.path)
+            read(files, path)
         assert "\0" not in str(refusal.value)
         assert str(refusal.value).isprintable()
 
@@ -242,7 +247,7 @@ def test_no_operation_reaches_what_is_outside(case: Case, world: World) -> None:
         attacked = world.fresh(number)
         case.plant(attacked)
         with attacked.open() as files, suppress(FilesError):
-            assert SECRET not in repr(operation(files, case.path)), name
+            assert SECRET not in repr(operation(files, world.asked(case.path))), name
         assert world.fingerprint() == before, name
 
 
@@ -254,7 +259,7 @@ def test_every_descriptor_is_closed_whatever_fails(world: World) -> None:
     for case in CASES:
         for operation in OPERATIONS.values():
             with world.open() as files, suppress(FilesError):
-                operation(files, case.path)
+                operation(files, world.asked(case.path))
     assert len(os.listdir("/proc/self/fd")) == before
 
 
