@@ -71,9 +71,9 @@ class Forecaster:
             return None
         with child.result as result:
             data = result.read()  # it has computed them: the rest arrives at once
-        os.waitpid(child.pid, 0)
+        _, status = os.waitpid(child.pid, 0)
         self._child = None
-        if not data:
+        if status or not data:  # one that is killed may have written a part
             logger.warning("the process that computes estimates ended without any")
             return None
         found: Forecast = pickle.loads(data)  # noqa: S301  # written by a fork of this process, through its own pipe

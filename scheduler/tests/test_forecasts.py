@@ -5,9 +5,11 @@ computed; a child that fails is awaited for ever; its result is not applied.
 """
 
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import BinaryIO, cast
 
 import pytest
 
@@ -96,6 +98,13 @@ def test_a_process_that_fails_is_forgotten(host: Host, forecaster: Forecaster, m
         os.waitpid(child.pid, os.WNOHANG)
     forecaster._begun_at = float("-inf")
     until(passed_with_estimates)
+
+
+def test_what_a_killed_process_wrote_is_left(forecaster: Forecaster) -> None:
+    with subprocess.Popen(["sh", "-c", "printf half; kill -9 $$"], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        forecaster._child = forecasts._Child(process.pid, cast(BinaryIO, process.stdout))
+        until(lambda: forecaster._collect() is None and forecaster._child is None)
 
 
 def test_many_pairs_are_estimated_by_a_fork(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
