@@ -188,6 +188,8 @@ def make_page_world(directory: Path) -> PageWorld:
         "name": "gpu-01",
         "slug": "resources",
         "user_id": user.pk,
+        "group_id": group.pk,
+        "host_id": hosts[0].pk,
         "uid": "0b8a6bd4-6a9f-4d37-8a53-5b6c2e0c9a11",
     }
     world.add_administration("add", "change")
