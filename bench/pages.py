@@ -3,10 +3,10 @@
 The pages are those of tests/page_world.py, found by the URL table, which a superadmin sees, and those of PAGES. One
 client asks for each in turn, over one connection on loopback, in rounds, so that what else the machine does falls on
 all pages alike; `ratio_to_empty_view` is a page's median against that of a page with the frame alone, and `cpu_ms` and
-`statements` are what bench/page_cost.py counts, which other load changes little. Then eight clients at once ask for the
-list of sessions, and a session changes while 500 lists are open. At last a user with Chromium opens a page of each
-kind with an empty cache, and clicks through pages and dialogs with a warm one: the time until each is painted. The
-last line is one JSON object.
+`statements` are what bench/page_cost.py counts, which other load changes little. Before, eight clients at once ask for
+the list of sessions, and a session changes while 500 lists are open. At last a user with Chromium clicks through pages
+and dialogs with a warm cache, and opens a page of each kind with an empty one: the time until each is painted. The last
+line is one JSON object.
 """
 
 import argparse
@@ -108,13 +108,13 @@ def main() -> None:
         if options.hold:
             print(f"http://{HOST}:{port}/ with the cookies {made['cookies']}")
             threading.Event().wait()
-        folder = ROOT / "var" / "bench-pages" / "data"
-        every = shell_facts(environment, f"from bench.every_page import main; main({str(folder)!r})")
-        figures = every_figures(page_figures(port, made, every, options.rounds))
         administrator = made["cookies"]["administrator"]
-        figures["list_pages_per_second"] = throughput(port, administrator, options.seconds)
+        figures: dict[str, Any] = {"list_pages_per_second": throughput(port, administrator, options.seconds)}
         update = measure(f"{HOST}:{port}", administrator, options.browsers, environment)
         figures["update_of_open_lists_ms"] = asyncio.run(update)
+        folder = ROOT / "var" / "bench-pages" / "data"
+        every = shell_facts(environment, f"from bench.every_page import main; main({str(folder)!r})")
+        figures |= every_figures(page_figures(port, made, every, options.rounds))
         system_packages.ensure(system_packages.CHROMIUM, print)
         url = f"http://{HOST}:{port}"
         figures |= page_paint.measure(url, made["cookies"]["user"])
