@@ -84,6 +84,9 @@ class Endpoint(models.Model):
             models.UniqueConstraint(fields=("session", "app"), name="endpoint_one_per_app"),
             models.CheckConstraint(condition=Q(port__gte=1, port__lte=65535), name="endpoint_port_exists"),
         )
+        indexes = (  # each host asks for those of its sessions all the time
+            models.Index("session", condition=Q(state=EndpointState.STARTING), name="endpoint_starting"),
+        )
 
     def __str__(self) -> str:
         return self.label
