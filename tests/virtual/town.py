@@ -34,7 +34,6 @@ from deployments.tests.making import deployment_request, heal, revision_request
 from folders.models import Folder, OnConflict, Upload
 from folders.storage import paths as storage
 from folders.uploads import services as uploads
-from gpuplatform import tasks as platform_tasks
 from gpuplatform.celery import app
 from hostworker.agent import due_work, starts
 from hostworker.agent.acts import ACTS
@@ -47,7 +46,6 @@ from hostworker.simulated.runtime import SimulatedContainers
 from hostworker.storage import disk_watch
 from hostworker.terminals import session_keys
 from messaging.background import BackgroundThread
-from notifications import tasks as notification_tasks
 from operations import backups, retention
 from proxy.authorization.control_plane import ServiceFigures
 from resources import clock as shared_clock
@@ -62,7 +60,6 @@ from tests.factories import make_app, make_folder, make_group, make_host, make_i
 from tests.virtual.clock import VirtualClock, virtual_time
 from tests.virtual.world import no_op
 from webhooks import services as webhooks
-from webhooks import tasks as webhook_tasks
 from webhooks.event_types import DEFAULT_TYPES
 
 PASSWORD: Final = "long enough to sign in"
@@ -384,8 +381,7 @@ def town(users: int, hosts: int, acts: float) -> Iterator[Town]:
         with connection.cursor() as cursor:
             cursor.execute(_FUNCTIONS_BY_CLOCK)
         stack.enter_context(mock.patch.object(BackgroundThread, "run", _run))
-        for module in (starts, platform_tasks, notification_tasks, webhook_tasks):
-            stack.enter_context(mock.patch.object(module, "close_old_connections", no_op))
+        stack.enter_context(mock.patch.object(starts, "close_old_connections", no_op))
         stack.enter_context(mock.patch.object(starts, "connections", mock.Mock()))
         for module in (due_work, usage_recorder, simulated_runtime, session_keys, disk_watch):
             stack.enter_context(mock.patch.object(module, "time", clock))
