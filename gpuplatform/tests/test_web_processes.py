@@ -1,5 +1,6 @@
 """A web server of several processes: restarts lose no request, what dies comes back, the parent takes all with it."""
 
+import gc
 import os
 import signal
 import socket
@@ -84,6 +85,13 @@ def test_sigterm_ends_a_process_that_still_loads(monkeypatch: pytest.MonkeyPatch
     config.load()
     assert signal.signal(signal.SIGTERM, before) is signal.SIG_IGN
     assert vars(config.http)["while_loading"] is signal.SIG_DFL
+
+
+def test_garbage_is_not_looked_for_in_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    before = gc.get_freeze_count()
+    web_server.ServerConfig(f"{__name__}.{sigterm_handler.__name__}", processes=1).load()
+    assert gc.get_freeze_count() > before
 
 
 def test_wrong_settings_end_a_server_with_a_sentence() -> None:
